@@ -9,28 +9,102 @@
 //! |---|---|
 //! | `container`, `qemu` | how a guest runs: OCI containers (runc, gVisor) and virtual machines |
 //! | `driver` | the steps of every operation that both engines share (`GuestDriver`) |
-//! | `state` | records, disks, saved memory and leftovers in the state folder |
-//! | `host` | the host's kernel: control groups, mounts, network, loop devices, locks |
+//! | `leftovers` | search for what crashes left on the host, and its removal |
+//! | `state` | records, disks, saved memory and locks in the state folder |
+//! | `host` | the host's kernel: control groups, mounts, network, loop devices, slots |
 //! | `simulated` | machines without guests, for tests (cargo feature `simulated`) |
 
 mod error;
+mod settings;
 mod traits;
 mod types;
 
-pub mod container;
+mod container;
 mod driver;
 mod host;
-pub mod qemu;
+mod leftovers;
+mod qemu;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 mod state;
 
+use std::sync::Arc;
+
 pub use hotdesk_domain::computer::endpoint::Endpoint;
 
+use crate::container::ContainerEngine;
+pub use crate::container::ContainerSettings;
 pub use crate::error::{EngineError, EngineResult};
-pub use crate::host::addresses::{Addresses, NetworkConfig, Subnet};
+pub use crate::host::addresses::{Addresses, InvalidSubnet, NetworkConfig, Subnet};
+pub use crate::host::network::AGENT_PORT;
+pub use crate::leftovers::{Leftover, Leftovers};
+use crate::qemu::QemuEngine;
+pub use crate::qemu::QemuSettings;
+pub use crate::settings::HostSettings;
 pub use crate::state::disk::DiskSpeed;
-pub use crate::state::leftovers::{Leftover, Leftovers};
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
 pub use crate::traits::Engine;
 pub use crate::types::{Boot, Capabilities, Change, Effect, Finding, MachineSpec, Observation, Snapshot};
+
+/// An engine with all its settings on this host.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// Settings that every engine has.
+    pub host: HostSettings,
+    /// The engine, with the settings that only it has.
+    pub kind: EngineKind,
+}
+
+/// The engines.
+#[derive(Clone, Debug)]
+pub enum EngineKind {
+    /// OCI containers.
+    Container(ContainerSettings),
+    /// Virtual machines.
+    Qemu(QemuSettings),
+}
+
+/// The purpose for which an engine is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Every operation. Needs what guests boot from: the image, the agent, and a kernel in virtual machines.
+    Run,
+    /// Removal of machines. The image and the agent may be gone, and the disk may be full.
+    Remove,
+    /// Observation, without changes in the state folder.
+    ReadOnly,
+}
+
+/// Opens the state folder of an engine, making it when missing. Except to read, it finishes interrupted
+/// destroys; to run, it also thaws frozen disks and removes unfinished files of a killed controller. `list` and
+/// `observe` find the machines that run.
+///
+/// # Errors
+/// `Failed`, naming the path, when the state folder cannot be used, or when something that `mode` needs is
+/// missing.
+pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
+    let EngineSettings { host, kind } = settings;
+    match kind {
+        EngineKind::Container(own) => driver::share(ContainerEngine::open(host, &own, mode)?, mode),
+        EngineKind::Qemu(own) => driver::share(QemuEngine::open(host, own, mode)?, mode),
+    }
+}
+
+/// Checks whether this host can run an engine, by trying the real operations. Blocks for some seconds; with QEMU
+/// for up to a minute more where KVM hangs.
+pub fn probe(settings: &EngineSettings) -> Vec<Finding> {
+    let EngineSettings { host, kind } = settings;
+    match kind {
+        EngineKind::Container(own) => container::probe::probe(host, own),
+        EngineKind::Qemu(own) => qemu::probe::probe(host, own),
+    }
+}
+
+/// The search for leftovers in an engine's state folder and on its host.
+///
+/// # Errors
+/// `Failed` when the state folder cannot be used.
+pub fn leftovers(settings: EngineSettings) -> EngineResult<Leftovers> {
+    let host = settings.host.clone();
+    Leftovers::new(open(settings, OpenMode::ReadOnly)?, host)
+}

@@ -8,6 +8,7 @@
 //!                        ^--------------- discard_memory -------------------|  |-- finish_fetch --|
 //! ```
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,7 +23,7 @@ use hotdesk_base::ids::ComputerId;
 /// Something that makes and runs machines. Every operation is idempotent and may fail with
 /// [`EngineError::Failed`] at any step, or with [`EngineError::NoCapacity`] when the host runs short.
 #[async_trait]
-pub trait Engine: Send + Sync + 'static {
+pub trait Engine: Debug + Send + Sync + 'static {
     /// The engine's name in the configuration.
     fn name(&self) -> &'static str;
 

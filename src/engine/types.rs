@@ -22,12 +22,21 @@ pub struct Capabilities {
     pub copy_while_running: bool,
     /// Take snapshots with memory, and make machines from them.
     pub memory_snapshot: bool,
-    /// Move machines between hosts.
-    pub move_hosts: bool,
-    /// Give machines a GPU.
-    pub gpu: bool,
     /// Read, evict and restore the saved state of a machine.
     pub evict: bool,
+}
+
+impl Capabilities {
+    /// Everything that an engine can have.
+    pub const ALL: Self = Self {
+        suspend: true,
+        live_cpu: true,
+        live_ram: true,
+        live_disk: true,
+        copy_while_running: true,
+        memory_snapshot: true,
+        evict: true,
+    };
 }
 
 /// The hardware of a machine; only a resize changes it.

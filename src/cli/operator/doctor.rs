@@ -6,19 +6,15 @@ use serde_json::json;
 
 use crate::failure::Outcome;
 use crate::operator::serve;
-use crate::operator::serve::EngineConfig;
 use crate::output;
-use hotdesk_engine::{Finding, container, qemu};
+use hotdesk_engine::Finding;
 
 /// Checks the host for `hotdesk serve` with the same options; the exit code is 1 when a requirement is not met.
 ///
 /// # Errors
 /// When the configuration is invalid, or standard output cannot be written.
 pub fn run(options: &serve::Options, json: bool) -> Outcome {
-    let findings = match serve::engine_config(&options.load()?)? {
-        EngineConfig::Container(config) => container::probe::probe(&config),
-        EngineConfig::Qemu(config) => qemu::probe::probe(&config),
-    };
+    let findings = hotdesk_engine::probe(&options.load()?.engine_settings()?);
     let missing = findings.iter().filter(|finding| !finding.ok).count();
     if json {
         output::line(&as_json(&findings).to_string())?;

@@ -14,8 +14,6 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_controller::config::Config;
 use hotdesk_controller::data_dir::lock;
 use hotdesk_domain::computer::lifecycle::Status;
-use hotdesk_engine::container::ContainerEngine;
-use hotdesk_engine::qemu::QemuEngine;
 use hotdesk_engine::{Leftover, Observation};
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
@@ -71,11 +69,8 @@ async fn inspect(
     store.close().await;
     let rows = rows?;
     let owned: BTreeSet<ComputerId> = rows.iter().map(|row| row.id).collect();
-    let leftovers = serve::with_engine(
-        config,
-        |it| ContainerEngine::open_read_only(it).map(ContainerEngine::leftovers),
-        |it| QemuEngine::open_read_only(it).map(QemuEngine::leftovers),
-    )?;
+    let leftovers =
+        hotdesk_engine::leftovers(config.engine_settings()?).map_err(|error| error.to_string())?;
     let mut unsettled = Vec::new();
     for row in &rows {
         let observed = leftovers.engine().observe(row.id).await.map_err(|error| error.to_string())?;

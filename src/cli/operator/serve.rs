@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,12 +11,10 @@ use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::telemetry;
-use hotdesk_controller::config::{Config, Flags};
+use hotdesk_controller::config::{Config, ENGINES, Flags};
 use hotdesk_controller::data_dir::lock;
 use hotdesk_domain::plural::plural;
-use hotdesk_engine::container::{ContainerConfig, ContainerEngine, DiskSpeed};
-use hotdesk_engine::qemu::{QemuConfig, QemuEngine};
-use hotdesk_engine::{Engine, EngineResult, NetworkConfig};
+use hotdesk_engine::OpenMode;
 use hotdesk_http::serve::{BoundListener, Listen, bind, serve};
 
 /// Timeout of tasks after a stop signal. The log names those that exceed it.
@@ -25,10 +22,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Additional timeout of blocking host operations, which cannot be cancelled. Both together are below the 30 s after
 /// which systemd kills the process.
 const BLOCKED_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// First host user id of computers, the same for every controller of a host. It is above the accounts of Debian
-/// (login.defs ends at 60000) and the start of its subuid ranges (100000).
-const UID_BASE: u32 = 1_000_000;
 
 /// Options of `hotdesk serve`; each overrides the configuration file and the environment.
 #[derive(Debug, Args)]
@@ -42,8 +35,8 @@ pub struct Options {
     /// Listen address of the API; port 0 selects a free port.
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Engine: `container`, or `qemu` for virtual machines.
-    #[arg(long, value_name = "ENGINE")]
+    /// Name of the engine.
+    #[arg(long, value_name = "ENGINE", help = ENGINES)]
     pub engine: Option<String>,
     /// Guest image folder.
     #[arg(long, value_name = "DIR")]
@@ -107,7 +100,8 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
         }
     };
     let tasks = Tasks::new();
-    let engine = open_engine(&config)?;
+    let engine =
+        hotdesk_engine::open(config.engine_settings()?, OpenMode::Run).map_err(|error| error.to_string())?;
     let public_url = Some(config.public_url.clone()).filter(|url| !url.is_empty());
     let public_url = public_url.unwrap_or_else(|| format!("http://{address}"));
     let ready = hotdesk_controller::start(config, engine, &tasks).await.map_err(|error| error.to_string())?;
@@ -148,8 +142,8 @@ pub fn purge(options: &Options) -> Outcome<()> {
         .build()
         .map_err(|error| format!("cannot start the async runtime: {error}"))?;
     runtime.block_on(async {
-        let container = |it| ContainerEngine::open_to_remove(it).map(shared);
-        let engine = with_engine(&config, container, |it| QemuEngine::open_to_remove(it).map(shared))?;
+        let engine = hotdesk_engine::open(config.engine_settings()?, OpenMode::Remove)
+            .map_err(|error| error.to_string())?;
         let machines = engine.list().await.map_err(|error| error.to_string())?;
         let (mut failures, mut removed) = (Vec::new(), Vec::new());
         for machine in machines {
@@ -163,83 +157,5 @@ pub fn purge(options: &Options) -> Outcome<()> {
         // Printed last, so that a closed standard output stops no removal.
         output::line(&format!("{}Removed {all} of {from} from this host.", removed.concat()))?;
         if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("; "))) }
-    })
-}
-
-fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
-    with_engine(config, |it| ContainerEngine::open(it).map(shared), |it| QemuEngine::open(it).map(shared))
-}
-
-fn shared(engine: impl Engine) -> Arc<dyn Engine> {
-    Arc::new(engine)
-}
-
-/// Opens the configured engine with the constructor for its kind.
-pub(crate) fn with_engine<T>(
-    config: &Config,
-    container: impl FnOnce(ContainerConfig) -> EngineResult<T>,
-    qemu: impl FnOnce(QemuConfig) -> EngineResult<T>,
-) -> Result<T, String> {
-    let opened = match engine_config(config)? {
-        EngineConfig::Container(config) => container(config),
-        EngineConfig::Qemu(config) => qemu(config),
-    };
-    opened.map_err(|error| error.to_string())
-}
-
-/// Settings of the configured engine.
-#[derive(Debug)]
-pub enum EngineConfig {
-    /// Containers.
-    Container(ContainerConfig),
-    /// Virtual machines.
-    Qemu(QemuConfig),
-}
-
-/// Returns the settings of the configured engine.
-///
-/// # Errors
-/// When the engine or the subnet is invalid, or the path of this program cannot be determined.
-pub fn engine_config(config: &Config) -> Result<EngineConfig, String> {
-    match config.engine.as_str() {
-        "container" => container_config(config).map(EngineConfig::Container),
-        "qemu" => container_config(config).map(|shared| {
-            EngineConfig::Qemu(QemuConfig {
-                state_dir: shared.state_dir,
-                program: config.qemu.program.clone(),
-                kernel: config.qemu.kernel.clone(),
-                emulate: config.qemu.emulate,
-                image: shared.image,
-                agent_binary: shared.agent_binary,
-                network: shared.network,
-                disk_speed: shared.disk_speed,
-                uid_base: shared.uid_base,
-                init_args: None,
-            })
-        }),
-        unknown => Err(format!("unknown engine {unknown:?}: use container or qemu")),
-    }
-}
-
-fn container_config(config: &Config) -> Result<ContainerConfig, String> {
-    let settings = &config.container;
-    Ok(ContainerConfig {
-        state_dir: config.data_dir.clone(),
-        runtime: settings.runtime.clone(),
-        image: settings.image.clone(),
-        agent_binary: std::env::current_exe()
-            .map_err(|error| format!("cannot determine the path of this program: {error}"))?,
-        network: NetworkConfig {
-            enabled: settings.network,
-            subnet: settings.subnet.parse()?,
-            allow_private_egress: settings.allow_private_egress,
-            ..NetworkConfig::default()
-        },
-        disk_speed: DiskSpeed {
-            mb_per_second: config.limits.disk_mb_per_second,
-            ops_per_second: config.limits.disk_ops_per_second,
-        },
-        uid_base: UID_BASE,
-        init_args: None,
     })
 }

@@ -1,8 +1,11 @@
-//! Settings of the engines and of streaming.
+//! Settings of machines and of streaming.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use hotdesk_engine::{DiskSpeed, HostSettings, InvalidSubnet, NetworkConfig};
 
 /// Container engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,18 +23,6 @@ pub struct Container {
     pub allow_private_egress: bool,
 }
 
-/// Virtual machines, besides their image and network.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Qemu {
-    /// QEMU: a name on the path or a file.
-    pub program: String,
-    /// Folder of the guests' kernel and initial RAM disk.
-    pub kernel: PathBuf,
-    /// Whether guests are emulated even if the host's processors could run them.
-    pub emulate: bool,
-}
-
 /// Streaming.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -39,6 +30,30 @@ pub struct Streaming {
     /// Whether RTMP servers may have addresses that are not public: private, loopback, link-local and
     /// similar. The engine decides whether a computer can reach them (`container.allow_private_egress`).
     pub allow_private: bool,
+}
+
+impl Config {
+    /// The settings that every engine has.
+    ///
+    /// # Errors
+    /// When the subnet is invalid, or the path of this program cannot be determined.
+    pub(super) fn host_settings(&self) -> Result<HostSettings, String> {
+        let agent = std::env::current_exe()
+            .map_err(|error| format!("cannot determine the path of this program: {error}"))?;
+        Ok(HostSettings {
+            network: NetworkConfig {
+                enabled: self.container.network,
+                subnet: self.container.subnet.parse().map_err(|error: InvalidSubnet| error.to_string())?,
+                allow_private_egress: self.container.allow_private_egress,
+                ..NetworkConfig::default()
+            },
+            disk_speed: DiskSpeed {
+                mb_per_second: self.limits.disk_mb_per_second,
+                ops_per_second: self.limits.disk_ops_per_second,
+            },
+            ..HostSettings::new(&self.data_dir, &self.container.image, agent)
+        })
+    }
 }
 
 impl Default for Container {
@@ -49,16 +64,6 @@ impl Default for Container {
             network: true,
             subnet: "10.213.0.0/16".to_owned(),
             allow_private_egress: false,
-        }
-    }
-}
-
-impl Default for Qemu {
-    fn default() -> Self {
-        Self {
-            program: "qemu-system-x86_64".to_owned(),
-            kernel: PathBuf::from("/var/cache/hotdesk/vm"),
-            emulate: false,
         }
     }
 }

@@ -14,9 +14,14 @@ mod suspension;
 
 pub use limits::Limits;
 pub use load::Flags;
-pub use machines::{Container, Qemu, Streaming};
+pub use machines::{Container, Streaming};
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
+
+use hotdesk_engine::{ContainerSettings, EngineKind, EngineSettings, QemuSettings};
+
+/// Help text of the setting `engine`.
+pub const ENGINES: &str = "Engine: `container`, or `qemu` for virtual machines";
 
 /// All settings; `hotdesk config` prints them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,7 +37,7 @@ pub struct Config {
     /// Trusted proxies: addresses and networks, separated by commas. `X-Forwarded-For` is honoured from these
     /// addresses.
     pub trusted_proxies: String,
-    /// Engine: `container`, or `qemu` for virtual machines.
+    /// Name of the engine; see [`ENGINES`].
     pub engine: String,
     /// Log filter, such as `info,hotdesk=debug`.
     pub log: String,
@@ -43,7 +48,7 @@ pub struct Config {
     /// Container engine. Virtual machines use its image and network too.
     pub container: Container,
     /// Virtual machine engine.
-    pub qemu: Qemu,
+    pub qemu: QemuSettings,
     /// Streaming to RTMP servers.
     pub streaming: Streaming,
     /// Suspended computers.
@@ -63,6 +68,23 @@ pub struct Config {
     pub audit: AuditSettings,
     /// Host names and origins.
     pub web: Web,
+}
+
+impl Config {
+    /// The settings of the configured engine.
+    ///
+    /// # Errors
+    /// When the engine or the subnet is invalid, or the path of this program cannot be determined.
+    pub fn engine_settings(&self) -> Result<EngineSettings, String> {
+        let kind = match self.engine.as_str() {
+            "container" => {
+                EngineKind::Container(ContainerSettings { runtime: self.container.runtime.clone() })
+            }
+            "qemu" => EngineKind::Qemu(self.qemu.clone()),
+            unknown => return Err(format!("unknown engine {unknown:?}: use container or qemu")),
+        };
+        Ok(EngineSettings { host: self.host_settings()?, kind })
+    }
 }
 
 /// Host names and origins under which the service is reached.
@@ -98,7 +120,7 @@ impl Default for Config {
             log_json: false,
             limits: Limits::default(),
             container: Container::default(),
-            qemu: Qemu::default(),
+            qemu: QemuSettings::default(),
             streaming: Streaming::default(),
             suspension: Suspension::default(),
             storage: StorageSettings::default(),

@@ -7,17 +7,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use crate::container::config::ContainerConfig;
 use crate::container::oci::{self, BootPlan, HostLimits};
 use crate::container::runtime::{Runtime, RuntimeKind};
 use crate::container::stage::{self, FileSystemParts};
 use crate::container::throttle;
+use crate::driver::{HostContext, MachineBoot};
 use crate::host::command::{host_error, run_with, tool};
-use crate::host::lock::MachineLock;
+use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{bandwidth, network, process, slots};
-use crate::state::layout::{Folder, private_folder, remove_if_there, write_durably};
 use crate::state::{boot_files, disk};
-use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
+use crate::{Endpoint, EngineError, EngineResult};
 use nix::sys::resource::{Resource, getrlimit};
 
 /// Limits of a guest's user namespace (user_namespaces(7)). inotify: without these, all guests and the host's
@@ -25,43 +24,46 @@ use nix::sys::resource::{Resource, getrlimit};
 const NAMESPACE_LIMITS: [(&str, u32); 3] =
     [("max_inotify_instances", 512), ("max_inotify_watches", 262_144), ("max_user_namespaces", 0)];
 
-/// The inputs of a start.
+/// What a start needs besides the machine.
 #[derive(Debug)]
 pub(super) struct Starter<'a> {
-    pub(super) config: &'a ContainerConfig,
+    pub(super) host: &'a HostContext,
+    pub(super) runtime: &'a Runtime,
+    /// The image's folder.
+    pub(super) image: &'a Path,
     /// The executable that becomes the guest's agent.
     pub(super) agent: &'a Path,
     /// The preferred slot: the one that the machine had when its memory was saved.
     pub(super) wanted_slot: Option<u16>,
-    pub(super) runtime: &'a Runtime,
-    pub(super) lock: &'a MachineLock,
 }
 
 impl Starter<'_> {
     /// Starts a machine after a sweep. On error, parts of the boot may be left. Blocks.
-    pub(super) fn start(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        let endpoint = self.prepare(folder, spec, boot)?;
-        self.runtime.start(folder.id)?;
+    pub(super) fn start(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
+        let endpoint = self.prepare(machine)?;
+        self.runtime.start(machine.folder.id)?;
         Ok(endpoint)
     }
 
     /// Does everything of a start except running the first process. Blocks.
-    pub(super) fn prepare(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+    pub(super) fn prepare(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
+        let MachineBoot { folder, spec, boot, lock } = *machine;
+        let settings = &self.host.settings;
         disk::check_reserve(&folder.path)?;
-        disk::grow(&folder.disk(), spec.disk_bytes, self.lock)?;
-        let network = &self.config.network;
-        let slot = slots::claim(folder, network.slots(), self.wanted_slot)?;
+        disk::grow(&folder.disk(), spec.disk_bytes, lock)?;
+        let network = &settings.network;
+        let slot = slots::claim(&folder.path, network.slots(), self.wanted_slot)?;
         let resolvers = network::resolvers(network)?;
-        self.write_bundle(folder, spec, boot, slot)?;
+        self.write_bundle(machine, slot)?;
         let (listener, endpoint) = match self.runtime.kind() {
             RuntimeKind::Shared => (Some(listen(&folder.socket())?), Endpoint::Unix(folder.socket())),
             RuntimeKind::Gvisor => (None, Endpoint::Tcp(network::agent(network, slot))),
         };
         let parts = FileSystemParts {
-            image: self.config.image.join("rootfs"),
+            image: self.image.join("rootfs"),
             agent: self.agent.to_owned(),
             disk: folder.disk(),
-            first_id: self.config.host_ids(slot),
+            first_id: settings.host_ids(slot),
             files: boot_files::files(spec, boot, &network::resolv_conf(&resolvers)),
         };
         stage::with_file_system(&parts, || self.runtime.create(folder, listener))?;
@@ -72,7 +74,7 @@ impl Starter<'_> {
                 "the OCI runtime has no record of it or no process for it",
             ));
         };
-        throttle::limit(folder, self.config.disk_speed)?;
+        throttle::limit(folder, settings.disk_speed)?;
         if self.runtime.kind() == RuntimeKind::Shared {
             limit_namespace(pid)?;
         }
@@ -85,20 +87,21 @@ impl Starter<'_> {
         Ok(endpoint)
     }
 
-    fn write_bundle(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot, slot: u16) -> EngineResult<()> {
+    fn write_bundle(&self, machine: &MachineBoot<'_>, slot: u16) -> EngineResult<()> {
         const STEP: &str = "write the bundle";
         let host = |error: io::Error| EngineError::failed(STEP, error);
-        let network = &self.config.network;
-        let init_args = self.config.init_args.clone();
+        let MachineBoot { folder, spec, boot, .. } = *machine;
+        let settings = &self.host.settings;
+        let network = &settings.network;
         let agent = (self.runtime.kind() == RuntimeKind::Gvisor).then(|| network::agent(network, slot));
         let plan = BootPlan {
             spec,
             generation: boot.generation,
-            args: init_args.unwrap_or_else(|| oci::init_args(&boot.resolution.to_string(), agent.is_some())),
-            first_id: self.config.host_ids(slot),
+            args: self.host.init_args(boot, agent.is_some()),
+            first_id: settings.host_ids(slot),
             addresses: network.enabled.then(|| network.addresses(slot)),
             agent,
-            image: &self.config.image,
+            image: self.image,
             host_boot: &process::boot_id().map_err(host)?,
             stage: &stage::path("")?,
             limits: host_limits().map_err(host)?,

@@ -8,18 +8,17 @@ use rustix::process::Signal;
 
 use crate::container::ContainerEngine;
 use crate::container::runtime::{ContainerState, RuntimeKind};
-use crate::driver::{GuestDriver, teardown};
+use crate::driver::{GuestDriver, GuestShutdown, teardown};
 use crate::host::{cgroup, freeze, loopdev, process};
 use crate::state::layout::Folder;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
-impl ContainerEngine {
-    /// Ends a machine's processes and releases what its boot took.
-    pub(super) async fn end(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
-        if let Some(pidfd) =
-            self.state_of(folder.id).await?.and_then(|state| first_process(folder.id, &state))
-        {
+impl GuestShutdown for ContainerEngine {
+    async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
+        let id = folder.id;
+        let state = self.blocking(move |engine| engine.state_of(id)).await?;
+        if let Some(pidfd) = state.and_then(|state| first_process(id, &state)) {
             let failed = |error: io::Error| EngineError::failed("end the guest", error);
             let disk = folder.disk();
             let thawed = self.blocking(move |_| {
@@ -45,30 +44,28 @@ impl ContainerEngine {
                 ));
             }
         }
-        self.clear(folder).await
+        self.sweep(folder).await
     }
 
-    /// Releases what a boot took, complete or not.
-    pub(super) async fn clear(&self, folder: &Folder) -> EngineResult<()> {
+    async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
         let id = folder.id;
-        self.blocking(move |engine| engine.inner.runtime.delete(id)).await?;
+        self.blocking(move |engine| engine.runtime.delete(id)).await?;
         cgroup::clear(id).await?;
         loopdev::released(&folder.disk()).await?;
         let folder = folder.clone();
         self.blocking(move |engine| {
-            let network = &engine.inner.config.network;
-            let listed = network.enabled || engine.inner.runtime.kind() == RuntimeKind::Gvisor;
+            let network = &engine.host.settings.network;
+            let listed = network.enabled || engine.runtime.kind() == RuntimeKind::Gvisor;
             teardown::release_boot(&folder, listed.then_some(network))
         })
         .await
     }
 
-    /// Waits until a machine's first process has ended. Returns at once when it does not run.
-    pub(super) async fn wait_for_end(&self, id: ComputerId) -> EngineResult<()> {
-        let mut state = self.state_of(id).await?;
+    async fn wait_ended(&self, id: ComputerId) -> EngineResult<()> {
+        let mut state = self.blocking(move |engine| engine.state_of(id)).await?;
         if state.as_ref().is_some_and(|state| state.status == "paused") {
             self.unpause_abandoned(id).await?;
-            state = self.state_of(id).await?;
+            state = self.blocking(move |engine| engine.state_of(id)).await?;
         }
         match state.filter(|state| state.status == "running").and_then(|state| first_process(id, &state)) {
             Some(pidfd) => process::wait_ended(pidfd)

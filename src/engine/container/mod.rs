@@ -13,133 +13,78 @@
 //! interrupts no step.
 
 mod boot;
-mod config;
 mod gvisor;
 mod halt;
 mod idmap;
 mod oci;
-pub mod probe;
-mod resize;
+pub(crate) mod probe;
+mod runsc;
 mod runtime;
 mod seccomp;
 mod stage;
 mod throttle;
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-pub use crate::container::config::ContainerConfig;
-pub(super) use crate::container::oci::init_args;
+use crate::container::boot::Starter;
 use crate::container::runtime::{ContainerState, Runtime, RuntimeKind};
-use crate::driver::GuestDriver;
-use crate::driver::recovery;
-pub use crate::host::addresses::{Addresses, NetworkConfig, Subnet};
-use crate::host::lock::MachineLock;
-pub use crate::host::network::AGENT_PORT;
-use crate::host::{command, process};
-pub use crate::state::disk::DiskSpeed;
-use crate::state::layout::{Folder, Record, StateDir};
-use crate::state::memory::MemoryManifest;
-use crate::state::{agent_binary, disk, disk_copy, trash};
+use crate::driver::{GuestDriver, HostContext, MachineBoot, set_bandwidth};
+use crate::host::cgroup::limits;
+use crate::host::files::canonicalize;
+use crate::host::{process, slots};
+use crate::state::layout::{Folder, Record};
+use crate::state::{agent_binary, disk, disk_copy};
 use crate::{
-    Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, Leftovers, MachineSpec,
-    Observation,
+    Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, OpenMode,
 };
 use hotdesk_base::ids::ComputerId;
+
+/// Settings that only the container engine has.
+#[derive(Clone, Debug)]
+pub struct ContainerSettings {
+    /// The OCI runtime, `runc` or `runsc` (gVisor): a name in the system's usual folders, or a path.
+    pub runtime: String,
+}
 
 /// The engine `container`. Cheap to clone. Several may share a state folder while one adopts the machines of
 /// another; one at a time works on a machine.
 #[derive(Clone, Debug)]
-pub struct ContainerEngine {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    config: ContainerConfig,
-    state: StateDir,
-    runtime: Runtime,
-    /// The executable that guests run as their agent.
-    agent: PathBuf,
+pub(crate) struct ContainerEngine {
+    host: Arc<HostContext>,
+    runtime: Arc<Runtime>,
 }
 
 impl ContainerEngine {
-    /// Opens a state folder, making it when missing, and cleans up after a killed controller: interrupted
-    /// destroys, frozen disks, unfinished files. `list` and `observe` find the machines that run.
-    ///
-    /// # Errors
-    /// `Failed`, naming the path, when the state folder, the image or the agent is missing or cannot be used.
-    pub fn open(mut config: ContainerConfig) -> EngineResult<Self> {
-        for path in [&mut config.image, &mut config.agent_binary] {
-            let found = std::fs::canonicalize(&*path);
-            *path = found.map_err(command::host_error("find the image and the agent", path))?;
+    /// Opens the engine; see [`crate::open`].
+    pub(crate) fn open(
+        mut host: HostSettings,
+        settings: &ContainerSettings,
+        mode: OpenMode,
+    ) -> EngineResult<Self> {
+        if mode == OpenMode::Run {
+            canonicalize("find the image and the agent", [&mut host.image, &mut host.agent_binary])?;
+            let rootfs = host.image.join("rootfs");
+            if !rootfs.is_dir() {
+                return Err(EngineError::failed(
+                    "find the guest image",
+                    format!(
+                        "{} is not a folder; build the image, or set the engine's image to its folder",
+                        rootfs.display()
+                    ),
+                ));
+            }
         }
-        let rootfs = config.image.join("rootfs");
-        if !rootfs.is_dir() {
-            return Err(EngineError::failed(
-                "find the guest image",
-                format!(
-                    "{} is not a folder; build the image, or set the engine's image to its folder",
-                    rootfs.display()
-                ),
-            ));
-        }
-        let state = Self::swept_state(&config)?;
-        let agent = agent_binary::install(&config.agent_binary, &state)?;
-        let this = Self::over(config, state, agent);
-        recovery::recover_interrupted(&this)?;
-        Ok(this)
-    }
-
-    /// [`Self::open`] for the removal of machines only. It needs neither the image nor the agent, which may
-    /// be gone, nor space on a full disk for a copy of the agent.
-    ///
-    /// # Errors
-    /// `Failed` when the state folder cannot be used.
-    pub fn open_to_remove(config: ContainerConfig) -> EngineResult<Self> {
-        let state = Self::swept_state(&config)?;
-        let agent = config.agent_binary.clone();
-        Ok(Self::over(config, state, agent))
-    }
-
-    /// [`Self::open_to_remove`] without changes in the state folder.
-    ///
-    /// # Errors
-    /// `Failed` when the state folder cannot be used.
-    pub fn open_read_only(config: ContainerConfig) -> EngineResult<Self> {
-        let state = StateDir::open(&config.state_dir)?;
-        let agent = config.agent_binary.clone();
-        Ok(Self::over(config, state, agent))
-    }
-
-    /// The search for leftovers in its state folder and on its host.
-    pub fn leftovers(self) -> Leftovers {
-        let (state, network) = (self.inner.state.clone(), self.inner.config.network.clone());
-        Leftovers { engine: Arc::new(self), state, network }
-    }
-
-    fn swept_state(config: &ContainerConfig) -> EngineResult<StateDir> {
-        let state = StateDir::open(&config.state_dir)?;
-        trash::empty(&state)?;
-        Ok(state)
-    }
-
-    fn over(config: ContainerConfig, state: StateDir, agent: PathBuf) -> Self {
-        let runtime = Runtime::new(&config.runtime, state.runtime());
-        Self { inner: Arc::new(Inner { config, state, runtime, agent }) }
+        let host = HostContext::open(host, mode, agent_binary::install)?;
+        let runtime = Runtime::new(&settings.runtime, host.state.runtime());
+        Ok(Self { host: Arc::new(host), runtime: Arc::new(runtime) })
     }
 
     /// The runtime's state of a machine in this boot of the host; `None` when nothing of it can run.
-    async fn state_of(&self, id: ComputerId) -> EngineResult<Option<ContainerState>> {
-        self.blocking(move |engine| engine.inner.state_of(id)).await
-    }
-}
-
-impl Inner {
     fn state_of(&self, id: ComputerId) -> EngineResult<Option<ContainerState>> {
-        let folder = self.state.folder(id);
+        let folder = self.host.state.folder(id);
         if !folder.boot_config().exists() {
             return Ok(None);
         }
@@ -161,6 +106,28 @@ impl Inner {
         }
         Ok(Some(state))
     }
+}
+
+impl GuestDriver for ContainerEngine {
+    const NAME: &'static str = "container";
+
+    fn abilities(&self) -> Capabilities {
+        let own_kernel = self.runtime.kind() == RuntimeKind::Gvisor;
+        Capabilities {
+            suspend: own_kernel,
+            live_cpu: true,
+            live_ram: !own_kernel,
+            live_disk: !own_kernel && disk::grows_live(),
+            // gVisor caches no file content: it writes through the host's descriptors.
+            copy_while_running: true,
+            memory_snapshot: own_kernel,
+            evict: own_kernel,
+        }
+    }
+
+    fn host(&self) -> &HostContext {
+        &self.host
+    }
 
     fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation> {
         // A guest is paused while its memory is saved, and continues if that fails.
@@ -179,118 +146,47 @@ impl Inner {
         })
     }
 
-    fn boot(
-        &self,
-        folder: &Folder,
-        spec: &MachineSpec,
-        boot: &Boot,
-        lock: &MachineLock,
-    ) -> EngineResult<Endpoint> {
-        let (config, runtime) = (&self.config, &self.runtime);
-        let agent = &match runtime.kind() {
-            RuntimeKind::Shared => self.agent.clone(),
-            RuntimeKind::Gvisor => gvisor::pin_agent(folder, &self.agent)?,
-        };
-        boot::Starter { config, runtime, agent, wanted_slot: None, lock }.start(folder, spec, boot)
-    }
-}
-
-impl GuestDriver for ContainerEngine {
-    const NAME: &'static str = "container";
-
-    fn abilities(&self) -> Capabilities {
-        let own_kernel = self.inner.runtime.kind() == RuntimeKind::Gvisor;
-        Capabilities {
-            suspend: own_kernel,
-            live_cpu: true,
-            live_ram: !own_kernel,
-            live_disk: !own_kernel && disk::grows_live(),
-            // gVisor caches no file content: it writes through the host's descriptors.
-            copy_while_running: true,
-            memory_snapshot: own_kernel,
-            evict: own_kernel,
-            ..Capabilities::default()
-        }
-    }
-
-    fn state(&self) -> &StateDir {
-        &self.inner.state
-    }
-
-    fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation> {
-        self.inner.observe_guest(folder)
-    }
-
     fn is_executing(&self, folder: &Folder) -> EngineResult<bool> {
-        Ok(self.inner.state_of(folder.id)?.is_some_and(|state| state.status == "running"))
+        Ok(self.state_of(folder.id)?.is_some_and(|state| state.status == "running"))
     }
 
     fn allow_agent_clients(&self, folder: &Folder) -> EngineResult<()> {
-        match self.inner.runtime.kind() {
+        match self.runtime.kind() {
             RuntimeKind::Shared => Ok(()),
-            RuntimeKind::Gvisor => self.inner.allow_agent_clients(folder),
+            RuntimeKind::Gvisor => self.unblock_agent(folder),
         }
     }
 
-    fn boot(
-        &self,
-        folder: &Folder,
-        spec: &MachineSpec,
-        boot: &Boot,
-        lock: &MachineLock,
-    ) -> EngineResult<Endpoint> {
-        self.inner.boot(folder, spec, boot, lock)
+    fn boot(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
+        let agent = &match self.runtime.kind() {
+            RuntimeKind::Shared => self.host.agent.clone(),
+            RuntimeKind::Gvisor => gvisor::pin_agent(machine.folder, &self.host.agent)?,
+        };
+        let image = &self.host.settings.image;
+        Starter { host: &self.host, runtime: &self.runtime, image, agent, wanted_slot: None }.start(machine)
     }
 
     fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect> {
-        self.inner.apply(folder, before, change)
+        match change {
+            // gVisor's kernel reads its memory size at boot and caches its view of the disk.
+            Change::Memory(_) | Change::Disk(_) if self.runtime.kind() == RuntimeKind::Gvisor => {
+                Ok(Effect::AtNextStart)
+            }
+            Change::Cpu(cpu) => limits::set_cpu(folder.id, cpu).map(|()| Effect::Live),
+            Change::Memory(bytes) => limits::set_memory(folder.id, bytes).map(|()| Effect::Live),
+            Change::Disk(bytes) => disk::grow_live(&folder.disk(), bytes),
+            Change::Bandwidth(mbps) => {
+                let pid = self.state_of(folder.id)?.map(|state| state.pid).filter(|pid| *pid != 0);
+                let networked = self.host.settings.network.enabled;
+                let slot = slots::of_machine(&folder.path)?.filter(|_| networked);
+                // A machine without a network needs no limit.
+                let (Some(pid), Some(slot)) = (pid, slot) else { return Ok(Effect::Live) };
+                set_bandwidth(folder.id, (slot, pid), before.bandwidth_mbps, mbps)
+            }
+        }
     }
 
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {
         disk_copy::copy_disk(&source.disk(), fresh, to)
-    }
-
-    fn save_with_disk(
-        &self,
-        source: &Folder,
-        memory: &Path,
-        fresh: &Path,
-        to: &Path,
-    ) -> EngineResult<MemoryManifest> {
-        self.inner.save_with_disk(source, memory, fresh, to)
-    }
-
-    fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
-        self.inner.save(folder, generation)
-    }
-
-    fn recover_resume(&self, folder: &Folder) -> EngineResult<()> {
-        self.inner.recover_resume(folder)
-    }
-
-    fn restore(
-        &self,
-        folder: &Folder,
-        spec: &MachineSpec,
-        boot: &Boot,
-        lock: &MachineLock,
-    ) -> EngineResult<Endpoint> {
-        self.inner.restore(folder, spec, boot, lock)
-    }
-
-    async fn undo_restore(&self, folder: &Folder) -> EngineResult<()> {
-        self.undo_failed_restore(folder).await
-    }
-
-    async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
-        self.end(folder, grace).await
-    }
-
-    async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
-        self.clear(folder).await
-    }
-
-    async fn wait_ended(&self, id: ComputerId) -> EngineResult<()> {
-        self.wait_for_end(id).await
     }
 }

@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use crate::MachineSpec;
 use crate::container::seccomp;
 use crate::host::addresses::{Addresses, IDS_PER_MACHINE};
-use crate::host::cgroup_limits::{CPU_PERIOD, cpu_limits};
-use crate::host::syscalls::PASSED_FD;
-use crate::host::{cgroup, network};
+use crate::host::cgroup;
+use crate::host::cgroup::limits::{CPU_PERIOD, cpu_limits};
 
 /// Annotations of a container; the engine reads them back from the runtime's state.
 pub(super) const GENERATION: &str = "hotdesk.generation";
@@ -96,27 +95,6 @@ pub(super) struct HostLimits {
     pub(super) open_files: u64,
     /// The controller's own out-of-memory score: without `CAP_SYS_RESOURCE` it can only be raised.
     pub(super) oom_score: i32,
-}
-
-/// The first process of a guest with hotdesk's own image, and its arguments. Its agent takes the inherited
-/// socket. Under gVisor and in virtual machines it listens on every address, because a resume may change the
-/// address.
-pub(crate) fn init_args(resolution: &str, by_address: bool) -> Vec<String> {
-    let listen =
-        if by_address { format!("0.0.0.0:{}", network::AGENT_PORT) } else { format!("fd:{PASSED_FD}") };
-    let args = [
-        "/usr/bin/hotdesk",
-        "init",
-        "--",
-        "--listen",
-        &listen,
-        "--token-file",
-        "/run/hotdesk/token",
-        "--resolution",
-        resolution,
-    ];
-    let remote = by_address.then_some("--allow-remote");
-    args.into_iter().chain(remote).map(str::to_owned).collect()
 }
 
 /// The bundle's `config.json`.
@@ -234,7 +212,7 @@ mod tests {
         config(&BootPlan {
             spec: &MachineSpec { id, cpu, memory_bytes: 1 << 30, disk_bytes: 8 << 30, bandwidth_mbps: 0 },
             generation: 3,
-            args: init_args("1280x720x24", false),
+            args: vec!["init".to_owned()],
             first_id: 1_000_000,
             addresses: None,
             agent: None,

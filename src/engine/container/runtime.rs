@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use crate::container::gvisor;
+use crate::container::runsc;
 use crate::host::command::{self, check_status, host_error, run, run_with_timeout, tool};
 use crate::host::syscalls;
 use crate::state::layout::Folder;
@@ -71,7 +71,7 @@ impl Runtime {
         let mut command = tool(&self.program);
         command.arg("--root").arg(&self.root);
         if self.kind == RuntimeKind::Gvisor {
-            command.args(gvisor::FLAGS);
+            command.args(runsc::FLAGS);
         }
         command
     }
@@ -113,7 +113,7 @@ impl Runtime {
         start.arg("start").arg(id.to_string());
         match self.kind {
             RuntimeKind::Shared => run(STEP, start).map(drop),
-            RuntimeKind::Gvisor => gvisor::run_with_guest_network(STEP, start, command::TIMEOUT),
+            RuntimeKind::Gvisor => runsc::run_with_guest_network(STEP, start, command::TIMEOUT),
         }
     }
 
@@ -135,7 +135,7 @@ impl Runtime {
         const STEP: &str = "delete the container";
         if self.kind == RuntimeKind::Gvisor {
             // `runsc delete` waits for seconds until the host's process 1 has reaped every process.
-            return gvisor::remove_record(&self.root, id).map_err(host_error(STEP, &self.root));
+            return runsc::remove_record(&self.root, id).map_err(host_error(STEP, &self.root));
         }
         let record = self.root.join(id.to_string());
         let mut delete = self.call();
@@ -169,10 +169,7 @@ impl Runtime {
 
     /// The first line of the runtime's `--version`.
     pub(super) fn version(&self) -> EngineResult<String> {
-        let mut version = tool(&self.program);
-        version.arg("--version");
-        run("read the OCI runtime's version", version)
-            .map(|text| text.lines().next().unwrap_or_default().to_owned())
+        command::version("read the OCI runtime's version", &self.program)
     }
 }
 

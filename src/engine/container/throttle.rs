@@ -8,8 +8,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::host::cgroup::{self, limits};
 use crate::host::command::host_error;
-use crate::host::{cgroup, cgroup_limits, loopdev};
+use crate::host::loopdev;
 use crate::state::layout::Folder;
 use crate::{DiskSpeed, EngineError, EngineResult};
 
@@ -36,7 +37,7 @@ pub(super) fn limit(folder: &Folder, speed: DiskSpeed) -> EngineResult<()> {
 fn settings(groups: &[PathBuf], device: u64, speed: DiskSpeed) -> Vec<(PathBuf, String)> {
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let (bytes, ops) = (u64::from(speed.mb_per_second) * 1_000_000, u64::from(speed.ops_per_second));
-    if let Some(file) = cgroup_limits::find(groups, "io.max") {
+    if let Some(file) = limits::find(groups, "io.max") {
         let format_limit = |limit: u64| if limit == 0 { "max".to_owned() } else { limit.to_string() };
         let (bytes, ops) = (format_limit(bytes), format_limit(ops));
         return vec![(file, format!("{device} rbps={bytes} wbps={bytes} riops={ops} wiops={ops}"))];
@@ -44,7 +45,7 @@ fn settings(groups: &[PathBuf], device: u64, speed: DiskSpeed) -> Vec<(PathBuf, 
     let files = [("read_bps", bytes), ("write_bps", bytes), ("read_iops", ops), ("write_iops", ops)];
     let bounded = files.into_iter().filter(|(_, bound)| *bound > 0);
     let named = bounded.filter_map(|(name, bound)| {
-        let file = cgroup_limits::find(groups, &format!("blkio.throttle.{name}_device"))?;
+        let file = limits::find(groups, &format!("blkio.throttle.{name}_device"))?;
         Some((file, format!("{device} {bound}")))
     });
     named.collect()

@@ -7,8 +7,9 @@ use uuid::Uuid;
 use crate::driver::snapshot_files::{self, SnapshotFiles, link};
 use crate::driver::{GuestDriver, lifecycle};
 use crate::host::command::host_error;
-use crate::host::lock;
-use crate::state::layout::{Folder, Record, private_folder};
+use crate::host::files::private_folder;
+use crate::state::layout::{Folder, Record};
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
 use crate::state::{disk, disk_copy, evicted};
 use crate::{EngineError, EngineResult, MachineSpec, Observation, Snapshot};
@@ -127,7 +128,7 @@ pub(super) async fn roll_back<M: GuestDriver>(
     let folder = engine.state().folder(id);
     let (files, plan) = (SnapshotFiles::of(&folder, snapshot), folder.clone());
     engine.blocking(move |_| files.check(&plan)).await?;
-    let Some(guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let Some(guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
     match engine.blocking(move |engine| lifecycle::observe(engine, id)).await? {
         Observation::Absent => return Err(EngineError::Absent),
         Observation::Running { generation, .. } => {
@@ -182,8 +183,8 @@ async fn from_another<M: GuestDriver>(
     make: impl FnOnce(&M, &Folder, &Folder) -> EngineResult<()> + Send + 'static,
 ) -> EngineResult<()> {
     let (source, target) = (engine.state().folder(from), engine.state().folder(to));
-    let Some(source_guard) = lock::machine(&source).await? else { return Err(EngineError::Absent) };
-    let target_guard = lock::new_machine(&target).await?;
+    let Some(source_guard) = MachineLock::acquire(&source).await? else { return Err(EngineError::Absent) };
+    let target_guard = MachineLock::acquire_new(&target).await?;
     engine
         .blocking(move |engine| {
             let _guard = (source_guard, target_guard);

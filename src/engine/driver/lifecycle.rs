@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::GuestDriver;
-use crate::host::lock;
+use crate::driver::{GuestDriver, MachineBoot};
 use crate::state::layout::{Folder, Record};
+use crate::state::machine_lock::MachineLock;
 use crate::state::{disk, evicted, memory, trash};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
@@ -35,7 +35,7 @@ pub(super) async fn with_lock<M: GuestDriver, T: Send + 'static>(
     step: impl FnOnce(&M, &Folder) -> EngineResult<T> + Send + 'static,
 ) -> EngineResult<T> {
     let folder = engine.state().folder(id);
-    let Some(guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let Some(guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
     engine
         .blocking(move |engine| {
             let _guard = guard;
@@ -47,7 +47,7 @@ pub(super) async fn with_lock<M: GuestDriver, T: Send + 'static>(
 /// [`crate::Engine::create`].
 pub(super) async fn create<M: GuestDriver>(engine: &M, spec: &MachineSpec) -> EngineResult<()> {
     let folder = engine.state().folder(spec.id);
-    let guard = lock::new_machine(&folder).await?;
+    let guard = MachineLock::acquire_new(&folder).await?;
     let spec = spec.clone();
     engine
         .blocking(move |_| {
@@ -70,7 +70,7 @@ pub(super) async fn start<M: GuestDriver>(
 ) -> EngineResult<Endpoint> {
     const STEP: &str = "start the machine";
     let (id, folder) = (spec.id, engine.state().folder(spec.id));
-    let Some(guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let Some(guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
     let guard = Arc::new(guard);
     match engine.blocking(move |engine| observe(engine, id)).await? {
         Observation::Absent => return Err(EngineError::Absent),
@@ -92,7 +92,7 @@ pub(super) async fn start<M: GuestDriver>(
     let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&guard));
     let started = engine.blocking(move |engine| {
         plan.update_record(&of)?;
-        engine.boot(&plan, &of, &boot, &locked)
+        engine.boot(&MachineBoot { folder: &plan, spec: &of, boot: &boot, lock: &locked })
     });
     let started = started.await;
     if started.is_err()
@@ -106,14 +106,14 @@ pub(super) async fn start<M: GuestDriver>(
 /// [`crate::Engine::stop`].
 pub(super) async fn stop<M: GuestDriver>(engine: &M, id: ComputerId, grace: Duration) -> EngineResult<()> {
     let folder = engine.state().folder(id);
-    let Some(_guard) = lock::machine(&folder).await? else { return Ok(()) };
+    let Some(_guard) = MachineLock::acquire(&folder).await? else { return Ok(()) };
     engine.halt(&folder, grace).await
 }
 
 /// [`crate::Engine::destroy`].
 pub(super) async fn destroy<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
-    if let Some(_guard) = lock::machine(&folder).await? {
+    if let Some(_guard) = MachineLock::acquire(&folder).await? {
         engine.halt(&folder, Duration::ZERO).await?;
         engine.blocking(move |engine| trash::folder(engine.state(), &folder)).await?;
     }

@@ -1,10 +1,13 @@
-//! Steps of every operation that the engines share: locks, preconditions, and order. [`GuestDriver`] is how a
-//! guest runs.
+//! Steps of every operation that the engines share: locks, preconditions, and order. [`GuestDriver`] is how an
+//! engine's guests run.
 //!
-//! Lock order: the machine's lock (`host/lock.rs`), the source's before the target's; below it the host's
-//! lock.
+//! Lock order: the machine's lock (`state/machine_lock.rs`), the source's before the target's; below it the
+//! host's lock.
 
+pub(crate) mod checks;
+mod context;
 mod copies;
+mod guest;
 mod lifecycle;
 pub(crate) mod recovery;
 mod resize;
@@ -12,112 +15,29 @@ mod snapshot_files;
 mod suspend;
 pub(crate) mod teardown;
 
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::host::lock::MachineLock;
+pub(crate) use crate::driver::context::HostContext;
+pub(crate) use crate::driver::guest::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot};
+pub(crate) use crate::driver::resize::set_bandwidth;
 use crate::state::evicted;
-use crate::state::layout::{Folder, Record, StateDir};
-use crate::state::memory::MemoryManifest;
+use crate::state::layout::Folder;
 use crate::{
-    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
-    Observation, SavedFile, SavedState, Snapshot,
+    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineResult, Extents, MachineSpec, Observation,
+    OpenMode, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 
-/// How an engine's guests run. A cheap handle. Methods that block run on a thread of their own, under the
-/// machine's lock unless they only read.
-pub(super) trait GuestDriver: Clone + std::fmt::Debug + Send + Sync + 'static {
-    /// [`Engine::name`].
-    const NAME: &'static str;
-
-    /// [`Engine::capabilities`].
-    fn abilities(&self) -> Capabilities;
-
-    /// The state folder with its machines.
-    fn state(&self) -> &StateDir;
-
-    /// Observes a machine that has its disk and no saved memory: `Running` or `Stopped`. Blocks.
-    fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation>;
-
-    /// Whether a machine runs and is not paused. Blocks.
-    fn is_executing(&self, folder: &Folder) -> EngineResult<bool>;
-
-    /// Unblocks the clients of a machine's agent, in case a controller died while it blocked them. Blocks.
-    fn allow_agent_clients(&self, _folder: &Folder) -> EngineResult<()> {
-        Ok(())
+/// Shares an opened engine. One that will run guests first recovers what a killed controller left.
+pub(super) fn share(engine: impl GuestDriver, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
+    if mode == OpenMode::Run {
+        recovery::recover_interrupted(&engine)?;
     }
-
-    /// Boots a machine after [`GuestDriver::sweep`]. On error, parts of the boot may be left. Blocks.
-    fn boot(
-        &self,
-        folder: &Folder,
-        spec: &MachineSpec,
-        boot: &Boot,
-        lock: &MachineLock,
-    ) -> EngineResult<Endpoint>;
-
-    /// Resizes a running machine. On error it is as `before`. Blocks.
-    fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect>;
-
-    /// Copies the disk of a running or stopped machine at one moment. The copy is named `fresh` until it is
-    /// complete, then `to`. Blocks.
-    fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()>;
-
-    /// Pauses a guest, saves its memory to the folder `memory`, copies its disk, and unpauses it whatever the
-    /// outcome. The caller seals the memory. Blocks.
-    fn save_with_disk(
-        &self,
-        source: &Folder,
-        memory: &Path,
-        fresh: &Path,
-        to: &Path,
-    ) -> EngineResult<MemoryManifest>;
-
-    /// Pauses a guest and saves its memory, labelled with `generation`. On success it stays paused; on error
-    /// it continues. Blocks.
-    fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()>;
-
-    /// Repairs an interrupted resume, after its controller was killed. Blocks.
-    fn recover_resume(&self, _folder: &Folder) -> EngineResult<()> {
-        Ok(())
-    }
-
-    /// Continues a machine that does not run from its saved memory. Blocks.
-    fn restore(
-        &self,
-        folder: &Folder,
-        spec: &MachineSpec,
-        boot: &Boot,
-        lock: &MachineLock,
-    ) -> EngineResult<Endpoint>;
-
-    /// Undoes a failed [`GuestDriver::restore`]. If the guest did not run, its saved memory is valid again.
-    fn undo_restore(&self, folder: &Folder) -> impl Future<Output = EngineResult<()>> + Send;
-
-    /// Ends a machine's processes (the guest gets `grace` to shut down) and releases what its boot took.
-    fn halt(&self, folder: &Folder, grace: Duration) -> impl Future<Output = EngineResult<()>> + Send;
-
-    /// Releases what a boot took, complete or not.
-    fn sweep(&self, folder: &Folder) -> impl Future<Output = EngineResult<()>> + Send;
-
-    /// [`Engine::wait_stopped`]. First unpauses a guest that a dead controller left paused.
-    fn wait_ended(&self, id: ComputerId) -> impl Future<Output = EngineResult<()>> + Send;
-
-    /// Runs a blocking step on its own thread. It completes even if the caller is dropped.
-    fn blocking<T: Send + 'static>(
-        &self,
-        step: impl FnOnce(&Self) -> EngineResult<T> + Send + 'static,
-    ) -> impl Future<Output = EngineResult<T>> + Send {
-        let engine = self.clone();
-        async move {
-            let done = tokio::task::spawn_blocking(move || step(&engine)).await;
-            done.unwrap_or_else(|error| Err(EngineError::failed("finish a step", error)))
-        }
-    }
+    Ok(Arc::new(engine))
 }
 
 /// The outcome of a step for which a guest was paused: an error if the guest could not be unpaused.

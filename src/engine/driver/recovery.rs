@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::EngineResult;
 use crate::driver::GuestDriver;
 use crate::host::command::host_error;
-use crate::host::{freeze, lock};
-use crate::state::layout::{Folder, remove_if_there};
+use crate::host::files::remove_if_there;
+use crate::host::freeze;
+use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory;
 
 /// Extension of a file that is renamed once it is complete.
@@ -20,7 +22,7 @@ const UNFINISHED: &str = "new";
 pub(crate) fn recover_interrupted(engine: &impl GuestDriver) -> EngineResult<()> {
     for id in engine.state().list()? {
         let folder = engine.state().folder(id);
-        let Some(_guard) = lock::try_machine(&folder)? else { continue };
+        let Some(_guard) = MachineLock::try_acquire(&folder)? else { continue };
         freeze::thaw_abandoned(&folder.disk());
         // One failure must not keep the others from recovery.
         if let Err(error) = engine.allow_agent_clients(&folder) {
@@ -75,15 +77,17 @@ fn collect(place: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::container::{ContainerConfig, ContainerEngine};
-    use crate::state::layout::private_folder;
+    use crate::container::{ContainerEngine, ContainerSettings};
+    use crate::host::files::private_folder;
+    use crate::{HostSettings, OpenMode};
     use hotdesk_base::ids::ComputerId;
 
     #[test]
     fn unfinished_files_are_removed_unless_the_machine_is_locked() {
         let temp = tempfile::tempdir().unwrap();
-        let config = ContainerConfig::new(temp.path(), "/nowhere", "/nowhere");
-        let engine = ContainerEngine::open_read_only(config).unwrap();
+        let host = HostSettings::new(temp.path(), "/nowhere", "/nowhere");
+        let settings = ContainerSettings { runtime: "runc".to_owned() };
+        let engine = ContainerEngine::open(host, &settings, OpenMode::ReadOnly).unwrap();
         let folder = engine.state().folder(ComputerId::random());
         private_folder(&folder.snapshots()).unwrap();
         private_folder(&folder.fresh_memory()).unwrap();
@@ -92,7 +96,7 @@ mod tests {
         for path in half.iter().chain([&folder.disk(), &folder.snapshots().join("1.img")]) {
             fs::write(path, "x").unwrap();
         }
-        let guard = lock::try_machine(&folder).unwrap().unwrap();
+        let guard = MachineLock::try_acquire(&folder).unwrap().unwrap();
         recover_interrupted(&engine).unwrap();
         assert_eq!(unfinished_files(&folder).unwrap().len(), half.len());
         drop(guard);

@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use crate::host::command::host_error;
-use crate::state::layout::{Folder, private_folder, remove_if_there, sync_folder};
+use crate::host::files::{private_folder, remove_if_there, sync_folder};
+use crate::state::layout::Folder;
 use crate::state::memory::{self, SavedMemory};
 use crate::state::{disk_copy, trash};
 use crate::{EngineError, EngineResult, Snapshot};

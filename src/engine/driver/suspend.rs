@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::{GuestDriver, lifecycle};
-use crate::host::lock;
-use crate::state::evicted;
+use crate::driver::{GuestDriver, MachineBoot, lifecycle};
 use crate::state::layout::Folder;
-use crate::state::memory::{self, SavedMemory};
+use crate::state::machine_lock::MachineLock;
+use crate::state::memory::{self, MemoryManifest, SavedMemory};
+use crate::state::{disk, evicted};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
 
@@ -21,7 +21,7 @@ fn check<M: GuestDriver>(engine: &M) -> EngineResult<()> {
 pub(super) async fn suspend<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     check(engine)?;
     let folder = engine.state().folder(id);
-    let Some(_guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let Some(_guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
     match engine.blocking(move |engine| lifecycle::observe(engine, id)).await? {
         Observation::Absent => return Err(EngineError::Absent),
         Observation::Stopped => {
@@ -30,7 +30,11 @@ pub(super) async fn suspend<M: GuestDriver>(engine: &M, id: ComputerId) -> Engin
         Observation::Suspended { .. } => {}
         Observation::Running { generation, .. } => {
             let plan = folder.clone();
-            engine.blocking(move |engine| engine.save(&plan, generation)).await?;
+            let saved = engine.blocking(move |engine| {
+                disk::check_reserve(&plan.path)?;
+                engine.save(&plan, generation)
+            });
+            saved.await?;
         }
     }
     settle(engine, &folder).await
@@ -55,7 +59,7 @@ pub(super) async fn resume<M: GuestDriver>(
 ) -> EngineResult<Endpoint> {
     check(engine)?;
     let (id, folder) = (spec.id, engine.state().folder(spec.id));
-    let Some(guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let Some(guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
     let guard = Arc::new(guard);
     let plan = folder.clone();
     let seen = engine.blocking(move |engine| {
@@ -75,7 +79,9 @@ pub(super) async fn resume<M: GuestDriver>(
     let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&guard));
     let continued = engine.blocking(move |engine| {
         plan.update_record(&of)?;
-        engine.restore(&plan, &of, &boot, &locked)
+        let (saved, manifest) = verified_memory(engine, &plan)?;
+        let machine = MachineBoot { folder: &plan, spec: &of, boot: &boot, lock: &locked };
+        engine.restore(&machine, &saved, manifest)
     });
     let continued = continued.await;
     if continued.is_err()
@@ -86,10 +92,28 @@ pub(super) async fn resume<M: GuestDriver>(
     continued
 }
 
+/// The saved memory of a machine, for the version of the engine's program that saved it.
+fn verified_memory<M: GuestDriver>(
+    engine: &M,
+    folder: &Folder,
+) -> EngineResult<(SavedMemory, MemoryManifest)> {
+    const STEP: &str = "continue from saved memory";
+    let Some(saved) = SavedMemory::find(folder)? else {
+        return Err(EngineError::failed(STEP, "there is none"));
+    };
+    let manifest = saved.verify()?;
+    let version = engine.version()?;
+    if version != manifest.runtime {
+        let detail = format!("it was saved by {}, and this host has {version}", manifest.runtime);
+        return Err(EngineError::failed(STEP, detail));
+    }
+    Ok((saved, manifest))
+}
+
 /// [`crate::Engine::discard_memory`].
 pub(super) async fn discard<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
-    let Some(_guard) = lock::machine(&folder).await? else { return Ok(()) };
+    let Some(_guard) = MachineLock::acquire(&folder).await? else { return Ok(()) };
     let seen = engine.blocking(move |engine| lifecycle::observe(engine, id)).await?;
     if !matches!(seen, Observation::Suspended { .. }) {
         return Ok(());

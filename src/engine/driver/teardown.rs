@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::EngineResult;
 use crate::host::addresses::NetworkConfig;
 use crate::host::command::host_error;
+use crate::host::files::remove_if_there;
 use crate::host::{network, slots};
-use crate::state::layout::{Folder, remove_if_there};
+use crate::state::layout::Folder;
 use crate::state::memory;
 
 /// For a killed first process to end with its namespace: one read of a slow disk may delay it.
@@ -18,7 +19,7 @@ pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Releases the boot of a machine whose processes are gone, and syncs its disk. `listed` is the network if
 /// the packet rules have entries for its guest.
 pub(crate) fn release_boot(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineResult<()> {
-    if let Some(slot) = slots::of_machine(folder)? {
+    if let Some(slot) = slots::of_machine(&folder.path)? {
         network::detach(slot)?;
         // A stale entry for an unused address is harmless; a failed stop is not.
         if let Some(network) = listed
@@ -27,7 +28,7 @@ pub(crate) fn release_boot(folder: &Folder, listed: Option<&NetworkConfig>) -> E
             tracing::warn!(computer = %folder.id, %error, "could not remove the stopped guest from the packet rules; the next start in its slot replaces it");
         }
     }
-    slots::release(folder)?;
+    slots::release(&folder.path)?;
     let disk = folder.disk();
     match fs::File::open(&disk).and_then(|file| file.sync_all()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -31,11 +31,23 @@ pub struct Subnet {
     pub prefix: u8,
 }
 
-impl std::str::FromStr for Subnet {
-    type Err = String;
+/// A text that is not a subnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidSubnet(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || format!("{text:?} is not an IPv4 network such as 10.213.0.0/16, of /8 to /30");
+impl std::fmt::Display for InvalidSubnet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} is not an IPv4 network such as 10.213.0.0/16, of /8 to /30", self.0)
+    }
+}
+
+impl std::error::Error for InvalidSubnet {}
+
+impl std::str::FromStr for Subnet {
+    type Err = InvalidSubnet;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSubnet> {
+        let invalid = || InvalidSubnet(text.to_owned());
         let (base, prefix) = text.split_once('/').ok_or_else(invalid)?;
         let base: Ipv4Addr = base.parse().map_err(|_| invalid())?;
         let prefix: u8 = prefix.parse().map_err(|_| invalid())?;

@@ -62,6 +62,13 @@ pub(crate) fn run_with(step: &'static str, mut command: Command, input: &str) ->
     Ok(stdout)
 }
 
+/// The first line of the output of `program --version`.
+pub(crate) fn version(step: &'static str, program: &str) -> EngineResult<String> {
+    let mut command = tool(program);
+    command.arg("--version");
+    run(step, command).map(|text| text.lines().next().unwrap_or_default().to_owned())
+}
+
 /// Runs a tool to its end and returns its status, standard output and standard error. The streams are memory
 /// files, so a full pipe cannot block the tool.
 pub(crate) fn run_with_timeout(

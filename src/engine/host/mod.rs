@@ -3,8 +3,8 @@
 pub(crate) mod addresses;
 pub(crate) mod bandwidth;
 pub(crate) mod cgroup;
-pub(crate) mod cgroup_limits;
 pub(crate) mod command;
+pub(crate) mod files;
 pub(crate) mod freeze;
 pub(crate) mod fs_handle;
 pub(crate) mod lock;

@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use crate::host::files::remove_if_there;
 use crate::host::{cgroup, lock, process};
-use crate::state::layout::{Folder, remove_if_there};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
@@ -27,12 +27,12 @@ pub(crate) fn host_dir() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Claims a slot below `limit`: the one that the machine holds, else `wanted` if it is free, else the lowest
-/// free one.
+/// Claims a slot below `limit` for the machine whose folder is `machine`: the one that it holds, else `wanted`
+/// if it is free, else the lowest free one.
 ///
 /// # Errors
 /// `NoCapacity` when all are taken.
-pub(crate) fn claim(folder: &Folder, limit: u16, wanted: Option<u16>) -> EngineResult<u16> {
+pub(crate) fn claim(machine: &Path, limit: u16, wanted: Option<u16>) -> EngineResult<u16> {
     const STEP: &str = "claim a slot";
     let failed = |error: io::Error| EngineError::failed(STEP, format!("{HOST_DIR}: {error}"));
     let host = host_dir().map_err(failed)?;
@@ -40,10 +40,10 @@ pub(crate) fn claim(folder: &Folder, limit: u16, wanted: Option<u16>) -> EngineR
     let boot = process::boot_id().map_err(failed)?;
     let mut taken = vec![false; usize::from(limit)];
     for claim in claims(&host).map_err(failed)? {
-        if claim.boot == boot && claim.machine == folder.path && claim.slot < limit {
+        if claim.boot == boot && claim.machine == machine && claim.slot < limit {
             return Ok(claim.slot);
         }
-        if claim.machine == folder.path || claim.is_abandoned(&boot) {
+        if claim.machine == machine || claim.is_abandoned(&boot) {
             remove_if_there(&link(&host, claim.slot)).map_err(failed)?;
         } else if let Some(entry) = taken.get_mut(usize::from(claim.slot)) {
             *entry = true;
@@ -54,25 +54,25 @@ pub(crate) fn claim(folder: &Folder, limit: u16, wanted: Option<u16>) -> EngineR
     let Some(slot) = free else {
         return Err(EngineError::NoCapacity(format!("all {limit} slots of this host are taken")));
     };
-    let text = format!("{boot} {}", folder.path.display());
+    let text = format!("{boot} {}", machine.display());
     std::os::unix::fs::symlink(text, link(&host, slot)).map_err(failed)?;
     Ok(slot)
 }
 
-/// The slot that the machine holds.
-pub(crate) fn of_machine(folder: &Folder) -> EngineResult<Option<u16>> {
+/// The slot of the machine whose folder is `machine`.
+pub(crate) fn of_machine(machine: &Path) -> EngineResult<Option<u16>> {
     let failed = |error: io::Error| EngineError::failed("read the slots", format!("{HOST_DIR}: {error}"));
     let host = host_dir().map_err(failed)?;
     let claims = claims(&host).map_err(failed)?;
-    Ok(claims.into_iter().find(|claim| claim.machine == folder.path).map(|claim| claim.slot))
+    Ok(claims.into_iter().find(|claim| claim.machine == machine).map(|claim| claim.slot))
 }
 
-/// Releases the machine's slot.
-pub(crate) fn release(folder: &Folder) -> EngineResult<()> {
+/// Releases the slot of the machine whose folder is `machine`.
+pub(crate) fn release(machine: &Path) -> EngineResult<()> {
     let failed = |error: io::Error| EngineError::failed("release the slot", format!("{HOST_DIR}: {error}"));
     let host = host_dir().map_err(failed)?;
     let _guard = lock::host(&host).map_err(failed)?;
-    for claim in claims(&host).map_err(failed)?.into_iter().filter(|claim| claim.machine == folder.path) {
+    for claim in claims(&host).map_err(failed)?.into_iter().filter(|claim| claim.machine == machine) {
         remove_if_there(&link(&host, claim.slot)).map_err(failed)?;
     }
     Ok(())

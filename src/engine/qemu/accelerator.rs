@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::host::command::{check_status, run_with_timeout, tool};
-use crate::qemu::config::QemuConfig;
 use crate::qemu::hardware::Accelerator;
+use crate::qemu::settings::QemuSettings;
 use crate::{EngineError, EngineResult};
 
 /// A guest boots with KVM in a second; one that takes this long hangs. The result holds for the process, and
@@ -27,18 +27,18 @@ pub(super) struct Detection {
 }
 
 /// Detects the accelerator of this host, once per process.
-pub(super) fn detect(config: &QemuConfig) -> Detection {
+pub(super) fn detect(settings: &QemuSettings) -> Detection {
     static DETECTED: OnceLock<Detection> = OnceLock::new();
-    DETECTED.get_or_init(|| find(config)).clone()
+    DETECTED.get_or_init(|| find(settings)).clone()
 }
 
-fn find(config: &QemuConfig) -> Detection {
-    let (accelerator, reason) = if config.emulate {
+fn find(settings: &QemuSettings) -> Detection {
+    let (accelerator, reason) = if settings.emulate {
         (Accelerator::Tcg, "the configuration requires emulation".to_owned())
     } else if !Path::new(DEVICE).exists() {
         (Accelerator::Tcg, format!("there is no {DEVICE}"))
     } else {
-        match boot(config, Accelerator::Kvm) {
+        match boot(settings, Accelerator::Kvm) {
             Ok(()) => (Accelerator::Kvm, "a 64-bit guest booted with it".to_owned()),
             Err(error) => {
                 (Accelerator::Tcg, format!("{DEVICE} exists, but a 64-bit guest did not boot: {error}"))
@@ -50,13 +50,13 @@ fn find(config: &QemuConfig) -> Detection {
 }
 
 /// Boots a small guest that prints [`BOOT_MESSAGE`] and ends.
-pub(super) fn boot(config: &QemuConfig, accelerator: Accelerator) -> EngineResult<()> {
+pub(super) fn boot(settings: &QemuSettings, accelerator: Accelerator) -> EngineResult<()> {
     const STEP: &str = "boot a small guest";
     let (name, timeout) = match accelerator {
         Accelerator::Kvm => ("kvm", TIMEOUT),
         Accelerator::Tcg => ("tcg", EMULATED_TIMEOUT),
     };
-    let mut qemu = tool(&config.program);
+    let mut qemu = tool(&settings.program);
     qemu.args([
         "-nodefaults",
         "-no-user-config",
@@ -69,7 +69,10 @@ pub(super) fn boot(config: &QemuConfig, accelerator: Accelerator) -> EngineResul
         "256",
     ]);
     qemu.args(["-cpu", "max", "-accel", name, "-serial", "stdio"]);
-    qemu.arg("-kernel").arg(config.kernel.join("kernel")).arg("-initrd").arg(config.kernel.join("initrd"));
+    qemu.arg("-kernel")
+        .arg(settings.kernel.join("kernel"))
+        .arg("-initrd")
+        .arg(settings.kernel.join("initrd"));
     qemu.args(["-append", "console=ttyS0 quiet panic=-1 hotdesk.probe"]);
     let (status, output, complaint) = run_with_timeout(STEP, &mut qemu, None, timeout)?;
     check_status(STEP, status, &complaint)?;

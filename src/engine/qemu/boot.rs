@@ -3,25 +3,25 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::container;
-use crate::host::addresses::host_ids;
-use crate::host::cgroup::{self, ResourceLimits};
+use crate::driver::{HostContext, MachineBoot};
+use crate::host::cgroup;
+use crate::host::cgroup::create::{self, ResourceLimits};
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
-use crate::host::lock::MachineLock;
+use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{network, process, slots};
-use crate::qemu::config::QemuConfig;
 use crate::qemu::hardware::{self, Accelerator, Hardware, QemuLaunch};
 use crate::qemu::monitor::Monitor;
+use crate::qemu::settings::QemuSettings;
 use crate::qemu::{control_port, images, link, seed};
-use crate::state::layout::{Folder, private_folder, remove_if_there, write_durably};
+use crate::state::layout::Folder;
 use crate::state::{boot_files, disk};
-use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
+use crate::{Endpoint, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 
 /// For QEMU to open its files and make its devices; it does not wait for the guest.
@@ -73,28 +73,27 @@ impl BootRecord {
     }
 }
 
-/// The inputs of a start.
+/// What a start needs besides the machine.
 #[derive(Debug)]
 pub(super) struct Starter<'a> {
-    pub(super) config: &'a QemuConfig,
+    pub(super) host: &'a HostContext,
+    pub(super) settings: &'a QemuSettings,
     pub(super) accelerator: Accelerator,
-    /// The disk with the agent's executable.
-    pub(super) agent: &'a Path,
-    pub(super) lock: &'a MachineLock,
 }
 
 impl Starter<'_> {
     /// Boots a machine after a sweep. On error, parts of the boot may be left. Blocks.
-    pub(super) fn start(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        disk::grow(&folder.disk(), spec.disk_bytes, self.lock)?;
+    pub(super) fn start(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
+        let MachineBoot { folder, spec, lock, .. } = *machine;
+        disk::grow(&folder.disk(), spec.disk_bytes, lock)?;
         let agent = folder.agent();
         // Saved memory refers to this link after the controller was upgraded.
         remove_if_there(&agent)
-            .and_then(|()| fs::hard_link(self.agent, &agent))
+            .and_then(|()| fs::hard_link(&self.host.agent, &agent))
             .map_err(host_error("link the machine's agent", &agent))?;
         let hardware = Hardware::of(spec, self.accelerator);
-        let image = images::of_image(&self.config.image)?;
-        let record = self.launch(folder, spec, boot, hardware, image, None)?;
+        let image = images::of_image(&self.host.settings.image)?;
+        let record = self.launch(machine, hardware, image, None)?;
         let state = Monitor::open(&folder.monitor())?.ask("query-status", json!({}))?;
         if state.get("running") != Some(&Value::Bool(true)) {
             return Err(EngineError::failed("start the machine", state));
@@ -106,48 +105,48 @@ impl Starter<'_> {
     /// memory. Blocks.
     pub(super) fn launch(
         &self,
-        folder: &Folder,
-        spec: &MachineSpec,
-        boot: &Boot,
+        machine: &MachineBoot<'_>,
         hardware: Hardware,
         image: PathBuf,
         continues: Option<Option<u16>>,
     ) -> EngineResult<BootRecord> {
         const STEP: &str = "start QEMU";
+        let MachineBoot { folder, spec, boot, lock } = *machine;
+        let host = &self.host.settings;
         disk::check_reserve(&folder.path)?;
-        let network = &self.config.network;
-        let slot = slots::claim(folder, network.slots(), continues.flatten())?;
+        let network = &host.network;
+        let slot = slots::claim(&folder.path, network.slots(), continues.flatten())?;
         let agent = network::agent(network, slot);
         let host_boot = process::boot_id().map_err(|error| EngineError::failed(STEP, error))?;
         let (generation, networked) = (boot.generation, network.enabled);
         let record = BootRecord { generation, host_boot, agent, networked, hardware, image };
         record.write(folder)?;
-        self.write_seed(folder, spec, boot)?;
+        self.write_seed(machine)?;
         control_port::make(folder)?;
         remove_if_there(&folder.monitor()).map_err(host_error(STEP, &folder.path))?;
-        let groups = cgroup::make(spec.id, resource_limits(spec, &record.hardware))?;
+        let groups = create::make(spec.id, resource_limits(spec, &record.hardware))?;
         let empty = empty_folder()?;
         let start = QemuLaunch {
             id: spec.id,
             hardware: &record.hardware,
-            kernel: &self.config.kernel,
+            kernel: &self.settings.kernel,
             image: &record.image,
             agent: &folder.agent(),
             seed: &folder.seed(),
             disk: &folder.disk(),
             monitor: &folder.monitor(),
             line: &folder.line(),
-            speed: self.config.disk_speed,
+            speed: host.disk_speed,
             empty: &empty,
-            user: host_ids(self.config.uid_base, slot),
+            user: host.host_ids(slot),
             continues: continues.is_some(),
         };
         let mut qemu = tool("sh");
-        qemu.args(["-c", ENTER, "sh"]).args(groups).arg("--").arg(&self.config.program);
+        qemu.args(["-c", ENTER, "sh"]).args(groups).arg("--").arg(&self.settings.program);
         qemu.args(hardware::arguments(&start));
         // The process shares the lock until QEMU has started: if this controller dies, the next one waits for
         // that.
-        qemu.stdin(self.lock.share().map_err(host_error(STEP, &folder.path))?);
+        qemu.stdin(lock.share().map_err(host_error(STEP, &folder.path))?);
         link::with_namespace(network, slot, spec.bandwidth_mbps, || {
             let (status, _, complaint) = run_with_timeout(STEP, &mut qemu, None, TIMEOUT)?;
             check_status(STEP, status, &complaint)
@@ -156,12 +155,11 @@ impl Starter<'_> {
         Ok(record)
     }
 
-    fn write_seed(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<()> {
-        let resolvers = network::resolvers(&self.config.network)?;
+    fn write_seed(&self, machine: &MachineBoot<'_>) -> EngineResult<()> {
+        let MachineBoot { folder, spec, boot, .. } = *machine;
+        let resolvers = network::resolvers(&self.host.settings.network)?;
         let mut files = boot_files::files(spec, boot, &network::resolv_conf(&resolvers));
-        let arguments = self.config.init_args.clone();
-        let arguments = arguments.unwrap_or_else(|| container::init_args(&boot.resolution.to_string(), true));
-        files.extend(seed::vm_files(&arguments, link::GUEST, link::GATEWAY)?);
+        files.extend(seed::vm_files(&self.host.init_args(boot, true), link::GUEST, link::GATEWAY)?);
         seed::write(&folder.seed(), &files)
     }
 }

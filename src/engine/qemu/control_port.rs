@@ -17,7 +17,8 @@ use nix::unistd::mkfifo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::host::command::host_error;
-use crate::state::layout::{Folder, remove_if_there};
+use crate::host::files::remove_if_there;
+use crate::state::layout::Folder;
 use crate::{EngineError, EngineResult};
 
 const STEP: &str = "send a request to the guest's first process";

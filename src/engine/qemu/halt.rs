@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::driver::GuestDriver;
-use crate::driver::teardown;
+use crate::driver::{GuestDriver, GuestShutdown, teardown};
 use crate::host::{cgroup, process};
 use crate::qemu::monitor::Monitor;
-use crate::qemu::{Inner, QemuEngine, control_port};
+use crate::qemu::{QemuEngine, control_port};
 use crate::state::layout::Folder;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
@@ -25,25 +24,23 @@ const WRITE_IDLE: Duration = Duration::from_secs(3);
 /// For the guest's first process to acknowledge the request; its end has another timeout.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl QemuEngine {
-    /// Ends a machine's processes and releases what its boot took.
-    pub(super) async fn end(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
+impl GuestShutdown for QemuEngine {
+    async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
         let plan = folder.clone();
-        self.blocking(move |engine| engine.inner.end(&plan, grace)).await?;
-        self.clear(folder).await
+        self.blocking(move |engine| engine.end(&plan, grace)).await?;
+        self.sweep(folder).await
     }
 
-    /// Releases what a boot took, complete or not.
-    pub(super) async fn clear(&self, folder: &Folder) -> EngineResult<()> {
+    async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
         cgroup::clear(folder.id).await?;
         let folder = folder.clone();
-        self.blocking(move |engine| teardown::release_boot(&folder, Some(&engine.inner.config.network))).await
+        self.blocking(move |engine| teardown::release_boot(&folder, Some(&engine.host.settings.network)))
+            .await
     }
 
-    /// Waits until a machine's QEMU has ended. Returns at once when it does not run.
-    pub(super) async fn wait_for_end(&self, id: ComputerId) -> EngineResult<()> {
+    async fn wait_ended(&self, id: ComputerId) -> EngineResult<()> {
         self.unpause_abandoned(id).await?;
-        match self.blocking(move |engine| engine.inner.process(&engine.inner.state.folder(id))).await? {
+        match self.blocking(move |engine| engine.process(&engine.host.state.folder(id))).await? {
             Some(pidfd) => process::wait_ended(pidfd)
                 .await
                 .map_err(|error| EngineError::failed("wait for the machine's end", error)),
@@ -78,10 +75,10 @@ fn written(folder: &Folder) -> Option<u64> {
     Some(disks.as_array()?.iter().filter_map(of).sum())
 }
 
-impl Inner {
+impl QemuEngine {
     /// A pidfd of the machine's QEMU, when it runs. It is opened first and checked then: a reused pid belongs
     /// to another group.
-    pub(super) fn process(&self, folder: &Folder) -> EngineResult<Option<OwnedFd>> {
+    fn process(&self, folder: &Folder) -> EngineResult<Option<OwnedFd>> {
         let Some((_, pid)) = self.running(folder)? else { return Ok(None) };
         let pidfd = process::open(pid)
             .map_err(|error| EngineError::failed("look at the machine's process", error))?;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
-use crate::state::layout::{StateDir, private_folder, remove_if_there, sync_folder};
+use crate::host::files::{private_folder, remove_if_there, sync_folder};
+use crate::state::layout::StateDir;
 use crate::state::{agent_binary, disk, trash};
 use crate::{EngineError, EngineResult};
 

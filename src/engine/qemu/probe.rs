@@ -1,58 +1,53 @@
 //! Checks whether this host can run virtual machines, with remedies. Each check tries the real operation.
 
-use crate::container::probe::{disk_tools, finding, free_space, image, packets, root};
+use std::path::Path;
+
+use crate::driver::checks::{self, finding};
 use crate::host::cgroup;
-use crate::host::command::{run, tool};
-use crate::qemu::QemuConfig;
+use crate::qemu::QemuSettings;
 use crate::qemu::accelerator::{self, boot};
 use crate::qemu::hardware::Accelerator;
 use crate::state::layout::StateDir;
-use crate::{EngineResult, Finding};
+use crate::{EngineResult, Finding, HostSettings};
 
 /// Checks everything that the engine needs. Blocks for some seconds, and for up to a minute more where KVM
 /// hangs.
-pub fn probe(config: &QemuConfig) -> Vec<Finding> {
+pub(crate) fn probe(host: &HostSettings, settings: &QemuSettings) -> Vec<Finding> {
     vec![
-        finding("root", root(), "run hotdesk serve as root"),
-        finding("QEMU", version(config), "install QEMU 7.2 or newer (Debian: apt install qemu-system-x86)"),
+        checks::root(),
+        finding(
+            "QEMU",
+            settings.version(),
+            "install QEMU 7.2 or newer (Debian: apt install qemu-system-x86)",
+        ),
         finding(
             "virtual machines",
-            processors(config),
+            processors(settings),
             "build the guests' kernel (packaging/vm/build), or set qemu.kernel to its folder",
         ),
-        finding("disk tools", disk_tools(), "apt install e2fsprogs (1.47 or newer) util-linux"),
+        checks::disk_tools(),
         finding(
             "control groups",
             groups(),
             "mount cgroup v2, or the v1 controllers cpu, memory and pids, under /sys/fs/cgroup",
         ),
-        finding(
-            "guest image",
-            image(&config.image),
-            "build the guest image, or set the engine's image to its folder",
-        ),
+        checks::guest_image(&host.image),
         finding(
             "guest network",
-            packets(),
+            checks::packets(),
             "apt install iproute2 nftables; the kernel needs veth, tun, sch_tbf, nf_tables, conntrack and masquerading",
         ),
-        finding("free space", space(config), "free some space under the state folder"),
+        finding("free space", space(&host.state_dir), "free some space under the state folder"),
     ]
 }
 
-fn version(config: &QemuConfig) -> EngineResult<String> {
-    let mut qemu = tool(&config.program);
-    qemu.arg("--version");
-    run("read QEMU's version", qemu).map(|text| text.lines().next().unwrap_or_default().to_owned())
-}
-
 /// The accelerator of guests, and why. Emulation is tried too.
-fn processors(config: &QemuConfig) -> EngineResult<String> {
-    let found = accelerator::detect(config);
+fn processors(settings: &QemuSettings) -> EngineResult<String> {
+    let found = accelerator::detect(settings);
     Ok(match found.accelerator {
         Accelerator::Kvm => format!("on this host's processors (KVM): {}", found.reason),
         Accelerator::Tcg => {
-            boot(config, Accelerator::Tcg)?;
+            boot(settings, Accelerator::Tcg)?;
             format!("emulated (TCG), some six times slower: {}", found.reason)
         }
     })
@@ -62,7 +57,7 @@ fn groups() -> EngineResult<String> {
     cgroup::check_controllers(&["cpu", "memory", "pids"])
 }
 
-fn space(config: &QemuConfig) -> EngineResult<String> {
-    StateDir::open(&config.state_dir)?;
-    free_space(&config.state_dir)
+fn space(state_dir: &Path) -> EngineResult<String> {
+    StateDir::open(state_dir)?;
+    checks::free_space(state_dir)
 }

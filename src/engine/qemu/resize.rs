@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::host::cgroup::limits;
 use crate::host::command::host_error;
-use crate::host::{bandwidth, cgroup_limits, slots};
 use crate::qemu::boot::BootRecord;
+use crate::qemu::control_port;
 use crate::qemu::hardware::{self, MEMORY_STEP_MIB};
 use crate::qemu::monitor::Monitor;
-use crate::qemu::{Inner, control_port};
-use crate::state::layout::{Folder, Record};
-use crate::{Change, Effect, EngineError, EngineResult};
+use crate::state::layout::Folder;
+use crate::{Effect, EngineError, EngineResult};
 
 /// For a guest to use or release the hardware: a busy emulated one takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,37 +21,18 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 const MEMORY: &str = "/machine/peripheral/more0";
 
-impl Inner {
-    /// Resizes a running machine. On error it is as before.
-    pub(super) fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect> {
-        let Some((boot, pid)) = self.running(folder)? else { return Err(EngineError::Absent) };
-        match change {
-            Change::Cpu(cpu) => set_cpus(folder, &boot, cpu),
-            Change::Memory(bytes) => set_memory(folder, &boot, bytes),
-            Change::Disk(bytes) => {
-                // The file may be larger than the record says, after a growth that the guest acknowledged too
-                // late.
-                let disk = folder.disk();
-                let length = fs::metadata(&disk).map_err(host_error("look at the disk", &disk))?.len();
-                let bytes = bytes.max(length);
-                Monitor::open(&folder.monitor())?
-                    .ask("block_resize", json!({ "node-name": "disk", "size": bytes }))?;
-                control_port::ask(folder, "grow", TIMEOUT).map(|()| Effect::Live)
-            }
-            Change::Bandwidth(mbps) => {
-                let Some(slot) = slots::of_machine(folder)? else { return Ok(Effect::Live) };
-                bandwidth::limit(slot, pid, mbps).inspect_err(|_| {
-                    if let Err(error) = bandwidth::limit(slot, pid, before.bandwidth_mbps) {
-                        tracing::warn!(computer = %folder.id, %error, "could not restore a guest's bandwidth limit; one direction has the new one");
-                    }
-                })?;
-                Ok(Effect::Live)
-            }
-        }
-    }
+/// Grows the disk, and the file system in the guest.
+pub(super) fn grow_disk(folder: &Folder, bytes: u64) -> EngineResult<Effect> {
+    // The file may be larger than the record says, after a growth that the guest acknowledged too late.
+    let disk = folder.disk();
+    let length = fs::metadata(&disk).map_err(host_error("look at the disk", &disk))?.len();
+    let bytes = bytes.max(length);
+    Monitor::open(&folder.monitor())?.ask("block_resize", json!({ "node-name": "disk", "size": bytes }))?;
+    control_port::ask(folder, "grow", TIMEOUT).map(|()| Effect::Live)
 }
 
-fn set_cpus(folder: &Folder, boot: &BootRecord, cpu: f64) -> EngineResult<Effect> {
+/// Changes the number of processors.
+pub(super) fn set_cpus(folder: &Folder, boot: &BootRecord, cpu: f64) -> EngineResult<Effect> {
     let (wanted, at_boot) = (hardware::cpus(cpu), boot.hardware.cpus);
     if wanted > boot.hardware.max_cpus() {
         return Ok(Effect::AtNextStart);
@@ -71,16 +52,17 @@ fn set_cpus(folder: &Folder, boot: &BootRecord, cpu: f64) -> EngineResult<Effect
         }
         std::thread::sleep(PAUSE);
     }
-    cgroup_limits::set_cpu(folder.id, cpu).map(|()| Effect::Live)
+    limits::set_cpu(folder.id, cpu).map(|()| Effect::Live)
 }
 
-fn set_memory(folder: &Folder, boot: &BootRecord, bytes: u64) -> EngineResult<Effect> {
+/// Changes the memory size.
+pub(super) fn set_memory(folder: &Folder, boot: &BootRecord, bytes: u64) -> EngineResult<Effect> {
     const STEP: &str = "change the guest's memory";
     let more = (bytes >> 20).checked_sub(boot.hardware.memory_mib).map(|more| more - more % MEMORY_STEP_MIB);
     let Some(more) = more.filter(|more| *more <= boot.hardware.max_added_mib()) else {
         return Ok(Effect::AtNextStart);
     };
-    let set_limit = |bytes| cgroup_limits::set_memory(folder.id, hardware::host_memory(bytes));
+    let set_limit = |bytes| limits::set_memory(folder.id, hardware::host_memory(bytes));
     let mut monitor = Monitor::open(&folder.monitor())?;
     // QEMU has the true size; an interrupted change may have left any.
     let has = (boot.hardware.memory_mib + added_mib(&mut monitor)?) << 20;

@@ -8,8 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::host::command::host_error;
+use crate::host::files::remove_if_there;
 use crate::state::boot_files::BootFile;
-use crate::state::layout::remove_if_there;
 use crate::{EngineError, EngineResult};
 
 /// Its size in bytes. It is constant, because a resumed guest expects the disk that it had; ten times the

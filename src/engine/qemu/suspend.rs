@@ -15,20 +15,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::driver::GuestDriver;
-use crate::driver::after_unpause;
-use crate::host::command::{host_error, run, tool};
-use crate::host::lock::MachineLock;
-use crate::host::{freeze, lock, slots};
+use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause};
+use crate::host::command::host_error;
+use crate::host::files::write_durably;
+use crate::host::{freeze, slots};
 use crate::qemu::boot::BootRecord;
 use crate::qemu::hardware::{self, Accelerator, Hardware};
 use crate::qemu::monitor::Monitor;
 use crate::qemu::resize::{added_cpus, added_mib};
-use crate::qemu::{Inner, QemuEngine, control_port, transfer};
-use crate::state::layout::{Folder, write_durably};
+use crate::qemu::{QemuEngine, control_port, transfer};
+use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
-use crate::state::{boot_files, disk, disk_copy, trash};
-use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
+use crate::state::{boot_files, disk_copy, trash};
+use crate::{Boot, Endpoint, EngineError, EngineResult, Observation};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::ComputerId;
 
@@ -45,27 +45,12 @@ const CLOCK_ATTEMPTS: usize = 5;
 /// The boot record among the files of saved memory.
 const RECORD: &str = "machine.json";
 
-impl QemuEngine {
-    /// Unpauses a guest that a dead controller left paused.
-    pub(super) async fn unpause_abandoned(&self, id: ComputerId) -> EngineResult<()> {
-        let folder = self.inner.state.folder(id);
-        if !folder.fresh_memory().exists() && !folder.used_memory().exists() {
-            return Ok(());
-        }
-        let Some(_guard) = lock::machine(&folder).await? else { return Ok(()) };
-        self.blocking(move |engine| {
-            let runs = SavedMemory::find(&folder)?.is_none()
-                && matches!(engine.observe_guest(&folder)?, Observation::Running { .. });
-            if runs { unpause(&folder, &mut Monitor::open(&folder.monitor())?) } else { Ok(()) }
-        })
-        .await
+impl GuestMemory for QemuEngine {
+    fn version(&self) -> EngineResult<String> {
+        self.settings.version()
     }
-}
 
-impl Inner {
-    /// Saves a guest's memory. On success it stays paused; on error it continues.
-    pub(super) fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
-        disk::check_reserve(&folder.path)?;
+    fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         let mut monitor = Monitor::open(&folder.monitor())?;
         let fresh = folder.fresh_memory();
         let saved = pause(folder, &mut monitor).and_then(|()| {
@@ -75,9 +60,7 @@ impl Inner {
         if saved.is_ok() { saved } else { after_unpause(folder, saved, unpause(folder, &mut monitor)) }
     }
 
-    /// Pauses a guest, saves its memory to `memory`, copies its disk, and unpauses it whatever the outcome.
-    /// The caller seals the memory.
-    pub(super) fn save_with_disk(
+    fn save_with_disk(
         &self,
         folder: &Folder,
         memory: &Path,
@@ -93,47 +76,18 @@ impl Inner {
         after_unpause(folder, taken, unpause(folder, &mut monitor))
     }
 
-    /// Writes the memory of a paused guest and its boot record.
-    fn write_state(&self, folder: &Folder, monitor: &mut Monitor, to: &Path) -> EngineResult<MemoryManifest> {
-        const STEP: &str = "save the guest's memory";
-        let Some((mut record, _)) = self.running(folder)? else { return Err(EngineError::Absent) };
-        record.hardware.added_cpus = added_cpus(monitor, record.hardware.cpus)?;
-        record.hardware.added_mib = Some(added_mib(monitor)?);
-        transfer::write(to, monitor)?;
-        let text = serde_json::to_vec(&record).map_err(|error| EngineError::failed(STEP, error))?;
-        write_durably(&to.join(RECORD), &text).map_err(host_error(STEP, to))?;
-        Ok(MemoryManifest {
-            host_boot: record.host_boot,
-            runtime: self.version()?,
-            image: record.image,
-            hostname: None,
-            slot: slots::of_machine(folder)?,
-            parts: Vec::new(),
-        })
-    }
-
-    /// Continues a machine that does not run from its saved memory. On error, parts of the boot may be left.
-    pub(super) fn restore(
+    fn restore(
         &self,
-        folder: &Folder,
-        spec: &MachineSpec,
-        boot: &Boot,
-        lock: &MachineLock,
+        machine: &MachineBoot<'_>,
+        saved: &SavedMemory,
+        manifest: MemoryManifest,
     ) -> EngineResult<Endpoint> {
         const STEP: &str = "continue from saved memory";
-        let Some(saved) = SavedMemory::find(folder)? else {
-            return Err(EngineError::failed(STEP, "there is none"));
-        };
-        let manifest = saved.verify()?;
-        let version = self.version()?;
-        if version != manifest.runtime {
-            let detail = format!("it was saved by {}, and this host has {version}", manifest.runtime);
-            return Err(EngineError::failed(STEP, detail));
-        }
+        let MachineBoot { folder, spec, boot, .. } = *machine;
         let text = fs::read(saved.path.join(RECORD)).map_err(host_error(STEP, &saved.path))?;
         let was: BootRecord = serde_json::from_slice(&text)
             .map_err(|error| EngineError::Damaged(format!("{}: {RECORD}: {error}", saved.path.display())))?;
-        let starter = self.starter(lock);
+        let starter = self.starter();
         // Every host can emulate, so memory saved under emulation resumes everywhere.
         if was.hardware.accelerator == Accelerator::Kvm && starter.accelerator != Accelerator::Kvm {
             let detail = format!(
@@ -145,12 +99,10 @@ impl Inner {
         let mac = hardware::mac(spec.id);
         let another = was.hardware.mac != mac;
         let hardware = Hardware { mac, ..was.hardware };
-        let now = starter.launch(folder, spec, boot, hardware, manifest.image, Some(manifest.slot))?;
+        let now = starter.launch(machine, hardware, manifest.image, Some(manifest.slot))?;
         let mut monitor = Monitor::open(&folder.monitor())?;
         transfer::read(&saved.path, &mut monitor)?;
-        let used = folder.used_memory();
-        trash::remove_tree(&used)?;
-        memory::move_to(&saved.path, &used)?;
+        let used = saved.mark_used(folder)?;
         if let Err(error) = monitor.ask("cont", json!({})) {
             match is_paused(&mut monitor) {
                 // The guest did not run, so its memory is valid again.
@@ -164,10 +116,8 @@ impl Inner {
                 }
             }
         }
-        // The guest runs from here on; a file that cannot be removed must not undo that.
-        if let Err(error) = trash::remove_tree(&used) {
-            tracing::warn!(computer = %folder.id, %error, "could not remove used memory; the next resume does");
-        }
+        // The guest runs from here on.
+        memory::remove_used(folder);
         match set_identity(folder, boot) {
             Ok(()) => set_clock(folder),
             Err(error) if another => return Err(error),
@@ -178,11 +128,44 @@ impl Inner {
         Ok(Endpoint::Tcp(now.agent))
     }
 
-    /// The first line of QEMU's `--version`.
-    fn version(&self) -> EngineResult<String> {
-        let mut qemu = tool(&self.config.program);
-        qemu.arg("--version");
-        run("read QEMU's version", qemu).map(|text| text.lines().next().unwrap_or_default().to_owned())
+    async fn undo_restore(&self, folder: &Folder) -> EngineResult<()> {
+        self.halt(folder, Duration::ZERO).await
+    }
+}
+
+impl QemuEngine {
+    /// Unpauses a guest that a dead controller left paused.
+    pub(super) async fn unpause_abandoned(&self, id: ComputerId) -> EngineResult<()> {
+        let folder = self.host.state.folder(id);
+        if !folder.fresh_memory().exists() && !folder.used_memory().exists() {
+            return Ok(());
+        }
+        let Some(_guard) = MachineLock::acquire(&folder).await? else { return Ok(()) };
+        self.blocking(move |engine| {
+            let runs = SavedMemory::find(&folder)?.is_none()
+                && matches!(engine.observe_guest(&folder)?, Observation::Running { .. });
+            if runs { unpause(&folder, &mut Monitor::open(&folder.monitor())?) } else { Ok(()) }
+        })
+        .await
+    }
+
+    /// Writes the memory of a paused guest and its boot record.
+    fn write_state(&self, folder: &Folder, monitor: &mut Monitor, to: &Path) -> EngineResult<MemoryManifest> {
+        const STEP: &str = "save the guest's memory";
+        let Some((mut record, _)) = self.running(folder)? else { return Err(EngineError::Absent) };
+        record.hardware.added_cpus = added_cpus(monitor, record.hardware.cpus)?;
+        record.hardware.added_mib = Some(added_mib(monitor)?);
+        transfer::write(to, monitor)?;
+        let text = serde_json::to_vec(&record).map_err(|error| EngineError::failed(STEP, error))?;
+        write_durably(&to.join(RECORD), &text).map_err(host_error(STEP, to))?;
+        Ok(MemoryManifest {
+            host_boot: record.host_boot,
+            runtime: self.settings.version()?,
+            image: record.image,
+            hostname: None,
+            slot: slots::of_machine(&folder.path)?,
+            parts: Vec::new(),
+        })
     }
 }
 

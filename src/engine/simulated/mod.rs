@@ -47,17 +47,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 impl SimulatedEngine {
     /// An engine over a host, with all capabilities that it supports.
     pub fn open(host: Arc<SimulatedHost>) -> Self {
-        let all = Capabilities {
-            suspend: true,
-            live_cpu: true,
-            live_ram: true,
-            live_disk: true,
-            copy_while_running: true,
-            memory_snapshot: true,
-            evict: true,
-            ..Capabilities::default()
-        };
-        Self::limited(host, all)
+        Self::limited(host, Capabilities::ALL)
     }
 
     /// An engine over a host with chosen capabilities.

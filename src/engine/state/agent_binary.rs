@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::EngineResult;
 use crate::host::command::host_error;
-use crate::state::layout::{StateDir, sync_folder};
+use crate::host::files::sync_folder;
+use crate::state::layout::StateDir;
 use hotdesk_base::hex::hex;
 
 /// Copies `binary` into the state folder, removes earlier copies, and returns the path. Running guests keep

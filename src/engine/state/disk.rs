@@ -11,10 +11,11 @@ use std::time::Duration;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::host::command::{check_status, host_error, run, run_with_timeout, tool};
+use crate::host::files::{remove_if_there, sync_folder};
 use crate::host::fs_handle::FsHandle;
-use crate::host::lock::MachineLock;
 use crate::host::syscalls;
-use crate::state::layout::{Folder, remove_if_there, sync_folder};
+use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::{Effect, EngineError, EngineResult};
 use hotdesk_base::filesystem;
 

@@ -10,9 +10,9 @@ use std::time::Instant;
 use rustix::fs::{SeekFrom, copy_file_range, ioctl_ficlone, seek};
 
 use crate::host::command::host_error;
+use crate::host::files::{remove_if_there, sync_folder};
 use crate::host::freeze;
 use crate::state::disk;
-use crate::state::layout::{remove_if_there, sync_folder};
 use crate::{EngineError, EngineResult};
 
 const STEP: &str = "copy the disk";

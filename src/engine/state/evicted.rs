@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::host::command::host_error;
+use crate::host::files::{private_folder, remove_if_there, sync_folder, write_durably};
 use crate::host::process;
-use crate::state::layout::{Folder, private_folder, remove_if_there, sync_folder, write_durably};
+use crate::state::layout::Folder;
 use crate::state::memory::SavedMemory;
 use crate::state::saved::saved_file;
 use crate::state::{disk, trash};

@@ -21,14 +21,13 @@
 //! The controller opens nothing by path that a guest can write: the files of guests are mounted nowhere in
 //! its namespace.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::host::command::host_error;
+use crate::host::files::{private_folder, write_durably};
 use crate::{Change, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 
@@ -252,35 +251,6 @@ impl Folder {
         let text = fs::read(&path).map_err(host_error(STEP, &path))?;
         serde_json::from_slice(&text)
             .map_err(|error| EngineError::failed(STEP, format!("{}: {error}", path.display())))
-    }
-}
-
-/// Makes a folder with mode 0700, with its parents.
-pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-/// Replaces a file atomically and syncs it: after a crash it holds the old text or the new.
-pub(crate) fn write_durably(path: &Path, text: &[u8]) -> io::Result<()> {
-    let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let fresh = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    fs::rename(&fresh, path)?;
-    sync_folder(parent)
-}
-
-/// Syncs the entries of a folder.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-/// Removes a file; a missing one counts as removed.
-pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::host::command::host_error;
+use crate::host::files::{private_folder, sync_folder, write_durably};
 use crate::host::process;
-use crate::state::layout::{Folder, StateDir, private_folder, sync_folder, write_durably};
+use crate::state::layout::{Folder, StateDir};
 use crate::state::trash;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::hex::hex;
@@ -96,6 +97,14 @@ impl SavedMemory {
             }
         }
         Ok(manifest)
+    }
+
+    /// Marks it as used: from then on the guest may run, and its disk change. Returns the new folder.
+    pub(crate) fn mark_used(&self, folder: &Folder) -> EngineResult<PathBuf> {
+        let used = folder.used_memory();
+        trash::remove_tree(&used)?;
+        move_to(&self.path, &used)?;
+        Ok(used)
     }
 }
 
@@ -185,6 +194,13 @@ pub(crate) fn seal(
 pub(crate) fn move_to(from: &Path, to: &Path) -> EngineResult<()> {
     let failed = host_error("move the saved memory", from);
     fs::rename(from, to).and_then(|()| sync_folder(to.parent().unwrap_or(to))).map_err(failed)
+}
+
+/// Removes the used memory of a guest that runs. An error is only logged, because it must not undo the resume.
+pub(crate) fn remove_used(folder: &Folder) {
+    if let Err(error) = trash::remove_tree(&folder.used_memory()) {
+        tracing::warn!(computer = %folder.id, %error, "could not remove used memory; the next resume does");
+    }
 }
 
 /// Removes memory that no resume can use: used memory, and that of an interrupted suspend.

@@ -1,4 +1,4 @@
-//! Files of machines in the state folder, and leftovers of machines that are gone.
+//! Files of machines in the state folder.
 
 pub(crate) mod agent_binary;
 pub(crate) mod boot_files;
@@ -6,7 +6,7 @@ pub(crate) mod disk;
 pub(crate) mod disk_copy;
 pub(crate) mod evicted;
 pub(crate) mod layout;
-pub(crate) mod leftovers;
+pub(crate) mod machine_lock;
 pub(crate) mod memory;
 pub(crate) mod saved;
 pub(crate) mod trash;

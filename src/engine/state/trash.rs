@@ -7,7 +7,8 @@ use std::path::Path;
 
 use crate::EngineResult;
 use crate::host::command::host_error;
-use crate::state::layout::{Folder, StateDir, sync_folder};
+use crate::host::files::sync_folder;
+use crate::state::layout::{Folder, StateDir};
 use hotdesk_base::ids::ComputerId;
 
 /// Removes a machine's folder.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
 use hotdesk::base::wait;
-use hotdesk::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
-use hotdesk::engine::{Boot, Engine, MachineSpec};
+use hotdesk::engine::{Boot, MachineSpec, NetworkConfig};
 use serde_json::json;
 
 use super::remains::Leftovers;
+use crate::engines::host::{container_settings, open_engine};
 use crate::harness::controller::{RunningController, command, image, purge, skip_reason};
 use crate::harness::host;
 
@@ -86,9 +86,9 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
     }
     let mut controller = RunningController::boot().await;
     controller.kill();
-    let mut config = ContainerConfig::new(controller.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
-    config.network = NetworkConfig::default();
-    let engine = ContainerEngine::open(config).expect("an engine");
+    let mut config = container_settings(controller.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
+    config.host.network = NetworkConfig::default();
+    let engine = open_engine(config);
     let spec = MachineSpec {
         id: ComputerId::random(),
         cpu: 1.0,

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
-use hotdesk::engine::container::{ContainerConfig, ContainerEngine};
-use hotdesk::engine::qemu::QemuEngine;
-use hotdesk::engine::{Boot, Engine, MachineSpec};
+use hotdesk::engine::{Boot, MachineSpec};
 use serde_json::{Value, json};
 
 use super::remains::Leftovers;
+use crate::engines::host::{container_settings, open_engine};
 use crate::engines::{qemu, qemu_desktop};
 use crate::harness::controller::{RunningController, image, remove_test_variables};
 use crate::harness::host;
@@ -54,9 +53,9 @@ fn run_on_host(program: &str, args: &[&str]) -> String {
 
 /// Creates a running machine without a row, and another one with an incomplete disk.
 async fn create_orphans(controller: &RunningController) -> (ComputerId, ComputerId) {
-    let mut config = ContainerConfig::new(controller.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
-    config.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
-    let engine = ContainerEngine::open(config).expect("an engine");
+    let mut config = container_settings(controller.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
+    config.host.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
+    let engine = open_engine(config);
     let spec =
         |id| MachineSpec { id, cpu: 1.0, memory_bytes: 1 << 29, disk_bytes: 1 << 28, bandwidth_mbps: 0 };
     let (running, partial) = (ComputerId::random(), ComputerId::random());
@@ -197,7 +196,7 @@ async fn a_repair_knows_virtual_machines_too() {
     let Some(mut controller) = qemu_desktop::boot_controller("").await else { return };
     controller.kill();
     let data = fs::canonicalize(controller.data_dir()).expect("a folder");
-    let engine = QemuEngine::open(qemu::settings(data.clone())).expect("an engine");
+    let engine = open_engine(qemu::settings(data.clone()));
     let spec =
         |id| MachineSpec { id, cpu: 1.0, memory_bytes: 1 << 29, disk_bytes: 1 << 28, bandwidth_mbps: 0 };
     let (running, stopped) = (ComputerId::random(), ComputerId::random());

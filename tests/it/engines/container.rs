@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
 use hotdesk::base::wait;
-use hotdesk::engine::container::{ContainerEngine, NetworkConfig, probe};
-use hotdesk::engine::{Engine, EngineError, Finding, Observation};
+use hotdesk::engine::{EngineError, Finding, NetworkConfig, Observation, OpenMode, open, probe};
 
 use super::conformance::{
     END_TIMEOUT, EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec,
 };
 use super::guest::Guest;
-use super::host::ContainerFixture;
+use super::host::{ContainerFixture, container, open_engine};
 use crate::harness::controller::skip_reason;
 use crate::harness::host::{control_groups, find_leftover, loop_devices, processes};
 use crate::harness::small_disk::SmallDisk;
@@ -35,7 +34,7 @@ async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {
         guest.run("stat -c %u:%g /root/owned /root/roots /usr/bin/hotdesk /").await,
         "1000:1000\n0:0\n0:0\n0:0"
     );
-    let first = fixture.config.uid_base;
+    let first = fixture.config.host.uid_base;
     for pid in processes(&id.to_string()) {
         let owner = fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
         assert!(owner >= first, "process {pid} belongs to user {owner}");
@@ -63,7 +62,7 @@ async fn the_token_reaches_guest_root_by_a_file_and_nobody_else() {
     let mut boot = boot(2);
     boot.token = Secret::new("a-very-secret-token");
     let started = fixture.engine.start(&spec, &boot).await.expect("started");
-    assert_eq!(started, expect_running(&fixture.engine, id, 2).await.endpoint().clone());
+    assert_eq!(started, expect_running(&*fixture.engine, id, 2).await.endpoint().clone());
     guest.wait_until_ready().await;
     assert_eq!(guest.run("cat /run/hotdesk/token").await, "a-very-secret-token");
     assert_eq!(guest.run("stat -c '%a %u' /run/hotdesk/token").await, "400 0");
@@ -104,8 +103,8 @@ async fn a_guest_that_ignores_the_request_is_killed_after_its_grace_with_all_its
     let mut config = fixture.config.clone();
     // As the first process of a pid namespace a shell ignores SIGTERM.
     let script = "for i in 1 2 3; do setsid sleep 1000 & done; wait";
-    config.init_args = Some(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
-    let (engine, spec) = (ContainerEngine::open(config).expect("an engine"), machine_spec());
+    config.host.init_args = Some(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
+    let (engine, spec) = (open_engine(config), machine_spec());
     engine.create(&spec).await.expect("created");
     engine.start(&spec, &boot(1)).await.expect("started");
     let daemons =
@@ -166,9 +165,9 @@ async fn machines_are_taken_away_without_the_image_and_the_agent() {
     let Some(fixture) = ContainerFixture::with_network() else { return };
     let (_, id, _) = fixture.start_machine(machine_spec()).await;
     let mut config = fixture.config.clone();
-    (config.image, config.agent_binary) = ("/nowhere".into(), "/nowhere/either".into());
-    ContainerEngine::open(config.clone()).expect_err("an engine without image cannot start machines");
-    let engine = ContainerEngine::open_to_remove(config).expect("an engine");
+    (config.host.image, config.host.agent_binary) = ("/nowhere".into(), "/nowhere/either".into());
+    open(config.clone(), OpenMode::Run).expect_err("an engine without image cannot start machines");
+    let engine = open(config, OpenMode::Remove).expect("an engine");
     assert_eq!(engine.list().await.expect("a list"), [id]);
     engine.destroy(id).await.expect("destroyed");
     fixture.expect_removed(id);
@@ -213,9 +212,9 @@ async fn a_full_host_is_a_lack_of_capacity() {
     mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(full.path());
     assert!(mount.status().expect("mount").success());
     let _unmount = UnmountOnDrop(full.path());
-    let own = std::mem::replace(&mut fixture.config.state_dir, full.path().join("state"));
-    let engine = ContainerEngine::open(fixture.config.clone()).expect("an engine");
-    fixture.config.state_dir = own;
+    let own = std::mem::replace(&mut fixture.config.host.state_dir, full.path().join("state"));
+    let engine = open_engine(fixture.config.clone());
+    fixture.config.host.state_dir = own;
     let spec = machine_spec();
     let refused = engine.create(&spec).await.expect_err("no disk space");
     assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused}");
@@ -250,9 +249,9 @@ async fn two_controllers_on_one_host_share_no_ids() {
 async fn hotdesk_s_own_first_process_answers_with_the_token_of_its_boot() {
     let Some(fixture) = ContainerFixture::without_network() else { return };
     let mut config = fixture.config.clone();
-    config.agent_binary = env!("CARGO_BIN_EXE_hotdesk").into();
-    config.init_args = None;
-    let (engine, mut spec) = (ContainerEngine::open(config).expect("an engine"), machine_spec());
+    config.host.agent_binary = env!("CARGO_BIN_EXE_hotdesk").into();
+    config.host.init_args = None;
+    let (engine, mut spec) = (open_engine(config), machine_spec());
     spec.memory_bytes = 2 << 30;
     let boot = boot(1);
     let begun = Instant::now();
@@ -297,13 +296,13 @@ async fn a_large_disk_costs_nothing_until_it_is_used() {
 async fn a_missing_image_or_runtime_is_named() {
     let Some(fixture) = ContainerFixture::without_network() else { return };
     let mut config = fixture.config.clone();
-    config.image = "/nowhere".into();
-    let error = ContainerEngine::open(config).expect_err("no image").to_string();
+    config.host.image = "/nowhere".into();
+    let error = open(config, OpenMode::Run).expect_err("no image").to_string();
     assert!(error.contains("/nowhere"), "{error}");
 
     let mut config = fixture.config.clone();
-    config.runtime = "no-such-runtime".into();
-    let engine = ContainerEngine::open(config).expect("opened");
+    config.kind = container("no-such-runtime");
+    let engine = open_engine(config);
     let spec = machine_spec();
     engine.create(&spec).await.expect("creating a disk needs no runtime");
     let error = engine.start(&spec, &boot(1)).await.expect_err("no runtime").to_string();
@@ -314,7 +313,7 @@ async fn a_missing_image_or_runtime_is_named() {
 async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
     let Some(fixture) = ContainerFixture::with_network() else { return };
     let config = fixture.config.clone();
-    let findings = tokio::task::spawn_blocking(move || probe::probe(&config)).await.expect("probed");
+    let findings = tokio::task::spawn_blocking(move || probe(&config)).await.expect("probed");
     for finding in &findings {
         eprintln!("{finding:?}");
         // Host settings that a test cannot require.
@@ -331,9 +330,9 @@ async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
     assert!(other(&findings).contains("runsc"), "{findings:?}");
 
     let mut config = fixture.config.clone();
-    config.runtime = "/nowhere/runsc".into();
-    config.image = "/nowhere".into();
-    let findings = tokio::task::spawn_blocking(move || probe::probe(&config)).await.expect("probed");
+    config.kind = container("/nowhere/runsc");
+    config.host.image = "/nowhere".into();
+    let findings = tokio::task::spawn_blocking(move || probe(&config)).await.expect("probed");
     let broken: Vec<_> = findings
         .iter()
         .filter(|finding| !finding.ok && !finding.remedy.is_empty())

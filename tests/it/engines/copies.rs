@@ -8,12 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hotdesk::base::ids::ComputerId;
-use hotdesk::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
-use hotdesk::engine::{Engine, EngineError, Observation};
+use hotdesk::engine::{EngineError, NetworkConfig, Observation};
 
 use super::conformance::{END_TIMEOUT, EngineFixture, GRACE, boot, expect_running, machine_spec};
 use super::guest::Guest;
-use super::host::ContainerFixture;
+use super::host::{ContainerFixture, container_settings, open_engine};
 use crate::harness::host::{loop_devices, names_in};
 use crate::harness::small_disk::SmallDisk;
 
@@ -94,7 +93,7 @@ async fn a_copy_of_a_busy_disk_is_whole_and_the_source_goes_on() {
     eprintln!("copy of a disk with 100 MB in use: {} ms", started.elapsed().as_millis());
     check_clean(&fixture.folder(copy.id).join("disk.img"));
     check_writes(&guest).await;
-    expect_running(&fixture.engine, id, 1).await;
+    expect_running(&*fixture.engine, id, 1).await;
 
     let second = Guest::new(&fixture.engine.start(&copy, &boot(1)).await.expect("started"));
     second.wait_until_ready().await;
@@ -201,8 +200,8 @@ const COPY: &str = "HOTDESK_COPIER_COPY";
 #[ignore = "the victim of another test"]
 async fn copier() {
     let (Some(state), Some(image)) = (std::env::var_os(STATE), std::env::var_os(IMAGE)) else { return };
-    let config = ContainerConfig::new(PathBuf::from(state), PathBuf::from(image), "/bin/true");
-    let engine = ContainerEngine::open(config).expect("an engine");
+    let config = container_settings(PathBuf::from(state), PathBuf::from(image), "/bin/true");
+    let engine = open_engine(config);
     let id = |name: &str| std::env::var(name).expect("an id").parse::<ComputerId>().expect("an id");
     let mut copy = machine_spec();
     copy.id = id(COPY);
@@ -230,8 +229,8 @@ async fn a_controller_killed_while_it_copies_leaves_a_guest_that_writes() {
         let copy = ComputerId::random();
         let mut victim = Command::new(std::env::current_exe().expect("this program"))
             .args(["--ignored", "--exact", "engines::copies::copier"])
-            .env(STATE, &fixture.config.state_dir)
-            .env(IMAGE, &fixture.config.image)
+            .env(STATE, &fixture.config.host.state_dir)
+            .env(IMAGE, &fixture.config.host.image)
             .env(SOURCE, id.to_string())
             .env(COPY, copy.to_string())
             .stdout(Stdio::null())

@@ -7,12 +7,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
-use hotdesk::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
-use hotdesk::engine::{Engine, Observation};
+use hotdesk::engine::{NetworkConfig, Observation};
 
 use super::conformance::{EngineFixture, boot, expect_running, machine_spec};
 use super::guest::Guest;
-use super::host::ContainerFixture;
+use super::host::{ContainerFixture, container_settings, open_engine};
 
 const STATE: &str = "HOTDESK_VICTIM_STATE";
 const IMAGE: &str = "HOTDESK_VICTIM_IMAGE";
@@ -24,10 +23,10 @@ const COMPUTER: &str = "HOTDESK_VICTIM_COMPUTER";
 #[ignore = "the victim of another test"]
 async fn victim() {
     let (Some(state), Some(image)) = (std::env::var_os(STATE), std::env::var_os(IMAGE)) else { return };
-    let mut config = ContainerConfig::new(PathBuf::from(state), PathBuf::from(image), "/bin/true");
-    config.network = NetworkConfig::default();
-    config.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
-    let engine = ContainerEngine::open(config).expect("an engine");
+    let mut config = container_settings(PathBuf::from(state), PathBuf::from(image), "/bin/true");
+    config.host.network = NetworkConfig::default();
+    config.host.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
+    let engine = open_engine(config);
     let mut spec = machine_spec();
     spec.id = std::env::var(COMPUTER).expect("an id").parse().expect("an id");
     for generation in 1_000.. {
@@ -43,8 +42,8 @@ async fn victim() {
 fn kill_a_controller_after(fixture: &ContainerFixture, id: ComputerId, moment: Duration) {
     let mut victim = Command::new(std::env::current_exe().expect("this program"))
         .args(["--ignored", "--exact", "engines::crash::victim"])
-        .env(STATE, &fixture.config.state_dir)
-        .env(IMAGE, &fixture.config.image)
+        .env(STATE, &fixture.config.host.state_dir)
+        .env(IMAGE, &fixture.config.host.image)
         .env(COMPUTER, id.to_string())
         .stdout(Stdio::null())
         .spawn()
@@ -79,7 +78,7 @@ async fn a_controller_killed_at_any_moment_leaves_nothing_that_hinders() {
         fixture.engine.create(&spec).await.expect("a repeated create succeeds");
         let guest = Guest::new(&fixture.engine.start(&spec, &boot(1)).await.expect("started"));
         guest.wait_until_ready().await;
-        expect_running(&fixture.engine, spec.id, 1).await;
+        expect_running(&*fixture.engine, spec.id, 1).await;
         fixture.engine.destroy(spec.id).await.expect("destroyed");
         fixture.expect_removed(spec.id);
     }

@@ -8,12 +8,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use hotdesk::base::wait;
-use hotdesk::engine::container::{ContainerEngine, NetworkConfig};
-use hotdesk::engine::{Endpoint, Engine, EngineError, Observation};
+use hotdesk::engine::{Endpoint, EngineError, NetworkConfig, Observation};
 
 use super::conformance::{EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec};
 use super::guest::Guest;
-use super::host::ContainerFixture;
+use super::host::{ContainerFixture, container, open_engine};
 use crate::harness::controller::runsc;
 
 conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled()));
@@ -60,7 +59,7 @@ async fn a_suspended_guest_goes_on_where_it_was_again_and_again() {
         expect_suspended(&fixture, id, round - 1).await;
 
         let endpoint = fixture.engine.resume(&spec, &boot(round)).await.expect("resumed");
-        guest = expect_running(&fixture.engine, id, round).await;
+        guest = expect_running(&*fixture.engine, id, round).await;
         assert_eq!(guest.endpoint(), &endpoint);
         guest.wait_until_ready().await;
         assert_eq!(guest.run("cat /root/counter; cut -d' ' -f22 /proc/1/stat").await, process);
@@ -102,7 +101,7 @@ async fn damaged_memory_is_refused_and_kept_until_it_is_discarded() {
     }
     fs::write(&pages, &whole).expect("written");
     fixture.engine.resume(&spec, &boot(2)).await.expect("whole again");
-    expect_running(&fixture.engine, id, 2).await.wait_until_ready().await;
+    expect_running(&*fixture.engine, id, 2).await.wait_until_ready().await;
 
     fixture.engine.suspend(id).await.expect("suspended again");
     fixture.engine.discard_memory(id).await.expect("discarded");
@@ -165,7 +164,7 @@ async fn what_cannot_be_saved_goes_on() {
     guest.run(open_deleted_file).await;
     let refused = fixture.engine.suspend(id).await.expect_err("a deleted file of the disk is open");
     assert!(matches!(refused, EngineError::Failed { .. }), "{refused}");
-    expect_running(&fixture.engine, id, 1).await.wait_until_ready().await;
+    expect_running(&*fixture.engine, id, 1).await.wait_until_ready().await;
     assert!(!fixture.folder(id).join("memory.new").exists());
     // Nothing waits for the process, so it stays a zombie.
     let end = "pid=$(cat /root/holder); kill $pid; \
@@ -207,12 +206,12 @@ async fn a_guest_that_could_not_be_held_is_reachable_again() {
     fs::write(&runtime, script).expect("written");
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o755)).expect("a program");
     let mut config = fixture.config.clone();
-    config.runtime = runtime.display().to_string();
-    let engine = ContainerEngine::open(config).expect("an engine");
+    config.kind = container(runtime.display().to_string());
+    let engine = open_engine(config);
     let refused = engine.suspend(id).await.expect_err("the runtime cannot pause the guest");
     assert!(refused.to_string().contains("pause the guest"), "{refused}");
     guest.wait_until_ready().await;
-    expect_running(&fixture.engine, id, 1).await;
+    expect_running(&*fixture.engine, id, 1).await;
     assert!(!fixture.folder(id).join("memory.new").exists());
     fixture.engine.suspend(id).await.expect("the runtime can pause the guest");
 }

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hotdesk::base::ids::ComputerId;
-use hotdesk::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
-use hotdesk::engine::{Engine, MachineSpec, Observation};
+use hotdesk::engine::{
+    ContainerSettings, Engine, EngineKind, EngineSettings, HostSettings, MachineSpec, NetworkConfig,
+    Observation, OpenMode,
+};
 
 use super::conformance::{EngineFixture, boot};
 use super::guest::Guest;
@@ -18,10 +20,29 @@ const FAKE_AGENT: &str = include_str!("fake_agent.py");
 
 /// A container engine with its own state folder. Dropping it destroys all machines in the folder.
 pub struct ContainerFixture {
-    pub config: ContainerConfig,
-    pub engine: ContainerEngine,
+    pub config: EngineSettings,
+    pub engine: Arc<dyn Engine>,
     interfaces: Mutex<Vec<(PathBuf, String)>>,
     _folder: tempfile::TempDir,
+}
+
+/// The container engine with an OCI runtime.
+pub fn container(runtime: impl Into<String>) -> EngineKind {
+    EngineKind::Container(ContainerSettings { runtime: runtime.into() })
+}
+
+/// The default settings of the container engine with `runc`.
+pub fn container_settings(
+    state_dir: impl Into<PathBuf>,
+    image: impl Into<PathBuf>,
+    agent: impl Into<PathBuf>,
+) -> EngineSettings {
+    EngineSettings { host: HostSettings::new(state_dir, image, agent), kind: container("runc") }
+}
+
+/// Opens an engine to run machines.
+pub fn open_engine(settings: EngineSettings) -> Arc<dyn Engine> {
+    hotdesk::engine::open(settings, OpenMode::Run).expect("an engine")
 }
 
 /// The image for tests, or the reason to skip a test.
@@ -79,11 +100,12 @@ impl ContainerFixture {
                 return None;
             }
         };
-        let mut config = ContainerConfig::new(state, image, "/bin/true");
-        config.network = network;
-        config.runtime = runtime.to_owned();
-        config.init_args = Some(["/usr/bin/python3", "-I", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
-        let engine = ContainerEngine::open(config.clone()).expect("an engine");
+        let mut config = container_settings(state, image, "/bin/true");
+        config.host.network = network;
+        config.kind = container(runtime);
+        config.host.init_args =
+            Some(["/usr/bin/python3", "-I", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
+        let engine = open_engine(config.clone());
         Some(Self { config, engine, interfaces: Mutex::default(), _folder: folder })
     }
 
@@ -115,17 +137,17 @@ impl ContainerFixture {
     }
 
     pub fn engine_root(&self) -> PathBuf {
-        fs::canonicalize(&self.config.state_dir).expect("the state folder")
+        fs::canonicalize(&self.config.host.state_dir).expect("the state folder")
     }
 }
 
 impl EngineFixture for ContainerFixture {
     fn engine(&self) -> Arc<dyn Engine> {
-        Arc::new(self.engine.clone())
+        Arc::clone(&self.engine)
     }
 
     fn reopen(&self) -> Arc<dyn Engine> {
-        Arc::new(ContainerEngine::open(self.config.clone()).expect("an engine"))
+        open_engine(self.config.clone())
     }
 
     fn expect_removed(&self, id: ComputerId) {

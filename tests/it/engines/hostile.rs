@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use hotdesk::base::wait;
-use hotdesk::engine::{Engine, Observation};
+use hotdesk::engine::Observation;
 
 use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};
 use super::host::ContainerFixture;
@@ -93,7 +93,7 @@ async fn hostile_root_is_refused_everything_that_leads_out() {
             assert_eq!(guest.run(&script).await, format!("-1 {error}"), "{name}");
         }
     }
-    expect_running(&fixture.engine, id, 1).await.wait_until_ready().await;
+    expect_running(&*fixture.engine, id, 1).await.wait_until_ready().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +203,7 @@ stop.set(); print(started)'";
     let started: u32 = guest.run(bomb).await.parse().expect("a number");
     assert!((3500..4096).contains(&started), "{started} threads");
     assert_eq!(guest.run("ulimit -c").await, "0");
-    expect_running(&fixture.engine, id, 1).await.wait_until_ready().await;
+    expect_running(&*fixture.engine, id, 1).await.wait_until_ready().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,12 +5,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use hotdesk::engine::container::{ContainerEngine, DiskSpeed, NetworkConfig, probe};
-use hotdesk::engine::{Engine, MachineSpec};
+use hotdesk::engine::{DiskSpeed, MachineSpec, NetworkConfig, probe};
 
 use super::conformance::{GRACE, boot, machine_spec};
 use super::guest::Guest;
-use super::host::ContainerFixture;
+use super::host::{ContainerFixture, open_engine};
 use crate::harness::capability::Capability;
 use crate::harness::host::control_groups;
 
@@ -56,13 +55,13 @@ async fn script_duration(guest: &Guest, script: &str) -> Duration {
 /// Limits the disk speed of an engine. Prints the reason and returns false where the host does not support
 /// it.
 fn set_disk_speed(fixture: &mut ContainerFixture, speed: DiskSpeed) -> bool {
-    fixture.config.disk_speed = speed;
-    let finding = probe::probe(&fixture.config).into_iter().find(|it| it.what == "limit of disk speed");
+    fixture.config.host.disk_speed = speed;
+    let finding = probe(&fixture.config).into_iter().find(|it| it.what == "limit of disk speed");
     if let Some(failed) = finding.filter(|it| !it.ok) {
         Capability::Host.skip(failed.detail);
         return false;
     }
-    fixture.engine = ContainerEngine::open(fixture.config.clone()).expect("an engine");
+    fixture.engine = open_engine(fixture.config.clone());
     true
 }
 

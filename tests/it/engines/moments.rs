@@ -4,8 +4,7 @@
 use std::fs;
 
 use futures_util::future::join_all;
-use hotdesk::engine::container::NetworkConfig;
-use hotdesk::engine::{Engine, EngineError, Observation};
+use hotdesk::engine::{EngineError, NetworkConfig, Observation};
 use uuid::Uuid;
 
 use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};

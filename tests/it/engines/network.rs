@@ -7,8 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::process::Command;
 use std::time::Duration;
 
-use hotdesk::engine::container::NetworkConfig;
-use hotdesk::engine::{Engine, Observation};
+use hotdesk::engine::{NetworkConfig, Observation};
 
 use super::conformance::{EngineFixture, machine_spec};
 use super::guest::Guest;

@@ -11,12 +11,15 @@ use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::wait;
-use hotdesk::engine::qemu::{QemuConfig, QemuEngine};
-use hotdesk::engine::{Engine, EngineError, MachineSpec, NetworkConfig, Observation};
+use hotdesk::engine::{
+    Engine, EngineError, EngineKind, EngineSettings, HostSettings, MachineSpec, NetworkConfig, Observation,
+    QemuSettings,
+};
 use serde_json::Value;
 
 use super::conformance::{EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec};
 use super::guest::Guest;
+use super::host::open_engine;
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{image, skip_reason};
 use crate::harness::host::find_leftover;
@@ -52,20 +55,25 @@ pub fn qemu_skip_reason() -> Option<Skip> {
 
 /// A QEMU engine with its own state folder. Dropping it destroys all machines in the folder.
 pub struct QemuFixture {
-    pub config: QemuConfig,
-    pub engine: QemuEngine,
+    pub config: EngineSettings,
+    pub engine: Arc<dyn Engine>,
     _folder: tempfile::TempDir,
 }
 
 /// Configuration of an engine over a state folder, whose guests run the fake agent without network.
-pub fn settings(state: PathBuf) -> QemuConfig {
-    let mut config = QemuConfig::new(state, kernel(), image(), env!("CARGO_BIN_EXE_hotdesk"));
-    config.network = NetworkConfig::disabled();
-    // Each test is a process and would detect KVM again; `qemu_desktop` tests the detection.
-    config.emulate = true;
-    config.init_args =
+pub fn settings(state: PathBuf) -> EngineSettings {
+    settings_with_program(state, "qemu-system-x86_64".to_owned())
+}
+
+/// [`settings`] with another program in the place of QEMU.
+pub fn settings_with_program(state: PathBuf, program: String) -> EngineSettings {
+    let mut host = HostSettings::new(state, image(), env!("CARGO_BIN_EXE_hotdesk"));
+    host.network = NetworkConfig::disabled();
+    host.init_args =
         Some(["/usr/bin/python3", "-I", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
-    config
+    // Each test is a process and would detect KVM again; `qemu_desktop` tests the detection.
+    let kind = EngineKind::Qemu(QemuSettings { program, kernel: kernel(), emulate: true });
+    EngineSettings { host, kind }
 }
 
 impl QemuFixture {
@@ -75,7 +83,7 @@ impl QemuFixture {
     }
 
     /// With changes of the configuration.
-    pub fn with_config(configure: impl FnOnce(&mut QemuConfig)) -> Option<Self> {
+    pub fn with_config(configure: impl FnOnce(&mut EngineSettings)) -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
         Self::in_folder(folder.path().join("state"), folder, configure)
     }
@@ -84,7 +92,7 @@ impl QemuFixture {
     pub fn in_folder(
         state: PathBuf,
         folder: tempfile::TempDir,
-        configure: impl FnOnce(&mut QemuConfig),
+        configure: impl FnOnce(&mut EngineSettings),
     ) -> Option<Self> {
         if let Some(skip) = qemu_skip_reason() {
             skip.report();
@@ -92,12 +100,12 @@ impl QemuFixture {
         }
         let mut config = settings(state);
         configure(&mut config);
-        let engine = QemuEngine::open(config.clone()).expect("an engine");
+        let engine = open_engine(config.clone());
         Some(Self { config, engine, _folder: folder })
     }
 
     fn root(&self) -> PathBuf {
-        fs::canonicalize(&self.config.state_dir).expect("the state folder")
+        fs::canonicalize(&self.config.host.state_dir).expect("the state folder")
     }
 
     pub fn folder(&self, id: ComputerId) -> PathBuf {
@@ -141,11 +149,11 @@ fn one_line(program: &str) -> String {
 
 impl EngineFixture for QemuFixture {
     fn engine(&self) -> Arc<dyn Engine> {
-        Arc::new(self.engine.clone())
+        Arc::clone(&self.engine)
     }
 
     fn reopen(&self) -> Arc<dyn Engine> {
-        Arc::new(QemuEngine::open(self.config.clone()).expect("an engine"))
+        open_engine(self.config.clone())
     }
 
     fn expect_removed(&self, id: ComputerId) {
@@ -193,7 +201,8 @@ fn process_of(id: ComputerId) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_has_a_kernel_of_its_own_and_its_qemu_little_of_the_host() {
-    let Some(fixture) = QemuFixture::with_config(|config| config.network = NetworkConfig::default()) else {
+    let Some(fixture) = QemuFixture::with_config(|config| config.host.network = NetworkConfig::default())
+    else {
         return;
     };
     let (engine, spec) = (fixture.engine(), machine_spec());

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::wait;
-use hotdesk::engine::qemu::QemuEngine;
-use hotdesk::engine::{Change, DiskSpeed, Effect, Engine, EngineError, MachineSpec, Observation};
+use hotdesk::engine::{Change, DiskSpeed, Effect, EngineError, MachineSpec, Observation};
 use nix::libc;
 use uuid::Uuid;
 
 use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};
 use super::guest::Guest;
+use super::host::open_engine;
 use super::limits::cgroup_value;
-use super::qemu::{QemuFixture, settings};
+use super::qemu::{QemuFixture, settings_with_program};
 use crate::harness::host::{names_in, processes};
 use crate::harness::small_disk::SmallDisk;
 
@@ -46,7 +46,7 @@ async fn a_disk_is_no_quicker_than_it_may_be() {
     let rounds = [(4, 0, vec![write, read, buffered]), (0, 50, vec![small])];
     for (mb_per_second, ops_per_second, bounded) in rounds {
         let speed = DiskSpeed { mb_per_second, ops_per_second };
-        let Some(fixture) = QemuFixture::with_config(|config| config.disk_speed = speed) else { return };
+        let Some(fixture) = QemuFixture::with_config(|config| config.host.disk_speed = speed) else { return };
         let (spec, id, mut guest) = fixture.start_machine(machine_spec()).await;
         for script in bounded {
             let begun = Instant::now();
@@ -73,7 +73,7 @@ async fn a_disk_is_no_quicker_than_it_may_be() {
 async fn a_stop_waits_for_what_the_guest_still_writes() {
     const SHORT_GRACE: Duration = Duration::from_secs(2);
     let speed = DiskSpeed { mb_per_second: 4, ops_per_second: 0 };
-    let Some(fixture) = QemuFixture::with_config(|config| config.disk_speed = speed) else { return };
+    let Some(fixture) = QemuFixture::with_config(|config| config.host.disk_speed = speed) else { return };
     let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
     let sum = guest.run("head -c 50M /dev/urandom >/root/data; sha256sum </root/data").await;
     let begun = Instant::now();
@@ -197,7 +197,7 @@ async fn memory_whose_guest_could_not_be_let_go_on_counts_again() {
     assert!(processes(&id.to_string()).is_empty(), "no process of the machine may run");
     drop(lock_file);
     Guest::new(&fixture.engine.resume(&spec, &boot(2)).await.expect("resumed")).wait_until_ready().await;
-    assert_eq!(expect_running(&fixture.engine, id, 2).await.count().await, 2, "memory must be preserved");
+    assert_eq!(expect_running(&*fixture.engine, id, 2).await.count().await, 2, "memory must be preserved");
 }
 
 /// Fills a file system until this many MiB are free.
@@ -250,7 +250,7 @@ async fn a_host_without_room_refuses_copies_and_nothing_is_given_up_for_them() {
         Observation::Suspended { generation: 1 }
     );
     Guest::new(&fixture.engine.resume(&spec, &boot(2)).await.expect("resumed")).wait_until_ready().await;
-    let guest = expect_running(&fixture.engine, id, 2).await;
+    let guest = expect_running(&*fixture.engine, id, 2).await;
     assert_eq!(guest.count().await, 3, "memory must be preserved");
     assert_eq!(guest.load("note").await.as_deref(), Some("late"));
     fixture.engine.stop(id, GRACE).await.expect("stopped");
@@ -274,9 +274,8 @@ fn spec_of(id: ComputerId) -> MachineSpec {
 async fn starter() {
     let (Some(state), Some(id)) = (std::env::var_os(STATE), std::env::var_os(MACHINE)) else { return };
     let state = PathBuf::from(state);
-    let mut config = settings(state.clone());
-    config.program = state.join("qemu").display().to_string();
-    let engine = QemuEngine::open(config).expect("an engine");
+    let program = state.join("qemu").display().to_string();
+    let engine = open_engine(settings_with_program(state, program));
     let id = id.to_str().expect("an id").parse().expect("an id");
     engine.start(&spec_of(id), &boot(1)).await.expect("started");
 }
@@ -288,7 +287,8 @@ async fn a_start_whose_controller_was_killed_is_waited_for() {
     let spec = machine_spec();
     fixture.engine.create(&spec).await.expect("created");
     // A QEMU that starts only on a signal of the test.
-    let (program, go) = (fixture.config.state_dir.join("qemu"), fixture.config.state_dir.join("go"));
+    let (program, go) =
+        (fixture.config.host.state_dir.join("qemu"), fixture.config.host.state_dir.join("go"));
     let script = format!(
         "#!/bin/sh\nuntil [ -e {} ]; do sleep 0.05; done\nexec /usr/bin/qemu-system-x86_64 \"$@\"\n",
         go.display()
@@ -297,7 +297,7 @@ async fn a_start_whose_controller_was_killed_is_waited_for() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
     let mut victim = Command::new(std::env::current_exe().expect("this program"))
         .args(["--ignored", "--exact", "engines::qemu_faults::starter"])
-        .env(STATE, &fixture.config.state_dir)
+        .env(STATE, &fixture.config.host.state_dir)
         .env(MACHINE, spec.id.to_string())
         .stdout(Stdio::null())
         .spawn()

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use futures_util::future::join_all;
 use hotdesk::base::ids::ComputerId;
-use hotdesk::engine::{Engine, EngineError, NetworkConfig};
+use hotdesk::engine::{EngineError, NetworkConfig};
 use uuid::Uuid;
 
 use super::conformance::{EngineFixture, GRACE, boot, machine_spec};
@@ -30,7 +30,8 @@ async fn clock_offset(guest: &Guest) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_go_on_from_one_memory_each_as_another() {
-    let Some(fixture) = QemuFixture::with_config(|config| config.network = NetworkConfig::default()) else {
+    let Some(fixture) = QemuFixture::with_config(|config| config.host.network = NetworkConfig::default())
+    else {
         return;
     };
     let (engine, spec) = (fixture.engine(), machine_spec());

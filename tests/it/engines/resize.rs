@@ -7,8 +7,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use hotdesk::base::wait;
-use hotdesk::engine::container::NetworkConfig;
-use hotdesk::engine::{Change, Effect, Engine, EngineError};
+use hotdesk::engine::{Change, Effect, EngineError, NetworkConfig};
 
 use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};
 use super::guest::Guest;

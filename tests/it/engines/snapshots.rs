@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use hotdesk::engine::{Engine, EngineError, Observation};
+use hotdesk::engine::{EngineError, Observation};
 use uuid::Uuid;
 
 use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};

@@ -14,18 +14,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::container::boot::Starter;
-use crate::container::config::ContainerConfig;
 use crate::container::runtime::ContainerState;
-use crate::container::{ContainerEngine, Inner, oci};
-use crate::driver::GuestDriver;
-use crate::driver::after_unpause;
+use crate::container::{ContainerEngine, oci, runsc};
+use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause};
 use crate::host::command::{self, host_error, run, run_with_timeout};
-use crate::host::lock::{self, MachineLock};
 use crate::host::{network, process, slots};
 use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
-use crate::state::{disk, disk_copy, trash};
-use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
+use crate::state::{disk_copy, trash};
+use crate::{Endpoint, EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
 /// For saving or reading 16 GiB at the 60 MB/s of a slow disk.
@@ -34,60 +32,17 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// short on a host with busy processors.
 const HANGUP_DELAY: Duration = Duration::from_millis(500);
 
-impl ContainerEngine {
-    /// Undoes a failed restore. If the guest did not run, its saved memory is valid again.
-    pub(in super::super) async fn undo_failed_restore(&self, folder: &Folder) -> EngineResult<()> {
-        let (plan, id) = (folder.clone(), folder.id);
-        let undone = self.blocking(move |engine| {
-            let runtime = &engine.inner.runtime;
-            let ran = runtime.state(id)?.is_some_and(|state| state.status == "running");
-            runtime.delete(id)?;
-            let used = plan.used_memory();
-            if used.exists() && !ran { memory::move_to(&used, &plan.memory()) } else { Ok(()) }
-        });
-        undone.await?;
-        self.clear(folder).await
+impl GuestMemory for ContainerEngine {
+    fn version(&self) -> EngineResult<String> {
+        self.runtime.version()
     }
 
-    /// Unpauses a guest that the suspend of a dead controller left paused, and unblocks its clients.
-    pub(in super::super) async fn unpause_abandoned(&self, id: ComputerId) -> EngineResult<()> {
-        let folder = self.inner.state.folder(id);
-        let Some(guard) = lock::machine(&folder).await? else { return Ok(()) };
-        self.blocking(move |engine| {
-            // The step holds the lock, because it completes even when its caller is dropped. It must not undo
-            // a later pause.
-            let _guard = guard;
-            let Some(state) = engine.inner.state_of(id)? else { return Ok(()) };
-            match (state.status.as_str(), SavedMemory::find(&folder)?) {
-                ("paused", None) => engine.inner.unpause(&folder),
-                // It runs already, and its clients could not be unblocked before.
-                (_, None) => engine.inner.allow_agent_clients(&folder),
-                (_, Some(_)) => Ok(()),
-            }
-        })
-        .await
-    }
-}
-
-impl Inner {
-    /// Saves a guest's memory. On success it stays paused; on error it continues.
-    pub(in super::super) fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
-        disk::check_reserve(&folder.path)?;
+    fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         let saved = self.save_paused(folder, generation);
         if saved.is_ok() { saved } else { after_unpause(folder, saved, self.unpause(folder)) }
     }
 
-    fn save_paused(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
-        let fresh = memory::create_fresh(folder)?;
-        let state = self.pause(folder)?;
-        self.checkpoint(folder, &fresh)?;
-        let manifest = self.manifest(folder, &state)?;
-        memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })
-    }
-
-    /// Pauses a guest, saves its memory to `memory`, copies its disk, and unpauses it whatever the outcome.
-    /// The caller seals the memory.
-    pub(in super::super) fn save_with_disk(
+    fn save_with_disk(
         &self,
         folder: &Folder,
         memory: &Path,
@@ -102,6 +57,92 @@ impl Inner {
         after_unpause(folder, taken, self.unpause(folder))
     }
 
+    fn recover_resume(&self, folder: &Folder) -> EngineResult<()> {
+        let used = folder.used_memory();
+        if !used.exists() {
+            return Ok(());
+        }
+        match self.state_of(folder.id)?.as_ref().map(|state| state.status.as_str()) {
+            // The guest never ran, so its memory is valid again.
+            Some("created") => memory::move_to(&used, &folder.memory()),
+            Some("running") => trash::remove_tree(&used),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn restore(
+        &self,
+        machine: &MachineBoot<'_>,
+        saved: &SavedMemory,
+        manifest: MemoryManifest,
+    ) -> EngineResult<Endpoint> {
+        const STEP: &str = "continue from saved memory";
+        let MachineBoot { folder, lock, .. } = *machine;
+        let starter = Starter {
+            host: &self.host,
+            runtime: &self.runtime,
+            image: &manifest.image,
+            agent: &folder.agent(),
+            wanted_slot: manifest.slot,
+        };
+        let endpoint = starter.prepare(machine)?;
+        let used = saved.mark_used(folder)?;
+        let mut restore = self.runtime.call();
+        restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
+        // The tool shares the lock: if this controller dies, the next one waits for its end.
+        restore.stdin(lock.share().map_err(host_error(STEP, &used))?);
+        runsc::run_with_guest_network(STEP, restore, TIMEOUT)?;
+        // The guest runs from here on.
+        memory::remove_used(folder);
+        let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
+        if another && let Err(error) = self.set_guest_hostname(folder.id) {
+            tracing::warn!(computer = %folder.id, %error, "could not set a fork's host name; it has its source's");
+        }
+        Ok(endpoint)
+    }
+
+    async fn undo_restore(&self, folder: &Folder) -> EngineResult<()> {
+        let (plan, id) = (folder.clone(), folder.id);
+        let undone = self.blocking(move |engine| {
+            let runtime = &engine.runtime;
+            let ran = runtime.state(id)?.is_some_and(|state| state.status == "running");
+            runtime.delete(id)?;
+            let used = plan.used_memory();
+            if used.exists() && !ran { memory::move_to(&used, &plan.memory()) } else { Ok(()) }
+        });
+        undone.await?;
+        self.sweep(folder).await
+    }
+}
+
+impl ContainerEngine {
+    /// Unpauses a guest that the suspend of a dead controller left paused, and unblocks its clients.
+    pub(in super::super) async fn unpause_abandoned(&self, id: ComputerId) -> EngineResult<()> {
+        let folder = self.host.state.folder(id);
+        let Some(guard) = MachineLock::acquire(&folder).await? else { return Ok(()) };
+        self.blocking(move |engine| {
+            // The step holds the lock, because it completes even when its caller is dropped. It must not undo
+            // a later pause.
+            let _guard = guard;
+            let Some(state) = engine.state_of(id)? else { return Ok(()) };
+            match (state.status.as_str(), SavedMemory::find(&folder)?) {
+                ("paused", None) => engine.unpause(&folder),
+                // It runs already, and its clients could not be unblocked before.
+                (_, None) => engine.unblock_agent(&folder),
+                (_, Some(_)) => Ok(()),
+            }
+        })
+        .await
+    }
+
+    fn save_paused(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
+        let fresh = memory::create_fresh(folder)?;
+        let state = self.pause(folder)?;
+        self.checkpoint(folder, &fresh)?;
+        let manifest = self.manifest(folder, &state)?;
+        memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })
+    }
+
     /// Sets the host name in a guest that resumed another machine's memory. The guest's root lacks the
     /// capability; this call grants it to the agent's executable, which the guest cannot replace.
     fn set_guest_hostname(&self, id: ComputerId) -> EngineResult<()> {
@@ -114,10 +155,10 @@ impl Inner {
     /// Blocks the agent's clients, ends their connections, and pauses the guest.
     fn pause(&self, folder: &Folder) -> EngineResult<ContainerState> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
-        let agent = match slots::of_machine(folder)? {
+        let agent = match slots::of_machine(&folder.path)? {
             Some(slot) => {
-                network::block_agent_clients(&self.config.network, slot)?;
-                Some(network::agent(&self.config.network, slot))
+                network::block_agent_clients(&self.host.settings.network, slot)?;
+                Some(network::agent(&self.host.settings.network, slot))
             }
             None => None,
         };
@@ -168,8 +209,9 @@ impl Inner {
     fn manifest(&self, folder: &Folder, state: &ContainerState) -> EngineResult<MemoryManifest> {
         let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &folder.path))?;
         let (runtime, slot, hostname) =
-            (self.runtime.version()?, slots::of_machine(folder)?, Some(folder.id.hostname()));
-        let image = state.annotations.get(oci::IMAGE).map_or_else(|| self.config.image.clone(), Into::into);
+            (self.runtime.version()?, slots::of_machine(&folder.path)?, Some(folder.id.hostname()));
+        let image =
+            state.annotations.get(oci::IMAGE).map_or_else(|| self.host.settings.image.clone(), Into::into);
         Ok(MemoryManifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
     }
 
@@ -187,71 +229,12 @@ impl Inner {
             }
         }
         // The guest is unpaused first: an error of the packet rules must not keep it paused.
-        self.allow_agent_clients(folder)
+        self.unblock_agent(folder)
     }
 
-    /// Unblocks the clients that [`Inner::pause`] blocked. Needs the machine's lock.
-    pub(in super::super) fn allow_agent_clients(&self, folder: &Folder) -> EngineResult<()> {
-        slots::of_machine(folder)?
-            .map_or(Ok(()), |slot| network::allow_agent_clients(&self.config.network, slot))
-    }
-
-    /// Repairs a resume whose controller was killed. If its guest was created and never ran, the memory is
-    /// valid again.
-    pub(in super::super) fn recover_resume(&self, folder: &Folder) -> EngineResult<()> {
-        let used = folder.used_memory();
-        if !used.exists() {
-            return Ok(());
-        }
-        match self.state_of(folder.id)?.as_ref().map(|state| state.status.as_str()) {
-            Some("created") => memory::move_to(&used, &folder.memory()),
-            Some("running") => trash::remove_tree(&used),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    pub(in super::super) fn restore(
-        &self,
-        folder: &Folder,
-        spec: &MachineSpec,
-        boot: &Boot,
-        lock: &MachineLock,
-    ) -> EngineResult<Endpoint> {
-        const STEP: &str = "continue from saved memory";
-        let Some(saved) = SavedMemory::find(folder)? else {
-            return Err(EngineError::failed(STEP, "there is none"));
-        };
-        let manifest = saved.verify()?;
-        let runtime = self.runtime.version()?;
-        if runtime != manifest.runtime {
-            let detail = format!("it was saved by {}, and this host has {runtime}", manifest.runtime);
-            return Err(EngineError::failed(STEP, detail));
-        }
-        let config = ContainerConfig { image: manifest.image.clone(), ..self.config.clone() };
-        let starter = Starter {
-            config: &config,
-            agent: &folder.agent(),
-            wanted_slot: manifest.slot,
-            runtime: &self.runtime,
-            lock,
-        };
-        let endpoint = starter.prepare(folder, spec, boot)?;
-        let used = folder.used_memory();
-        trash::remove_tree(&used)?;
-        memory::move_to(&saved.path, &used)?;
-        let mut restore = self.runtime.call();
-        restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
-        // The tool shares the lock: if this controller dies, the next one waits for its end.
-        restore.stdin(lock.share().map_err(host_error(STEP, &used))?);
-        super::run_with_guest_network(STEP, restore, TIMEOUT)?;
-        // The guest runs from here on; a file that cannot be removed must not undo that.
-        if let Err(error) = trash::remove_tree(&used) {
-            tracing::warn!(computer = %folder.id, %error, "could not remove used memory; the next resume does");
-        }
-        let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
-        if another && let Err(error) = self.set_guest_hostname(folder.id) {
-            tracing::warn!(computer = %folder.id, %error, "could not set a fork's host name; it has its source's");
-        }
-        Ok(endpoint)
+    /// Unblocks the clients that [`Self::pause`] blocked. Needs the machine's lock.
+    pub(in super::super) fn unblock_agent(&self, folder: &Folder) -> EngineResult<()> {
+        slots::of_machine(&folder.path)?
+            .map_or(Ok(()), |slot| network::allow_agent_clients(&self.host.settings.network, slot))
     }
 }

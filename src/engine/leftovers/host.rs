@@ -13,8 +13,8 @@ use crate::host::addresses::NetworkConfig;
 use crate::host::command::{TIMEOUT, check_status, host_error, run_with_timeout, tool};
 use crate::host::slots::{self, Claim};
 use crate::host::{cgroup, lock, loopdev, network, process, syscalls};
+use crate::leftovers::{Leftover, LeftoverItem};
 use crate::state::layout::StateDir;
-use crate::state::leftovers::{Leftover, LeftoverItem};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 

@@ -1,17 +1,20 @@
-//! Settings of the container engine.
+//! Settings that every engine has.
 
 use std::path::PathBuf;
 
-use crate::host::addresses::{self, NetworkConfig};
+use crate::NetworkConfig;
+use crate::host::addresses;
 use crate::state::disk::DiskSpeed;
 
-/// Settings of the container engine on this host.
+/// First host user id of machines by default. It is above the accounts of Debian (login.defs ends at 60000) and
+/// the start of its subuid ranges (100000).
+const UID_BASE: u32 = 1_000_000;
+
+/// Settings of an engine on this host, whichever engine it is.
 #[derive(Clone, Debug)]
-pub struct ContainerConfig {
+pub struct HostSettings {
     /// The folder that holds every machine of this controller. One controller at a time uses it.
     pub state_dir: PathBuf,
-    /// The OCI runtime, `runc` or `runsc` (gVisor): a name in the system's usual folders, or a path.
-    pub runtime: String,
     /// The guest image: a folder with `rootfs/`.
     pub image: PathBuf,
     /// The executable that becomes the guest's `/usr/bin/hotdesk`.
@@ -20,15 +23,15 @@ pub struct ContainerConfig {
     pub network: NetworkConfig,
     /// Speed limit of each guest's disk.
     pub disk_speed: DiskSpeed,
-    /// First host user id of machines. It must be the same for all controllers of a host, and no account may
-    /// lie above it.
+    /// First host user id of machines; each QEMU runs as the first id of its slot. It must be the same for all
+    /// controllers of a host, and no account may lie above it.
     pub uid_base: u32,
-    /// The guest's first process instead of `hotdesk init`, for images with their own. Its agent
-    /// answers on descriptor 3, or under gVisor on [`AGENT_PORT`](super::AGENT_PORT).
+    /// What guests run instead of `hotdesk init`, for images with their own agent. It answers on descriptor 3, or
+    /// under gVisor and in virtual machines on [`AGENT_PORT`](crate::AGENT_PORT).
     pub init_args: Option<Vec<String>>,
 }
 
-impl ContainerConfig {
+impl HostSettings {
     /// The default settings for a state folder, an image and an agent.
     pub fn new(
         state_dir: impl Into<PathBuf>,
@@ -37,18 +40,17 @@ impl ContainerConfig {
     ) -> Self {
         Self {
             state_dir: state_dir.into(),
-            runtime: "runc".to_owned(),
             image: image.into(),
             agent_binary: agent_binary.into(),
             network: NetworkConfig::default(),
             disk_speed: DiskSpeed::default(),
-            uid_base: 1_000_000,
+            uid_base: UID_BASE,
             init_args: None,
         }
     }
 
     /// The first host user id of the machine in a slot.
-    pub fn host_ids(&self, slot: u16) -> u32 {
+    pub(crate) fn host_ids(&self, slot: u16) -> u32 {
         addresses::host_ids(self.uid_base, slot)
     }
 }

@@ -1,5 +1,7 @@
-//! Control groups of machines, version 1, hybrid and 2: creation, membership, and the end of all processes in
-//! them.
+//! Control groups of machines, version 1, hybrid and 2: membership, and the end of all processes in them.
+
+pub(crate) mod create;
+pub(crate) mod limits;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +11,6 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::host::cgroup_limits;
 use crate::host::command::host_error;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
@@ -20,6 +21,8 @@ const MOUNTS: &str = "/sys/fs/cgroup";
 const PARENT: &str = "hotdesk";
 /// For killed processes to end: one in an uninterruptible read of a slow disk ends after that read.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
+/// The step of [`check_controllers`].
+const FIND: &str = "find the control groups";
 
 /// A machine's group below the root of every hierarchy, for the OCI runtime.
 pub(crate) fn path(id: ComputerId) -> String {
@@ -44,57 +47,6 @@ pub(crate) fn roots() -> Vec<PathBuf> {
 /// Whether the host has version 2 alone.
 pub(crate) fn is_unified() -> bool {
     Path::new(MOUNTS).join("cgroup.controllers").exists()
-}
-
-/// Limits of one machine.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ResourceLimits {
-    /// CPU in cores.
-    pub(crate) cpu: f64,
-    /// Memory in bytes.
-    pub(crate) memory_bytes: u64,
-    /// Number of processes and threads.
-    pub(crate) processes: u64,
-}
-
-/// Makes a machine's groups with their limits, for machines without an OCI runtime. Returns the
-/// `cgroup.procs` files: a process that writes its pid to each is in the groups.
-pub(crate) fn make(id: ComputerId, limits: ResourceLimits) -> EngineResult<Vec<PathBuf>> {
-    const STEP: &str = "make the control groups";
-    let roots: Vec<PathBuf> = roots().into_iter().filter(|root| is_unified() || controls(root)).collect();
-    for root in &roots {
-        let parent = root.join(PARENT);
-        let own = parent.join(id.to_string());
-        let made = fs::create_dir_all(&parent)
-            .and_then(|()| {
-                if is_unified() {
-                    delegate_controllers(root).and_then(|()| delegate_controllers(&parent))
-                } else {
-                    Ok(())
-                }
-            })
-            .and_then(|()| fs::create_dir_all(&own));
-        made.map_err(host_error(STEP, &own))?;
-        let most = own.join("pids.max");
-        if most.exists() {
-            fs::write(&most, limits.processes.to_string()).map_err(host_error(STEP, &most))?;
-        }
-    }
-    cgroup_limits::set_cpu(id, limits.cpu)?;
-    cgroup_limits::set_memory(id, limits.memory_bytes)?;
-    Ok(folders(id).into_iter().map(|folder| folder.join("cgroup.procs")).collect())
-}
-
-/// Whether a hierarchy of version 1 has a controller that limits machines. Others may need settings before
-/// they accept a process.
-fn controls(root: &Path) -> bool {
-    let name = root.file_name().unwrap_or_default().to_string_lossy();
-    name.split(',').any(|controller| ["cpu", "memory", "pids"].contains(&controller))
-}
-
-/// Enables the controllers for the children of a version 2 group.
-fn delegate_controllers(folder: &Path) -> io::Result<()> {
-    fs::write(folder.join("cgroup.subtree_control"), "+cpu +memory +pids")
 }
 
 /// The pids of a machine's processes.
@@ -206,28 +158,22 @@ fn remove(folder: &Path) -> io::Result<()> {
 /// # Errors
 /// `Failed`, naming the missing controllers.
 pub(crate) fn check_controllers(needed: &[&str]) -> EngineResult<String> {
-    const STEP: &str = "find the control groups";
-    let found = if is_unified() {
+    if is_unified() {
         let path = Path::new(MOUNTS).join("cgroup.controllers");
-        let listed = fs::read_to_string(&path).map_err(host_error(STEP, &path))?;
+        let listed = fs::read_to_string(&path).map_err(host_error(FIND, &path))?;
         describe_controllers("v2", needed, |name| listed.split_whitespace().any(|it| it == name))
     } else {
         describe_controllers("v1", needed, |name| Path::new(MOUNTS).join(name).join("cgroup.procs").exists())
-    };
-    found.map_err(|lack| EngineError::failed(STEP, lack))
+    }
 }
 
-/// The controllers of a version, or the missing ones.
-fn describe_controllers(
-    version: &str,
-    needed: &[&str],
-    has: impl Fn(&str) -> bool,
-) -> Result<String, String> {
+/// The controllers of a version; an error with the missing ones.
+fn describe_controllers(version: &str, needed: &[&str], has: impl Fn(&str) -> bool) -> EngineResult<String> {
     let missing: Vec<&str> = needed.iter().copied().filter(|name| !has(name)).collect();
     if missing.is_empty() {
         Ok(format!("{version} with {}", needed.join(", ")))
     } else {
-        Err(format!("{version} without {}", missing.join(", ")))
+        Err(EngineError::failed(FIND, format!("{version} without {}", missing.join(", "))))
     }
 }
 
@@ -245,7 +191,13 @@ mod tests {
         ] {
             let has = |name: &str| available.split_whitespace().any(|it| it == name);
             let found = describe_controllers("v2", &["cpu", "memory", "pids"], has);
-            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{available:?}");
+            let expected =
+                expected.map_err(|lack: &str| format!("could not find the control groups: {lack}"));
+            assert_eq!(
+                found.map_err(|error| error.to_string()),
+                expected.map(str::to_owned),
+                "{available:?}"
+            );
         }
     }
 }

@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use crate::driver::recovery;
 use crate::host::command::host_error;
-use crate::host::lock;
-use crate::state::layout::{StateDir, remove_if_there};
-use crate::state::leftovers::host::HostResource;
-use crate::{Engine, EngineError, EngineResult, NetworkConfig};
+use crate::host::files::remove_if_there;
+use crate::leftovers::host::HostResource;
+use crate::state::layout::StateDir;
+use crate::state::machine_lock::MachineLock;
+use crate::{Engine, EngineError, EngineResult, HostSettings, NetworkConfig};
 use hotdesk_base::ids::ComputerId;
 
 /// One thing on the host that no computer owns.
@@ -47,19 +48,19 @@ enum LeftoverItem {
 }
 
 /// Search for leftovers in one state folder and on its host.
+#[derive(Debug)]
 pub struct Leftovers {
-    pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) state: StateDir,
-    pub(crate) network: NetworkConfig,
-}
-
-impl std::fmt::Debug for Leftovers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Leftovers").field("state", &self.state).finish_non_exhaustive()
-    }
+    engine: Arc<dyn Engine>,
+    state: StateDir,
+    network: NetworkConfig,
 }
 
 impl Leftovers {
+    /// The search in the state folder of an engine that was opened with these settings.
+    pub(crate) fn new(engine: Arc<dyn Engine>, settings: HostSettings) -> EngineResult<Self> {
+        Ok(Self { engine, state: StateDir::open(&settings.state_dir)?, network: settings.network })
+    }
+
     /// The engine that made the machines.
     pub fn engine(&self) -> &dyn Engine {
         &*self.engine
@@ -91,7 +92,7 @@ impl Leftovers {
             LeftoverItem::Tree(path) => remove_path(path).map_err(host_error("remove a leftover", path)),
             LeftoverItem::Unfinished(id, path) => {
                 let folder = self.state.folder(*id);
-                let Some(_guard) = lock::try_machine(&folder)? else {
+                let Some(_guard) = MachineLock::try_acquire(&folder)? else {
                     return Err(EngineError::failed(
                         "remove a leftover",
                         "another process works on its machine",
@@ -166,7 +167,7 @@ fn unfinished(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Ve
     for id in owned {
         let folder = state.folder(*id);
         // A locked machine is in use: a tool of a killed controller still runs.
-        let Some(_guard) = lock::try_machine(&folder)? else { continue };
+        let Some(_guard) = MachineLock::try_acquire(&folder)? else { continue };
         found.extend(recovery::unfinished_files(&folder)?.into_iter().map(|path| Leftover {
             kind: "unfinished file",
             location: path.display().to_string(),

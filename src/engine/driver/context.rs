@@ -1,0 +1,60 @@
+//! The host as an opened engine uses it: settings, state folder, and the agent for guests.
+
+use std::path::{Path, PathBuf};
+
+use crate::host::network::AGENT_PORT;
+use crate::host::syscalls::PASSED_FD;
+use crate::state::layout::StateDir;
+use crate::state::trash;
+use crate::{Boot, EngineResult, HostSettings, OpenMode};
+
+/// What every engine holds of its host.
+#[derive(Debug)]
+pub(crate) struct HostContext {
+    pub(crate) settings: HostSettings,
+    pub(crate) state: StateDir,
+    /// What guests run as their agent: an executable, or a disk with it.
+    pub(crate) agent: PathBuf,
+}
+
+impl HostContext {
+    /// Opens the state folder, making it when missing, and finishes interrupted destroys unless it is only read.
+    /// `install` makes the agent for guests from its executable, in the mode that runs guests.
+    pub(crate) fn open(
+        settings: HostSettings,
+        mode: OpenMode,
+        install: impl FnOnce(&Path, &StateDir) -> EngineResult<PathBuf>,
+    ) -> EngineResult<Self> {
+        let state = StateDir::open(&settings.state_dir)?;
+        if mode != OpenMode::ReadOnly {
+            trash::empty(&state)?;
+        }
+        let binary = &settings.agent_binary;
+        let agent = if mode == OpenMode::Run { install(binary, &state)? } else { binary.clone() };
+        Ok(Self { settings, state, agent })
+    }
+
+    /// The first process of a guest, and its arguments: the configured one, else that of hotdesk's own image,
+    /// whose agent takes the inherited socket. With `by_address`, under gVisor and in virtual machines, the agent
+    /// listens on every address, because a resume may change the address.
+    pub(crate) fn init_args(&self, boot: &Boot, by_address: bool) -> Vec<String> {
+        if let Some(args) = &self.settings.init_args {
+            return args.clone();
+        }
+        let listen = if by_address { format!("0.0.0.0:{AGENT_PORT}") } else { format!("fd:{PASSED_FD}") };
+        let resolution = boot.resolution.to_string();
+        let args = [
+            "/usr/bin/hotdesk",
+            "init",
+            "--",
+            "--listen",
+            &listen,
+            "--token-file",
+            "/run/hotdesk/token",
+            "--resolution",
+            &resolution,
+        ];
+        let remote = by_address.then_some("--allow-remote");
+        args.into_iter().chain(remote).map(str::to_owned).collect()
+    }
+}

@@ -1,0 +1,126 @@
+//! Traits of an engine's guests. An engine implements each beside the code that does it.
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::driver::HostContext;
+use crate::state::layout::{Folder, Record, StateDir};
+use crate::state::machine_lock::MachineLock;
+use crate::state::memory::{MemoryManifest, SavedMemory};
+use crate::{
+    Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, MachineSpec, Observation,
+};
+use hotdesk_base::ids::ComputerId;
+
+/// One boot of a machine, under its lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MachineBoot<'a> {
+    pub(crate) folder: &'a Folder,
+    pub(crate) spec: &'a MachineSpec,
+    pub(crate) boot: &'a Boot,
+    pub(crate) lock: &'a MachineLock,
+}
+
+/// How an engine's guests run. A cheap handle. Methods that block run on a thread of their own, under the
+/// machine's lock unless they only read.
+pub(crate) trait GuestDriver:
+    GuestMemory + GuestShutdown + Clone + Debug + Send + Sync + 'static
+{
+    /// [`Engine::name`](crate::Engine::name).
+    const NAME: &'static str;
+
+    /// [`Engine::capabilities`](crate::Engine::capabilities).
+    fn abilities(&self) -> Capabilities;
+
+    /// The host as the engine was opened on it.
+    fn host(&self) -> &HostContext;
+
+    /// The state folder with its machines.
+    fn state(&self) -> &StateDir {
+        &self.host().state
+    }
+
+    /// Observes a machine that has its disk and no saved memory: `Running` or `Stopped`. Blocks.
+    fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation>;
+
+    /// Whether a machine runs and is not paused. Blocks.
+    fn is_executing(&self, folder: &Folder) -> EngineResult<bool>;
+
+    /// Unblocks the clients of a machine's agent, in case a controller died while it blocked them. Blocks.
+    fn allow_agent_clients(&self, _folder: &Folder) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// Boots a machine after [`GuestShutdown::sweep`]. On error, parts of the boot may be left. Blocks.
+    fn boot(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint>;
+
+    /// Resizes a running machine. On error it is as `before`. Blocks.
+    fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect>;
+
+    /// Copies the disk of a running or stopped machine at one moment. The copy is named `fresh` until it is
+    /// complete, then `to`. Blocks.
+    fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()>;
+
+    /// Runs a blocking step on its own thread. It completes even if the caller is dropped.
+    fn blocking<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Self) -> EngineResult<T> + Send + 'static,
+    ) -> impl Future<Output = EngineResult<T>> + Send {
+        let engine = self.clone();
+        async move {
+            let done = tokio::task::spawn_blocking(move || step(&engine)).await;
+            done.unwrap_or_else(|error| Err(EngineError::failed("finish a step", error)))
+        }
+    }
+}
+
+/// Suspend, resume, and copies of a guest's memory.
+pub(crate) trait GuestMemory {
+    /// The version of the program that saves and reads memory; another version may not read it. Blocks.
+    fn version(&self) -> EngineResult<String>;
+
+    /// Pauses a guest and saves its memory, labelled with `generation`. On success it stays paused; on error
+    /// it continues. Blocks.
+    fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()>;
+
+    /// Pauses a guest, saves its memory to the folder `memory`, copies its disk, and unpauses it whatever the
+    /// outcome. The caller seals the memory. Blocks.
+    fn save_with_disk(
+        &self,
+        source: &Folder,
+        memory: &Path,
+        fresh: &Path,
+        to: &Path,
+    ) -> EngineResult<MemoryManifest>;
+
+    /// Repairs an interrupted resume, after its controller was killed. Blocks.
+    fn recover_resume(&self, _folder: &Folder) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// Continues a machine that does not run from its verified memory. On error, parts of the boot may be left.
+    /// Blocks.
+    fn restore(
+        &self,
+        machine: &MachineBoot<'_>,
+        saved: &SavedMemory,
+        manifest: MemoryManifest,
+    ) -> EngineResult<Endpoint>;
+
+    /// Undoes a failed [`GuestMemory::restore`]. If the guest did not run, its saved memory is valid again.
+    fn undo_restore(&self, folder: &Folder) -> impl Future<Output = EngineResult<()>> + Send;
+}
+
+/// End of a guest, and release of what its boot took.
+pub(crate) trait GuestShutdown {
+    /// Ends a machine's processes (the guest gets `grace` to shut down) and releases what its boot took.
+    fn halt(&self, folder: &Folder, grace: Duration) -> impl Future<Output = EngineResult<()>> + Send;
+
+    /// Releases what a boot took, complete or not.
+    fn sweep(&self, folder: &Folder) -> impl Future<Output = EngineResult<()>> + Send;
+
+    /// Waits until a machine's guest has ended; returns at once when it does not run. First unpauses a guest
+    /// that a dead controller left paused.
+    fn wait_ended(&self, id: ComputerId) -> impl Future<Output = EngineResult<()>> + Send;
+}
