@@ -1,4 +1,4 @@
-//! Start and stop of an agent, and the state that its request handlers share.
+//! Start and stop of an agent: the composition root.
 
 use std::fs;
 use std::io::Write;
@@ -9,14 +9,9 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-pub mod activity;
 pub mod config;
-pub mod desktop;
-pub mod journal;
-pub(crate) mod last_activity;
-pub mod state;
-pub mod token;
 
+use crate::display::desktop::{Desktop, Headless, X11Desktop};
 use crate::display::{self, Displays};
 use crate::events;
 use crate::exec::Commands;
@@ -26,12 +21,11 @@ use crate::exec::terminal::Terminals;
 use crate::files::Files;
 use crate::media::audio::Audio;
 use crate::routes;
+use crate::state::journal::Journal;
+use crate::state::token::Token;
+use crate::state::{Agent, Parts};
 use crate::system::inherited;
 use config::{Config, Display};
-use desktop::{Desktop, Headless, X11Desktop};
-use journal::Journal;
-use state::{Agent, Parts};
-use token::Token;
 
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;

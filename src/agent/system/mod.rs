@@ -2,7 +2,6 @@
 
 use nix::sys::signal::SigSet;
 
-pub(crate) mod child_exit;
 mod epoll;
 pub mod hangup;
 pub mod identity;

@@ -19,18 +19,16 @@ use x11rb::protocol::xproto::{self, ChangeWindowAttributesAux, ConnectionExt as 
 use x11rb::protocol::xtest::ConnectionExt as _;
 use x11rb::protocol::{shm, xkb::ConnectionExt as _};
 
-use super::damage_history::DamageHistory;
+use super::focus_atoms::FocusAtoms;
+use crate::display::damage_history::DamageHistory;
 use crate::display::fault::{Fault, Outcome};
-use crate::display::input::effect::FocusAtoms;
-use crate::display::input::keyboard::Keyboard;
-use crate::display::link::{self, Deadline, Link};
-use crate::display::screenshot::capture::CaptureState;
+use crate::display::keyboard_layout::Keyboard;
+use crate::display::link::{self, Deadline, Link, X_TIMEOUT};
+use crate::display::screenshot::capture_state::CaptureState;
 use hotdesk_domain::desktop::area::Area;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Error;
 
-/// Timeout of one round trip: T17 (docs/security.md).
-pub(in crate::display) const X_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout per job while the X server is unresponsive. It is enough for a server that just came back, and a
 /// full queue of [`QUEUE`] jobs fails in under a second.
 const X_UNRESPONSIVE_TIMEOUT: Duration = Duration::from_millis(20);

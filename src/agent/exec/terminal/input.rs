@@ -7,8 +7,8 @@ use bytes::{Buf, BytesMut};
 use tokio::sync::mpsc;
 
 use super::pty::{Master, TerminalResizer};
-use crate::server::last_activity::LastActivity;
 use hotdesk_domain::desktop::terminal::TerminalSize;
+use hotdesk_http::socket::last_activity::LastActivity;
 use hotdesk_http::socket::{MAX_MESSAGE, PeerMessage, Receiver, Sender};
 use hotdesk_wire::programs::terminal::{TerminalClientMessage, TerminalServerMessage};
 

@@ -14,6 +14,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::SPEAKER;
 use super::ffmpeg_log::{FfmpegLog, Lines};
 use crate::display::process::{ProcessGroup, spawn_group};
 use crate::display::{Moment, Screen};
@@ -26,8 +27,6 @@ use hotdesk_domain::desktop::stream::Destination;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
-/// PulseAudio source of the session's virtual speaker.
-pub const SPEAKER: &str = "hotdesk_speaker.monitor";
 /// Pictures per second that streaming services expect.
 const FPS: u32 = 30;
 /// How long a stream must run before it counts as accepted: some servers accept first and disconnect after

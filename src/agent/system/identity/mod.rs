@@ -15,8 +15,8 @@ mod names;
 
 pub(super) use self::kernel::set_clock;
 use crate::files::blocking;
-use crate::server::state::Agent;
-use crate::server::token::{self, Term};
+use crate::state::Agent;
+use crate::state::token::{self, Term};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::machine_identity::{check_hostname, check_time, clock_is_right, parse_seed};
