@@ -371,7 +371,7 @@ pub(in crate::display) struct WorkerHandle {
 }
 
 /// Starts a worker; on return it is connected.
-pub(in crate::display) async fn start(display: u16, size: Arc<SeenSize>) -> Result<WorkerHandle, String> {
+pub(in crate::display) async fn start(display: u16, size: Arc<SeenSize>) -> Outcome<WorkerHandle> {
     let (jobs, queue) = mpsc::channel(QUEUE);
     let (ready, opened) = oneshot::channel();
     let (end, ended) = oneshot::channel();
@@ -379,7 +379,7 @@ pub(in crate::display) async fn start(display: u16, size: Arc<SeenSize>) -> Resu
         match X11Worker::open(display, size) {
             Err(fault) => {
                 // The receiver is gone when the supervisor gave up.
-                let _ = ready.send(Err(describe(&fault)));
+                let _ = ready.send(Err(fault));
             }
             Ok(worker) => {
                 if ready.send(Ok(())).is_ok() {
@@ -390,23 +390,15 @@ pub(in crate::display) async fn start(display: u16, size: Arc<SeenSize>) -> Resu
         }
     });
     if let Err(error) = started {
-        return Err(format!("could not start the thread of :{display}: {error}"));
+        return Err(Fault::Broken(format!("could not start the thread of :{display}: {error}")));
     }
     // Opening takes a few round trips with a timeout each. This timeout covers a connect that blocks in the
     // kernel.
     match tokio::time::timeout(2 * X_TIMEOUT, opened).await {
         Ok(Ok(Ok(()))) => Ok(WorkerHandle { jobs, ended }),
-        Ok(Ok(Err(why))) => Err(why),
-        Ok(Err(_)) => Err(String::from("the screen's thread panicked")),
-        Err(_) => Err(String::from("the X server does not accept connections")),
-    }
-}
-
-fn describe(fault: &Fault) -> String {
-    match fault {
-        Fault::Refused(error) => error.to_string(),
-        Fault::Silent => String::from("the X server does not answer"),
-        Fault::Broken(why) => why.clone(),
+        Ok(Ok(Err(fault))) => Err(fault),
+        Ok(Err(_)) => Err(Fault::Broken(String::from("the screen's thread panicked"))),
+        Err(_) => Err(Fault::Broken(String::from("the X server does not accept connections"))),
     }
 }
 

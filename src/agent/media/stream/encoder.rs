@@ -158,7 +158,7 @@ impl StreamEncoder {
             .env_clear()
             .envs(plan.environment.clone());
         command.current_dir("/").stdin(plan.preset().map_err(broken)?).stdout(output).stderr(Stdio::piped());
-        let mut process = spawn_group("ffmpeg", command).await.map_err(failed)?;
+        let mut process = spawn_group("ffmpeg", command).await.map_err(|error| failed(error.into()))?;
         let sent = Arc::<AtomicU64>::default();
         let hearing = process.stderr.take().map(|stderr| listen(tasks, stderr, Arc::clone(&log)));
         let hearing = hearing.transpose().map_err(broken)?;
