@@ -1,5 +1,5 @@
 //! Basic utilities without domain knowledge: ids, secrets, the clock, tasks, polling, back-off, logging, file
-//! system calls, semaphores by key, and revocable leases (floor 0).
+//! system calls, semaphores by key, revocable leases, and errors of steps (floor 0).
 
 pub mod backoff;
 pub mod clock;
@@ -9,6 +9,7 @@ pub mod ids;
 pub mod keyed_semaphore;
 pub mod revocation_registry;
 pub mod secret;
+pub mod step_error;
 pub mod tasks;
 pub mod telemetry;
 pub mod wait;

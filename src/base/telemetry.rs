@@ -9,6 +9,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
+use crate::step_error::StepError;
+
 /// Highest levels of crates, whatever the filter: their lower levels log what clients type, and header fields
 /// with tokens.
 const LEVEL_CAPS: [(&str, LevelFilter); 2] =
@@ -18,16 +20,16 @@ const LEVEL_CAPS: [(&str, LevelFilter); 2] =
 /// `info,hotdesk=debug`.
 ///
 /// # Errors
-/// A sentence, when the filter does not parse or a subscriber is already installed.
-pub fn init(filter: &str, json: bool) -> Result<(), String> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| format!("log filter {filter:?}: {error}"))?;
+/// When the filter does not parse or a subscriber is already installed.
+pub fn init(filter: &str, json: bool) -> Result<(), StepError> {
+    let filter = EnvFilter::try_new(filter).map_err(StepError::at(format!("log filter {filter:?}")))?;
     let capped = FilterFn::new(|metadata| is_shown(metadata.target(), *metadata.level()));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     let lines = if json { lines.json().boxed() } else { lines.boxed() };
     let installed = tracing_subscriber::registry().with(lines.with_filter(filter.and(capped))).try_init();
-    installed.map_err(|error| format!("log subscriber: {error}"))
+    installed.map_err(StepError::at("log subscriber"))
 }
 
 /// Whether [`LEVEL_CAPS`] allow lines of a module at a level.

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use hotdesk_base::step_error::StepError;
+
 /// The reason why a command fails.
 #[derive(Debug)]
 pub enum Failure {
@@ -33,6 +35,12 @@ impl Failure {
 impl From<String> for Failure {
     fn from(text: String) -> Self {
         Self::Failed(text)
+    }
+}
+
+impl From<StepError> for Failure {
+    fn from(error: StepError) -> Self {
+        Self::Failed(error.into())
     }
 }
 

@@ -10,7 +10,6 @@ pub mod feed;
 pub mod guarded_fetch;
 pub mod idempotency;
 pub mod image_headers;
-mod protocol_violation;
 pub mod serve;
 pub mod socket;
 pub mod unread_body;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use hotdesk_base::hex::hex;
+use hotdesk_base::step_error::StepError;
 
 /// Data in one part, in bytes before compression. Several parts fit in memory at once, and a copy needs few
 /// requests.
@@ -67,11 +68,14 @@ impl Manifest {
     /// Returns the manifest as JSON, and the SHA-256 of that text in hex.
     ///
     /// # Errors
-    /// A sentence when the text is longer than [`MANIFEST_BYTES`].
-    pub fn write(&self) -> Result<(Vec<u8>, String), String> {
-        let text = serde_json::to_vec(self).map_err(|error| error.to_string())?;
+    /// When the text is longer than [`MANIFEST_BYTES`].
+    pub fn write(&self) -> Result<(Vec<u8>, String), StepError> {
+        let text = serde_json::to_vec(self).map_err(StepError::at("the manifest cannot be written"))?;
         if text.len() > MANIFEST_BYTES {
-            return Err(format!("the manifest has {} bytes, more than {MANIFEST_BYTES}", text.len()));
+            let length = text.len();
+            return Err(StepError::new(format!(
+                "the manifest has {length} bytes, more than {MANIFEST_BYTES}"
+            )));
         }
         let sum = checksum(&text);
         Ok((text, sum))
@@ -80,18 +84,18 @@ impl Manifest {
     /// Parses a manifest whose SHA-256 in hex must be `expected`.
     ///
     /// # Errors
-    /// A sentence when the checksum, the JSON or the version is wrong.
-    pub fn read(text: &[u8], expected: &str) -> Result<Self, String> {
+    /// When the checksum, the JSON or the version is wrong.
+    pub fn read(text: &[u8], expected: &str) -> Result<Self, StepError> {
         if checksum(text) != expected {
-            return Err("the manifest is damaged: its checksum is wrong".to_owned());
+            return Err(StepError::new("the manifest is damaged: its checksum is wrong"));
         }
-        let read: Self = serde_json::from_slice(text)
-            .map_err(|error| format!("the manifest cannot be parsed: {error}"))?;
+        let read: Self =
+            serde_json::from_slice(text).map_err(StepError::at("the manifest cannot be parsed"))?;
         if read.version == VERSION {
-            Ok(read)
-        } else {
-            Err(format!("the manifest has version {}; this program reads version {VERSION}", read.version))
+            return Ok(read);
         }
+        let found = read.version;
+        Err(StepError::new(format!("the manifest has version {found}; this program reads version {VERSION}")))
     }
 }
 
@@ -123,16 +127,17 @@ pub fn pack(data: &[u8]) -> io::Result<Vec<u8>> {
 /// Decompresses a stored part and checks its length and SHA-256.
 ///
 /// # Errors
-/// A sentence that begins with the part's name.
-pub fn unpack(stored: &[u8], part: &Part) -> Result<Vec<u8>, String> {
+/// When the part is too long or damaged; the text begins with its name.
+pub fn unpack(stored: &[u8], part: &Part) -> Result<Vec<u8>, StepError> {
     let length = usize::try_from(part.bytes()).ok().filter(|length| *length <= PART_BYTES);
-    let length = length
-        .ok_or_else(|| format!("{} is too long: a part has at most {PART_BYTES} bytes", part.name()))?;
-    let data = zstd::bulk::decompress(stored, length).map_err(|error| format!("{}: {error}", part.name()))?;
+    let length = length.ok_or_else(|| {
+        StepError::new(format!("{} is too long: a part has at most {PART_BYTES} bytes", part.name()))
+    })?;
+    let data = zstd::bulk::decompress(stored, length).map_err(StepError::at(part.name()))?;
     if data.len() == length && checksum(&data) == part.sha256 {
         Ok(data)
     } else {
-        Err(format!("{} is damaged: its length or checksum is wrong", part.name()))
+        Err(StepError::new(format!("{} is damaged: its length or checksum is wrong", part.name())))
     }
 }
 
@@ -156,10 +161,10 @@ mod tests {
         let shorter = pack(&data[..data.len() - 1]).unwrap();
         let longer = pack(&[&data[..], b"x"].concat()).unwrap();
         for bad in [&flipped[..], &stored[..stored.len() - 1], &shorter, &longer, b"", b"nothing of it"] {
-            assert!(unpack(bad, &part).unwrap_err().starts_with("part-4"));
+            assert!(unpack(bad, &part).unwrap_err().to_string().starts_with("part-4"));
         }
         let huge = Part { places: vec![(0, u64::MAX)], ..part };
-        assert!(unpack(&stored, &huge).unwrap_err().contains("too long"));
+        assert!(unpack(&stored, &huge).unwrap_err().to_string().contains("too long"));
     }
 
     #[test]
@@ -179,7 +184,10 @@ mod tests {
         assert!(Manifest::read(&text[1..], &known).is_err());
         let newer = String::from_utf8(text).unwrap().replace("\"version\":1", "\"version\":2");
         assert!(
-            Manifest::read(newer.as_bytes(), &checksum(newer.as_bytes())).unwrap_err().contains("version 2")
+            Manifest::read(newer.as_bytes(), &checksum(newer.as_bytes()))
+                .unwrap_err()
+                .to_string()
+                .contains("version 2")
         );
     }
 }

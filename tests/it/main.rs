@@ -6,6 +6,7 @@ mod agent;
 mod agent_accounts;
 mod audio;
 mod channels;
+mod circles;
 mod cli;
 mod clients;
 mod clients_api;

@@ -1,5 +1,6 @@
 //! Failures between a screen's worker and its X server, and their API errors.
 
+use std::fmt;
 use std::io;
 
 use x11rb::errors::{ConnectError, ConnectionError, ReplyError, ReplyOrIdError};
@@ -49,6 +50,16 @@ impl Fault {
 /// The API error while a screen has no running X server.
 pub(super) fn restarting(display: &str) -> Error {
     Error::unavailable(format!("Screen {display} is starting")).retry_after(RETRY_SECONDS)
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => error.fmt(f),
+            Self::Silent => f.write_str("the X server does not answer"),
+            Self::Broken(why) => f.write_str(why),
+        }
+    }
 }
 
 impl From<Error> for Fault {

@@ -17,6 +17,8 @@ use super::fault::Outcome;
 /// An x11rb connection over a [`DeadlineStream`].
 pub(super) type Link = RustConnection<DeadlineStream>;
 
+/// Timeout of one round trip: T17 (docs/security.md).
+pub(super) const X_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest single wait. When the machine was paused meanwhile, this counts as one wait, because the X server
 /// was paused too.
 const PIECE: Duration = Duration::from_millis(100);

@@ -1,7 +1,15 @@
 //! Screens of the computer: up to four independent X displays.
 //!
-//! Only this folder uses X. The path of a request is `routes::desktop` -> [`Displays`] -> [`Screen`] ->
+//! Only this folder uses X. The path of a request is `routes::screens` -> [`Displays`] -> [`Screen`] ->
 //! `screen::x11_worker` -> X server. A supervisor task (`screen::supervise`) starts and restarts each screen.
+//!
+//! A module uses only modules below it:
+//! ```text
+//! input   window   watch                     methods of `Screen` and `X11Worker`, by subject
+//! screen                                     `Screen`, its `X11Worker`, its processes, its screenshots
+//! screenshot   clipboard   keyboard_layout   state that a screen or its worker holds
+//! damage_history   link   fault   process    painted areas, X connections, failures, processes
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,8 +18,11 @@ use std::time::Duration;
 
 mod clipboard;
 pub mod config;
+mod damage_history;
+pub mod desktop;
 mod fault;
 mod input;
+mod keyboard_layout;
 mod link;
 pub(crate) mod process;
 mod screen;
@@ -21,19 +32,19 @@ mod window;
 
 pub use clipboard::{ClipboardContents, Content, CopiedContent, Selection, Snapshot, TemporaryContent};
 pub use config::{Config, Session, XServer};
+pub use damage_history::{Moment, PaintedChange};
 pub use input::effect::{Effect, FocusedWindow, Observation};
-pub use input::keyboard::{MAX_TEXT_CHARS, TypingResult};
-pub use input::keys;
+pub use input::keyboard::TypingResult;
 pub use input::pointer::{PointerState, Press, ScrollResult, Wheel};
+pub use keyboard_layout::keys;
+pub use keyboard_layout::text::MAX_TEXT_CHARS;
 pub use screen::Screen;
-pub use screen::damage_history::{Moment, PaintedChange};
 pub use screen::hidden::HiddenScreen;
+pub use screen::overlay::Canvas;
 pub use screen::session::{session_env, session_env_in};
-pub use screenshot::ConditionalScreenshot;
-pub use screenshot::cache::Picture;
+pub use screenshot::cache::{ConditionalScreenshot, Picture};
 pub use screenshot::frame_history::FrameRecord;
 pub use screenshot::options::ScreenshotOptions;
-pub use screenshot::overlay::Canvas;
 pub use watch::{EventCallback, ScreenEvent, ScreenWatch, WatchState};
 pub use window::change::WindowChange;
 pub use window::test_window::{TITLE as TEST_WINDOW_TITLE, TestWindow};

@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::oneshot;
 
+use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 
 /// Time of one sweep. A process may start another meanwhile, and a killed one takes a while to disappear;
@@ -43,7 +44,7 @@ pub(crate) struct ProcessGroup {
 }
 
 /// Starts a process in a new process group.
-pub(crate) async fn spawn_group(what: &'static str, mut command: Command) -> Result<ProcessGroup, String> {
+pub(crate) async fn spawn_group(what: &'static str, mut command: Command) -> Result<ProcessGroup, StepError> {
     let (started, has_started) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     let reaped = Arc::<Mutex<bool>>::default();
@@ -70,11 +71,11 @@ pub(crate) async fn spawn_group(what: &'static str, mut command: Command) -> Res
         // The receiver is gone when the group was dropped.
         let _ = end.send(format!("{what} ended ({})", wait_and_reap(&mut child, &is_reaped)));
     });
-    spawned.map_err(|error| format!("could not start a thread for {what}: {error}"))?;
+    spawned.map_err(StepError::at(format!("could not start a thread for {what}")))?;
     match has_started.await {
         Ok(Ok((pid, stderr))) => Ok(ProcessGroup { pid, stderr, ended, exit: None, reaped }),
-        Ok(Err(error)) => Err(format!("could not start {what}: {error}")),
-        Err(_) => Err(format!("the thread of {what} panicked")),
+        Ok(Err(error)) => Err(StepError::at(format!("could not start {what}"))(error)),
+        Err(_) => Err(StepError::new(format!("the thread of {what} panicked"))),
     }
 }
 
@@ -145,9 +146,9 @@ pub(crate) fn log_stderr(
     screen: String,
     stderr: ChildStderr,
     last_line: Arc<Mutex<String>>,
-) -> Result<(), String> {
+) -> Result<(), StepError> {
     let stderr = tokio::process::ChildStderr::from_std(stderr);
-    let mut stderr = stderr.map_err(|error| format!("standard error of the {what}: {error}"))?;
+    let mut stderr = stderr.map_err(StepError::at(format!("standard error of the {what}")))?;
     let stop = tasks.stopping();
     let _listener = tasks.spawn("standard error", async move {
         let mut piece = [0; PIECE];

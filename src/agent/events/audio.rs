@@ -14,10 +14,13 @@ use tokio::net::UnixStream;
 
 use super::watcher::Watcher;
 use crate::display::session_env_in;
+use hotdesk_base::step_error::StepError;
 use hotdesk_domain::desktop::event::EventKind;
 use hotdesk_http::feed::Feed;
 use hotdesk_wire::desktop::event::{Event, EventData};
 
+/// The server, as errors of its connection name it.
+const SERVER: &str = "the sound server";
 /// Timeout for the server to answer or to read a request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest message of the server in bytes; a desktop's list of streams is a few kilobytes.
@@ -56,7 +59,7 @@ impl AudioWatcher {
     }
 
     /// Watches until the connection ends.
-    async fn listen(&mut self, begun: &(dyn Fn() + Send + Sync)) -> Result<(), String> {
+    async fn listen(&mut self, begun: &(dyn Fn() + Send + Sync)) -> Result<(), StepError> {
         let mut server = EventConnection::connect(&session_env_in(&self.session_dir)).await?;
         let list = server.list().await?;
         let now = list.into_iter().filter(|stream| !stream.corked).map(|stream| stream.index);
@@ -111,7 +114,7 @@ impl Watcher for AudioWatcher {
             self.set_playing(stream, false);
         }
         self.playing.get_or_insert_default();
-        ended.err().unwrap_or_default()
+        ended.err().map(String::from).unwrap_or_default()
     }
 }
 
@@ -133,19 +136,19 @@ struct EventConnection {
 
 impl EventConnection {
     /// Connects to the session's sound server and subscribes to stream events.
-    async fn connect(session: &[(String, String)]) -> Result<Self, String> {
+    async fn connect(session: &[(String, String)]) -> Result<Self, StepError> {
         let variable = |wanted: &str| {
             let found = session.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
             found.or_else(|| std::env::var(wanted).ok())
         };
-        let server = variable("PULSE_SERVER").ok_or("PULSE_SERVER is not set")?;
+        let server = variable("PULSE_SERVER").ok_or_else(|| StepError::new("PULSE_SERVER is not set"))?;
         let path = server.strip_prefix("unix:").unwrap_or(&server).to_owned();
         let cookie = match variable("PULSE_COOKIE") {
             Some(path) => tokio::fs::read(path).await.ok().filter(|cookie| cookie.len() == COOKIE_BYTES),
             None => None,
         };
         let cookie = cookie.unwrap_or_else(|| vec![0; COOKIE_BYTES]);
-        let socket = UnixStream::connect(&path).await.map_err(|error| format!("{path}: {error}"))?;
+        let socket = UnixStream::connect(&path).await.map_err(StepError::at(path))?;
         let mut server = Self { socket, version: protocol::MAX_VERSION, requests: 0 };
         let version = protocol::MAX_VERSION;
         let auth = AuthParams { version, supports_shm: false, supports_memfd: false, cookie };
@@ -160,12 +163,12 @@ impl EventConnection {
 
     /// Lists the streams. Events that arrive meanwhile are dropped, because the server repeats the state of a
     /// stream later.
-    async fn list(&mut self) -> Result<SinkInputInfoList, String> {
+    async fn list(&mut self) -> Result<SinkInputInfoList, StepError> {
         self.request(&Command::GetSinkInputInfoList).await
     }
 
     /// Sends a request and waits for its answer; drops other messages.
-    async fn request<T: CommandReply>(&mut self, command: &Command) -> Result<T, String> {
+    async fn request<T: CommandReply>(&mut self, command: &Command) -> Result<T, StepError> {
         let request = self.send(command).await?;
         let answer = async {
             loop {
@@ -173,52 +176,53 @@ impl EventConnection {
                 #[allow(clippy::wildcard_enum_match_arm)] // other messages need no reaction
                 match command {
                     Command::Reply if number == request => return self.parse(&mut fields),
-                    Command::Error(error) if number == request => return Err(format!("refused: {error:?}")),
+                    Command::Error(error) if number == request => {
+                        return Err(StepError::new(format!("refused: {error:?}")));
+                    }
                     _ => {}
                 }
             }
         };
         tokio::time::timeout(TIMEOUT, answer)
             .await
-            .map_err(|_| String::from("the sound server did not answer in time"))?
+            .map_err(|_| StepError::new("the sound server did not answer in time"))?
     }
 
     /// Sends a request; returns its number.
-    async fn send(&mut self, command: &Command) -> Result<u32, String> {
+    async fn send(&mut self, command: &Command) -> Result<u32, StepError> {
         let number = self.requests;
         self.requests = self.requests.wrapping_add(1);
         let mut bytes = Vec::new();
-        protocol::write_command_message(&mut bytes, number, command, self.version).map_err(text)?;
+        protocol::write_command_message(&mut bytes, number, command, self.version)
+            .map_err(StepError::at(SERVER))?;
         let sent = tokio::time::timeout(TIMEOUT, self.socket.write_all(&bytes)).await;
-        sent.map_err(|_| String::from("the sound server did not read a request in time"))?.map_err(text)?;
+        sent.map_err(|_| StepError::new("the sound server did not read a request in time"))?
+            .map_err(StepError::at(SERVER))?;
         Ok(number)
     }
 
     /// Reads the next message: its number, its command and a reader of its fields.
-    async fn read(&mut self) -> Result<(u32, Command, Cursor<Vec<u8>>), String> {
+    async fn read(&mut self) -> Result<(u32, Command, Cursor<Vec<u8>>), StepError> {
         let mut message = vec![0; protocol::DESCRIPTOR_SIZE];
-        self.socket.read_exact(&mut message).await.map_err(text)?;
-        let head = protocol::read_descriptor(&mut Cursor::new(&message)).map_err(text)?;
+        self.socket.read_exact(&mut message).await.map_err(StepError::at(SERVER))?;
+        let head = protocol::read_descriptor(&mut Cursor::new(&message)).map_err(StepError::at(SERVER))?;
         let length = usize::try_from(head.length).ok().filter(|length| *length <= MAX_MESSAGE);
-        let length = length.ok_or("the sound server sent a message above 1 MiB")?;
+        let length = length.ok_or_else(|| StepError::new("the sound server sent a message above 1 MiB"))?;
         message.resize(protocol::DESCRIPTOR_SIZE + length, 0);
         // A message that has started must arrive completely.
         let body = self.socket.read_exact(&mut message[protocol::DESCRIPTOR_SIZE..]);
         tokio::time::timeout(TIMEOUT, body)
             .await
-            .map_err(|_| "the sound server sent an incomplete message")?
-            .map_err(text)?;
+            .map_err(|_| StepError::new("the sound server sent an incomplete message"))?
+            .map_err(StepError::at(SERVER))?;
         let mut message = Cursor::new(message);
-        let (number, command) = protocol::read_command_message(&mut message, self.version).map_err(text)?;
+        let (number, command) =
+            protocol::read_command_message(&mut message, self.version).map_err(StepError::at(SERVER))?;
         Ok((number, command, message))
     }
 
     /// Parses the fields of an answer.
-    fn parse<T: CommandReply>(&self, fields: &mut Cursor<Vec<u8>>) -> Result<T, String> {
-        protocol::TagStructReader::new(fields, self.version).read().map_err(text)
+    fn parse<T: CommandReply>(&self, fields: &mut Cursor<Vec<u8>>) -> Result<T, StepError> {
+        protocol::TagStructReader::new(fields, self.version).read().map_err(StepError::at(SERVER))
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

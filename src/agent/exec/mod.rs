@@ -9,12 +9,13 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::server::desktop::Desktop;
+use crate::display::desktop::Desktop;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
 pub mod bash;
+pub(crate) mod child_exit;
 mod command;
 mod exec_context;
 mod output;

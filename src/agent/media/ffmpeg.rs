@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::display::Screen;
-use crate::server::desktop::Desktop;
+use crate::display::desktop::Desktop;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 

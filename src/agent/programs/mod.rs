@@ -15,10 +15,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::display::desktop::Desktop;
 use crate::display::{Displays, Screen};
+use crate::exec::child_exit;
 use crate::exec::tree;
-use crate::server::desktop::Desktop;
-use crate::system::child_exit;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::routing::get;
 use axum::{Json as Answer, Router};
 
-use crate::server::activity::ActivitySources;
+use crate::state::activity::ActivitySources;
 use hotdesk_http::error_response::Result;
 use hotdesk_wire::agent::Activity;
 

@@ -3,7 +3,7 @@
 use axum::routing::get;
 use axum::{Json as Answer, Router};
 
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_wire::desktop::event::Catalogue;
 
 /// Route of the catalogue.

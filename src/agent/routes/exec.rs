@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::actions;
 use crate::exec::{bash, python};
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json;

@@ -9,8 +9,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::{StreamExt, stream};
 
-use crate::server::state::Agent;
-use crate::server::token::{self, Term};
+use crate::state::Agent;
+use crate::state::token::{self, Term};
 use hotdesk_domain::error::Error;
 use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response::Result;

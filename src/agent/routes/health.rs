@@ -5,7 +5,7 @@ use axum::routing::get;
 use axum::{Json as Answer, Router};
 
 use crate::files::blocking;
-use crate::server::state::Agent;
+use crate::state::Agent;
 use crate::system::memory;
 use hotdesk_http::error_response::Result;
 use hotdesk_wire::agent::Health;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
-use crate::server::journal::{BeginOutcome, Journal, PendingEntry, RecordedAnswer};
+use crate::state::journal::{BeginOutcome, Journal, PendingEntry, RecordedAnswer};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_domain::error_code::ErrorCode;

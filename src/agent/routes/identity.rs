@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::routing::post;
 use axum::{Extension, Json as Answer, Router};
 
-use crate::server::state::Agent;
-use crate::server::token::Term;
+use crate::state::Agent;
+use crate::state::token::Term;
 use crate::system::identity;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;

@@ -12,8 +12,8 @@ use crate::media::recording::{RecordingSetup, Recordings};
 use crate::media::stream::{self, Streams};
 use crate::programs::Programs;
 use crate::selftest::SelfTests;
-use crate::server::activity::{ActivitySources, ScreenSources};
-use crate::server::state::Agent;
+use crate::state::Agent;
+use crate::state::activity::{ActivitySources, ScreenSources};
 use hotdesk_http::edge;
 
 mod activity;

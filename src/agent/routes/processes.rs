@@ -8,7 +8,7 @@ use axum::routing::{delete, get, post};
 use axum::{Json as Answer, Router};
 
 use crate::exec::process::ProcessOutput;
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path, Query};
 use hotdesk_wire::desktop::action::Acknowledgement;

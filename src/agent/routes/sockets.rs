@@ -15,7 +15,7 @@ use crate::display::Displays;
 use crate::exec::terminal;
 use crate::media::audio;
 use crate::media::vnc;
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY};
 use hotdesk_domain::error::Error;
 use hotdesk_http::bearer::{self, Credentials};

@@ -25,7 +25,7 @@ mod typing;
 mod windows;
 
 use crate::display::{Displays, HiddenScreen};
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::selftest::{Check, CheckOutcome, SelfTest};

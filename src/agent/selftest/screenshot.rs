@@ -42,7 +42,7 @@ pub(super) async fn check(target: &TestScreen) -> CheckResult {
         let seen = [("PNG", decode_png(&png)), ("WebP", decode_webp(&webp))];
         let compared = seen.into_iter().map(|(name, seen)| (name, compare_pixels(place, size, seen)));
         let mut all = compared.chain([("JPEG", check_jpeg(&jpeg))]);
-        Ok(all.find_map(|(name, seen)| seen.err().map(|why| format!("{name}: {why}"))))
+        Ok(all.find_map(|(name, seen)| seen.err().map(|error| format!("{name}: {}", error.message))))
     });
     let wrong = wrong.await?;
     measurement.pass_if(wrong.is_none(), || wrong.unwrap_or_default())
@@ -64,14 +64,10 @@ async fn screenshot(
 }
 
 /// Compares the pixels of the pattern, which is at `place` on a screen of this size.
-fn compare_pixels(
-    place: Region,
-    size: Size,
-    decoded: Result<DecodedImage>,
-) -> std::result::Result<(), String> {
-    let decoded = decoded.map_err(|error| error.message)?;
+fn compare_pixels(place: Region, size: Size, decoded: Result<DecodedImage>) -> Result<()> {
+    let decoded = decoded?;
     if (decoded.width, decoded.height) != (usize::from(size.width), usize::from(size.height)) {
-        return Err(format!("the picture has {}x{} pixels", decoded.width, decoded.height));
+        return Err(Error::invalid(format!("the picture has {}x{} pixels", decoded.width, decoded.height)));
     }
     let at = |x: u16, y: u16| {
         let pixel = (usize::from(place.y + y) * decoded.width + usize::from(place.x + x)) * 3;
@@ -82,10 +78,8 @@ fn compare_pixels(
     if wrong == 0 {
         return Ok(());
     }
-    Err(format!(
-        "{wrong} of {} pixels of the pattern have another colour",
-        usize::from(place.width) * usize::from(place.height)
-    ))
+    let all = usize::from(place.width) * usize::from(place.height);
+    Err(Error::invalid(format!("{wrong} of {all} pixels of the pattern have another colour")))
 }
 
 /// Decodes a PNG with another library than the one that wrote it.
@@ -111,10 +105,10 @@ fn decode_webp(picture: &Picture) -> Result<DecodedImage> {
 }
 
 /// Checks the format and size of a JPEG; its pixels are lossy.
-fn check_jpeg(picture: &Picture) -> std::result::Result<(), String> {
-    let header = turbojpeg::read_header(&picture.bytes).map_err(|error| error.to_string())?;
+fn check_jpeg(picture: &Picture) -> Result<()> {
+    let header = turbojpeg::read_header(&picture.bytes).map_err(|error| Error::invalid(error.to_string()))?;
     if (header.width, header.height) == (picture.width as usize, picture.height as usize) {
         return Ok(());
     }
-    Err(format!("the picture has {}x{} pixels", header.width, header.height))
+    Err(Error::invalid(format!("the picture has {}x{} pixels", header.width, header.height)))
 }

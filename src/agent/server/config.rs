@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::display::Session;
+use hotdesk_base::step_error::StepError;
 use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_http::serve::Listen;
 
@@ -76,12 +77,14 @@ impl Config {
     ///
     /// # Errors
     /// When the agent would be reachable from other hosts without `allow_remote` (T2, docs/security.md).
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), StepError> {
         match &self.listen {
-            Listen::Tcp(address) if !address.ip().is_loopback() && !self.allow_remote => Err(format!(
-                "{address} can be reached from other hosts, and the token gives root access: \
-                 listen on 127.0.0.1 or a unix socket, or pass --allow-remote"
-            )),
+            Listen::Tcp(address) if !address.ip().is_loopback() && !self.allow_remote => {
+                Err(StepError::new(format!(
+                    "{address} can be reached from other hosts, and the token gives root access: \
+                     listen on 127.0.0.1 or a unix socket, or pass --allow-remote"
+                )))
+            }
             Listen::Tcp(_) | Listen::Unix(_) | Listen::Inherited(_) => Ok(()),
         }
     }

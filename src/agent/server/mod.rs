@@ -1,4 +1,4 @@
-//! Start and stop of an agent, and the state that its request handlers share.
+//! Start and stop of an agent: the composition root.
 
 use std::fs;
 use std::io::Write;
@@ -9,14 +9,9 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-pub mod activity;
 pub mod config;
-pub mod desktop;
-pub mod journal;
-pub(crate) mod last_activity;
-pub mod state;
-pub mod token;
 
+use crate::display::desktop::{Desktop, Headless, X11Desktop};
 use crate::display::{self, Displays};
 use crate::events;
 use crate::exec::Commands;
@@ -26,14 +21,14 @@ use crate::exec::terminal::Terminals;
 use crate::files::Files;
 use crate::media::audio::Audio;
 use crate::routes;
+use crate::state::journal::Journal;
+use crate::state::token::Token;
+use crate::state::{Agent, Parts};
 use crate::system::inherited;
 use config::{Config, Display};
-use desktop::{Desktop, Headless, X11Desktop};
-use journal::Journal;
-use state::{Agent, Parts};
-use token::Token;
 
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
+use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_http::feed::Feed;
 use hotdesk_http::serve::{self, BoundListener, Listen};
@@ -49,13 +44,13 @@ const JOURNAL: &str = "journal";
 /// Runs an agent until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When the agent cannot start; the text names what failed.
-pub async fn run(config: Config) -> Result<(), String> {
+/// When the agent cannot start; the error names the step that failed.
+pub async fn run(config: Config) -> Result<(), StepError> {
     let started = Instant::now();
     config.check()?;
-    inherited::close_on_exec().map_err(|error| format!("inherited descriptors: {error}"))?;
+    inherited::close_on_exec().map_err(StepError::at("inherited descriptors"))?;
     // No core dumps, and no debugger of another user: the memory holds the token (T24, docs/security.md).
-    nix::sys::prctl::set_dumpable(false).map_err(|error| format!("PR_SET_DUMPABLE: {error}"))?;
+    nix::sys::prctl::set_dumpable(false).map_err(StepError::at("PR_SET_DUMPABLE"))?;
     private_folder(&config.runtime_dir)?;
     let token = match &config.token_file {
         Some(path) => Token::from_file(path, &config.runtime_dir)?,
@@ -65,9 +60,9 @@ pub async fn run(config: Config) -> Result<(), String> {
             token
         }
     };
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("SIGTERM: {error}"))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("SIGINT: {error}"))?;
-    let bound = serve::bind(&config.listen).await.map_err(|error| format!("{:?}: {error}", config.listen))?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(StepError::at("SIGTERM"))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(StepError::at("SIGINT"))?;
+    let bound = serve::bind(&config.listen).await.map_err(StepError::at(format!("{:?}", config.listen)))?;
     let address = address(&bound, &config.listen);
     let tasks = Tasks::new();
     let displays = displays(&config, &tasks)?;
@@ -76,7 +71,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         None => Arc::new(Headless),
     };
     let journal = config.runtime_dir.join(JOURNAL);
-    let journal = Journal::open(journal).map_err(|error| format!("request journal: {error}"))?;
+    let journal = Journal::open(journal).map_err(StepError::at("request journal"))?;
     let files = Files::new(&config.home);
     files.uploads.start_cleanup(&tasks);
     let commands = Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone());
@@ -121,7 +116,7 @@ pub async fn run(config: Config) -> Result<(), String> {
 }
 
 /// Starts the boot screen if one is configured.
-fn displays(config: &Config, tasks: &Tasks) -> Result<Option<Displays>, String> {
+fn displays(config: &Config, tasks: &Tasks) -> Result<Option<Displays>, StepError> {
     let (xserver, display_base) = match &config.display {
         Display::None => return Ok(None),
         Display::Own(number) => (display::XServer::Own { boot: config.resolution }, *number),
@@ -134,13 +129,13 @@ fn displays(config: &Config, tasks: &Tasks) -> Result<Option<Displays>, String> 
         session_dir: config.session_dir.clone(),
         display_base,
     };
-    Displays::start(screens, tasks).map(Some).map_err(|error| error.to_string())
+    Displays::start(screens, tasks).map(Some).map_err(|error| StepError::new(error.to_string()))
 }
 
 /// Writes a line to standard output, for the program that started the agent.
-fn announce(line: &str) -> Result<(), String> {
+fn announce(line: &str) -> Result<(), StepError> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| format!("standard output: {error}"))
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(StepError::at("standard output"))
 }
 
 fn address(bound: &BoundListener, listen: &Listen) -> String {
@@ -155,12 +150,13 @@ fn address(bound: &BoundListener, listen: &Listen) -> String {
 }
 
 /// Creates a folder with mode 0700, or sets that mode on an existing one.
-fn private_folder(path: &Path) -> Result<(), String> {
-    let fail = |error: std::io::Error| format!("folder {}: {error}", path.display());
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail)?;
-    let facts = fs::symlink_metadata(path).map_err(fail)?;
+fn private_folder(path: &Path) -> Result<(), StepError> {
+    let step = format!("folder {}", path.display());
+    let fail = StepError::at(&step);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(&fail)?;
+    let facts = fs::symlink_metadata(path).map_err(&fail)?;
     if !facts.is_dir() {
-        return Err(format!("folder {}: is a symbolic link", path.display()));
+        return Err(StepError::new(format!("{step}: is a symbolic link")));
     }
     fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(fail)
 }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use procfs::ProcResult;
 use procfs::net::TcpState;
 
+use hotdesk_base::step_error::StepError;
+
 /// How long the kernel may take to process the closed connections, on a host whose processors are all busy.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two polls.
@@ -17,19 +19,19 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// When the list of connections cannot be read, or some are still open after [`TIMEOUT`].
-pub fn wait(port: u16) -> Result<(), String> {
+pub fn wait(port: u16) -> Result<(), StepError> {
     wait_for(port, TIMEOUT)
 }
 
-fn wait_for(port: u16, timeout: Duration) -> Result<(), String> {
+fn wait_for(port: u16, timeout: Duration) -> Result<(), StepError> {
     let deadline = Instant::now() + timeout;
     loop {
-        let connected = connected(port).map_err(|error| format!("the list of connections: {error}"))?;
+        let connected = connected(port).map_err(StepError::at("the list of connections"))?;
         if connected == 0 {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            return Err(format!("{connected} connections to port {port} are still open"));
+            return Err(StepError::new(format!("{connected} connections to port {port} are still open")));
         }
         std::thread::sleep(PAUSE);
     }
@@ -59,14 +61,15 @@ mod tests {
     fn the_wait_ends_with_the_last_outside_connection() {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(wait_for(port, Duration::ZERO), Ok(()), "a listening socket is not a connection");
+        assert!(wait_for(port, Duration::ZERO).is_ok(), "a listening socket is not a connection");
         let own = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        assert_eq!(wait_for(port, Duration::ZERO), Ok(()), "both ends are here");
+        assert!(wait_for(port, Duration::ZERO).is_ok(), "both ends are here");
         drop((own, listener.accept().unwrap()));
         // From 127.0.0.1, which stands for another computer.
         let client = TcpStream::connect(("127.0.0.2", port)).unwrap();
         let (served, _) = listener.accept().unwrap();
-        assert!(wait_for(port, Duration::from_millis(20)).unwrap_err().starts_with("1 connections"));
+        let open = wait_for(port, Duration::from_millis(20)).unwrap_err();
+        assert!(open.to_string().starts_with("1 connections"), "{open}");
         // Both ends at once, with nothing left behind that waits for late packets.
         let reset = nix::libc::linger { l_onoff: 1, l_linger: 0 };
         setsockopt(&client, sockopt::Linger, &reset).unwrap();
@@ -74,7 +77,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             drop(client);
         });
-        assert_eq!(wait(port), Ok(()));
+        wait(port).unwrap();
         drop(served);
         hung_up.join().unwrap();
     }

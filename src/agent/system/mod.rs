@@ -2,7 +2,8 @@
 
 use nix::sys::signal::SigSet;
 
-pub(crate) mod child_exit;
+use hotdesk_base::step_error::StepError;
+
 mod epoll;
 pub mod hangup;
 pub mod identity;
@@ -16,6 +17,6 @@ pub mod vm;
 ///
 /// # Errors
 /// When `pthread_sigmask` fails.
-pub fn unblock_signals() -> Result<(), String> {
-    SigSet::empty().thread_set_mask().map_err(|error| format!("signal mask: {error}"))
+pub fn unblock_signals() -> Result<(), StepError> {
+    SigSet::empty().thread_set_mask().map_err(StepError::at("signal mask"))
 }

@@ -84,5 +84,5 @@ pub fn run(options: Options) -> Result<(), String> {
         home: options.home,
         session_idle: Duration::from_secs(options.session_idle),
     };
-    runtime.block_on(hotdesk_agent::run(config))
+    Ok(runtime.block_on(hotdesk_agent::run(config))?)
 }

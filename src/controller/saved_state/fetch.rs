@@ -81,7 +81,7 @@ impl StateArchive {
     async fn manifest(&self, copy: &SavedCopy) -> EngineResult<Manifest> {
         let known = copy.manifest.as_deref().unwrap_or_default();
         let text = self.get(&label(copy), Manifest::NAME, MANIFEST_BYTES).await?;
-        Manifest::read(&text, known).map_err(EngineError::Damaged)
+        Manifest::read(&text, known).map_err(|error| EngineError::Damaged(error.into()))
     }
 
     async fn get(&self, label: &Label, name: &str, most: usize) -> EngineResult<Vec<u8>> {
@@ -106,7 +106,8 @@ impl StateArchive {
 async fn unpacked(stored: Vec<u8>, part: &Part) -> EngineResult<Vec<u8>> {
     let part = part.clone();
     let unpacked = tokio::task::spawn_blocking(move || unpack(&stored, &part)).await;
-    unpacked.map_err(|error| EngineError::failed(STEP, error))?.map_err(EngineError::Damaged)
+    let unpacked = unpacked.map_err(|error| EngineError::failed(STEP, error))?;
+    unpacked.map_err(|error| EngineError::Damaged(error.into()))
 }
 
 fn saved_file(listed: &ManifestFile) -> SavedFile {

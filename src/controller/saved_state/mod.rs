@@ -65,7 +65,7 @@ impl StateArchive {
                 let file =
                     Some(settings.credentials_file.as_path()).filter(|file| !file.as_os_str().is_empty());
                 Objects::open(&target, file)
-                    .map_err(|why| Error::internal(format!("configuration: storage: {why}")))?
+                    .map_err(|error| Error::internal(format!("configuration: storage: {error:#}")))?
             }
         };
         if !engine.capabilities().evict {

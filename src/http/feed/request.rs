@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::socket::PeerMessage;
 use hotdesk_domain::desktop::event::{EventKind, EventKinds};
+use hotdesk_domain::error::{Error, Result};
 
 /// Largest message in bytes: enough to name every type a hundred times.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
@@ -47,19 +48,20 @@ impl ClientRequest {
         };
         match kinds(message.get("event_types")) {
             Ok(kinds) => change(kinds),
-            Err(reason) => Self::Invalid(reason),
+            Err(error) => Self::Invalid(error.message),
         }
     }
 }
 
-fn kinds(given: Option<&Value>) -> Result<EventKinds, String> {
-    let strings = || "event_types must be an array of strings".to_owned();
+fn kinds(given: Option<&Value>) -> Result<EventKinds> {
+    let strings = || Error::invalid("event_types must be an array of strings");
     let Some(Value::Array(names)) = given else { return Err(strings()) };
     names
         .iter()
         .map(|name| {
             let name = name.as_str().ok_or_else(strings)?;
-            EventKind::parse(name).ok_or_else(|| format!("Unknown event type: {}", quoted(name)))
+            EventKind::parse(name)
+                .ok_or_else(|| Error::invalid(format!("Unknown event type: {}", quoted(name))))
         })
         .collect()
 }

@@ -13,7 +13,7 @@ use super::content::{
 use super::serve::optional;
 use super::thread::{ClipboardThread, PendingConversion};
 use crate::display::fault::{Fault, Outcome};
-use crate::display::screen::x11_worker::X_TIMEOUT;
+use crate::display::link::X_TIMEOUT;
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_wire::desktop::event::MAX_CONTENT_BYTES;
 

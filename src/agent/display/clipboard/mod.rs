@@ -13,18 +13,18 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{Mutex, oneshot, watch};
 
 use super::fault::restarting;
-use super::screen::Screen;
 use hotdesk_domain::error::{Error, Result};
 
 mod atoms;
 mod content;
 mod fetch;
 mod serve;
-mod thread;
+pub(super) mod thread;
+mod transfer;
 
 pub use content::{ClipboardContents, Content, CopiedContent, Selection, Snapshot};
 
-use thread::{Command, NewContent};
+use thread::Command;
 
 /// Requests that wait for one clipboard; further ones fail with `Unavailable`.
 const QUEUE: usize = 16;
@@ -34,8 +34,81 @@ const START_TIMEOUT: Duration = Duration::from_secs(4);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Clipboard of a screen; empty until its thread is first needed.
-#[derive(Debug, Default)]
-pub(super) struct Clipboard(Mutex<Option<Handle>>);
+#[derive(Debug)]
+pub(super) struct Clipboard {
+    display: u16,
+    thread: Mutex<Option<Handle>>,
+}
+
+impl Clipboard {
+    /// The clipboard of the screen with this X display number.
+    pub(super) fn new(display: u16) -> Self {
+        Self { display, thread: Mutex::default() }
+    }
+
+    /// Sends a command to the thread and waits for its answer.
+    ///
+    /// # Errors
+    /// Those of the command; `TimedOut` when the clipboard's owner does not answer; `Unavailable` when the
+    /// thread cannot be started, its queue is full, or the screen ends.
+    pub(super) async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T>>) -> Command,
+    ) -> Result<T> {
+        let (reply, answered) = oneshot::channel();
+        self.send(command(reply)).await?;
+        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(self.down())),
+            Err(_) => Err(content::owner_silent()),
+        }
+    }
+
+    /// Sends a command to the thread; starts the thread when none runs.
+    async fn send(&self, mut command: Command) -> Result<()> {
+        let busy = || Error::unavailable("The clipboard is busy: try again").retry_after(1);
+        let mut held = self.thread.lock().await;
+        if let Some(handle) = &*held
+            && let Some(commands) = &handle.commands
+        {
+            match commands.try_send(command) {
+                Ok(()) => {
+                    handle.wake();
+                    return Ok(());
+                }
+                Err(TrySendError::Full(_)) => return Err(busy()),
+                Err(TrySendError::Disconnected(back)) => command = back,
+            }
+        }
+        let handle = held.insert(self.start().await?);
+        let commands = handle.commands.as_ref().ok_or_else(busy)?;
+        commands.try_send(command).map_err(|_| busy())?;
+        handle.wake();
+        Ok(())
+    }
+
+    async fn start(&self) -> Result<Handle> {
+        let failed = |why: &dyn std::fmt::Display| self.down().context(why);
+        let wakeup =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| failed(&error))?;
+        let wakeup = Arc::new(wakeup);
+        let (commands, queue) = std::sync::mpsc::sync_channel(QUEUE);
+        let (ready, opened) = oneshot::channel();
+        let (display, thread_wakeup) = (self.display, Arc::clone(&wakeup));
+        let thread = std::thread::Builder::new().name(format!("clipboard :{display}"));
+        let started = thread.spawn(move || thread::run(display, queue, &thread_wakeup, ready));
+        started.map_err(|error| failed(&error))?;
+        match tokio::time::timeout(START_TIMEOUT, opened).await {
+            Ok(Ok(Ok(()))) => Ok(Handle { commands: Some(commands), wakeup }),
+            Ok(Ok(Err(error))) => Err(error),
+            Ok(Err(_)) => Err(failed(&"the clipboard thread panicked")),
+            Err(_) => Err(failed(&"the X server does not accept connections")),
+        }
+    }
+
+    fn down(&self) -> Error {
+        restarting(&format!(":{}", self.display))
+    }
+}
 
 /// Handle of the clipboard thread. The thread ends when the handle is dropped or its X connection ends.
 #[derive(Debug)]
@@ -62,10 +135,10 @@ impl Drop for Handle {
 /// Content that was put on a clipboard temporarily, together with the previous content.
 #[derive(Debug)]
 pub struct TemporaryContent {
-    selection: Selection,
-    previous: Snapshot,
-    serial: u64,
-    fetches: watch::Receiver<u64>,
+    pub(super) selection: Selection,
+    pub(super) previous: Snapshot,
+    pub(super) serial: u64,
+    pub(super) fetches: watch::Receiver<u64>,
 }
 
 impl TemporaryContent {
@@ -84,132 +157,5 @@ impl TemporaryContent {
     /// The content before the temporary one.
     pub fn previous(&self) -> &Snapshot {
         &self.previous
-    }
-}
-
-impl Screen {
-    /// Reads a clipboard: text, else a PNG image.
-    ///
-    /// # Errors
-    /// `TimedOut` when its owner does not answer, `TooLarge` when it is past the limits of [`Content`],
-    /// `Unavailable` when the screen is down or the clipboard's queue is full.
-    pub async fn clipboard_get(&self, selection: Selection) -> Result<ClipboardContents> {
-        self.ask_clipboard(|reply| Command::Get { selection, reply }).await
-    }
-
-    /// Reads what a program copied to `CLIPBOARD`, for the event of the change.
-    ///
-    /// # Errors
-    /// `TimedOut` when its owner does not answer, `Unavailable` when the screen is down or the clipboard's
-    /// queue is full.
-    pub async fn clipboard_copied(&self) -> Result<CopiedContent> {
-        self.ask_clipboard(|reply| Command::Copied { reply }).await
-    }
-
-    /// Puts text or an image on a clipboard.
-    ///
-    /// # Errors
-    /// `Invalid` or `TooLarge` from [`Content::check`]; `Unavailable` when the screen is down, the queue is
-    /// full, or another program takes the clipboard at the same moment.
-    pub async fn clipboard_set(&self, selection: Selection, content: Content) -> Result<()> {
-        content.check()?;
-        let content = NewContent::Content(content);
-        let set = |reply| Command::Set { selection, content, temporary: false, reply };
-        self.ask_clipboard(set).await.map(drop)
-    }
-
-    /// Reads a clipboard in every representation that its owner offers.
-    ///
-    /// # Errors
-    /// `TimedOut` when its owner does not answer, `Unavailable` when the screen is down or the queue is full.
-    /// Representations that are too large are left out.
-    pub async fn clipboard_snapshot(&self, selection: Selection) -> Result<Snapshot> {
-        self.ask_clipboard(|reply| Command::Snapshot { selection, reply }).await
-    }
-
-    /// Puts content on a clipboard until [`Screen::clipboard_restore`].
-    ///
-    /// # Errors
-    /// Those of [`Screen::clipboard_snapshot`] and [`Screen::clipboard_set`]; the clipboard is unchanged
-    /// then.
-    pub async fn clipboard_set_temporarily(
-        &self,
-        selection: Selection,
-        content: Content,
-    ) -> Result<TemporaryContent> {
-        content.check()?;
-        let previous = self.clipboard_snapshot(selection).await?;
-        let content = NewContent::Content(content);
-        let set = |reply| Command::Set { selection, content, temporary: true, reply };
-        let (serial, fetches) = self.ask_clipboard(set).await?;
-        Ok(TemporaryContent { selection, previous, serial, fetches })
-    }
-
-    /// Restores the content before [`Screen::clipboard_set_temporarily`]. Returns false and changes nothing
-    /// when a program put something else there meanwhile.
-    ///
-    /// # Errors
-    /// `Unavailable` when the screen is down or the queue is full.
-    pub async fn clipboard_restore(&self, content: TemporaryContent) -> Result<bool> {
-        let TemporaryContent { selection, previous, serial, .. } = content;
-        self.ask_clipboard(|reply| Command::Restore { selection, serial, previous, reply }).await
-    }
-
-    async fn ask_clipboard<T>(
-        &self,
-        command: impl FnOnce(oneshot::Sender<Result<T>>) -> Command,
-    ) -> Result<T> {
-        let down = || restarting(&self.display_name());
-        if !self.is_ready() {
-            return Err(down());
-        }
-        let (reply, answered) = oneshot::channel();
-        self.send_to_clipboard(command(reply)).await?;
-        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(down())),
-            Err(_) => Err(content::owner_silent()),
-        }
-    }
-
-    /// Sends a command to the thread; starts the thread when none runs.
-    async fn send_to_clipboard(&self, mut command: Command) -> Result<()> {
-        let busy = || Error::unavailable("The clipboard is busy: try again").retry_after(1);
-        let mut held = self.clipboard.0.lock().await;
-        if let Some(handle) = &*held
-            && let Some(commands) = &handle.commands
-        {
-            match commands.try_send(command) {
-                Ok(()) => {
-                    handle.wake();
-                    return Ok(());
-                }
-                Err(TrySendError::Full(_)) => return Err(busy()),
-                Err(TrySendError::Disconnected(back)) => command = back,
-            }
-        }
-        let handle = held.insert(self.start_clipboard().await?);
-        let commands = handle.commands.as_ref().ok_or_else(busy)?;
-        commands.try_send(command).map_err(|_| busy())?;
-        handle.wake();
-        Ok(())
-    }
-
-    async fn start_clipboard(&self) -> Result<Handle> {
-        let failed = |why: &dyn std::fmt::Display| restarting(&self.display_name()).context(why);
-        let wakeup =
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| failed(&error))?;
-        let wakeup = Arc::new(wakeup);
-        let (commands, queue) = std::sync::mpsc::sync_channel(QUEUE);
-        let (ready, opened) = oneshot::channel();
-        let (display, thread_wakeup) = (self.display, Arc::clone(&wakeup));
-        let thread = std::thread::Builder::new().name(format!("clipboard :{display}"));
-        let started = thread.spawn(move || thread::run(display, queue, &thread_wakeup, ready));
-        started.map_err(|error| failed(&error))?;
-        match tokio::time::timeout(START_TIMEOUT, opened).await {
-            Ok(Ok(Ok(()))) => Ok(Handle { commands: Some(commands), wakeup }),
-            Ok(Ok(Err(error))) => Err(error),
-            Ok(Err(_)) => Err(failed(&"the clipboard thread panicked")),
-            Err(_) => Err(failed(&"the X server does not accept connections")),
-        }
     }
 }

@@ -11,8 +11,8 @@ use x11rb::protocol::xproto::{
 };
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::content::TargetData;
 use super::thread::ClipboardThread;
+use super::transfer::OutgoingTransfer;
 use crate::display::fault::{Fault, Outcome};
 
 /// Bytes of one piece: half of what a request of the core protocol holds.
@@ -23,18 +23,6 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_TRANSFERS: usize = 32;
 /// Most targets of one MULTIPLE request that are served.
 const MAX_PAIRS: u32 = 32;
-
-/// Data that is being sent to a program.
-pub(super) struct OutgoingTransfer {
-    pub(super) requestor: Window,
-    property: u32,
-    /// Serial number of the owned content.
-    serial: u64,
-    data: TargetData,
-    /// Bytes sent so far; short data is sent at once.
-    sent: usize,
-    since: Instant,
-}
 
 impl ClipboardThread<'_> {
     /// Answers a selection request.

@@ -24,26 +24,25 @@ use x11rb::wrapper::ConnectionExt as _;
 
 use super::atoms::ClipboardAtoms;
 use super::content::{ClipboardContents, Content, CopiedContent, Selection, Snapshot, TargetData};
-use super::serve::OutgoingTransfer;
+use super::transfer::OutgoingTransfer;
 use crate::display::fault::{Fault, Outcome};
-use crate::display::link::{self, Deadline, Link};
-use crate::display::screen::x11_worker::X_TIMEOUT;
+use crate::display::link::{self, Deadline, Link, X_TIMEOUT};
 use hotdesk_domain::error::{Error, Result};
 
 /// Longest sleep of the thread, so that stale transfers are noticed.
 const WAKE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What to put on a clipboard.
-pub(super) enum NewContent {
+pub(in crate::display) enum NewContent {
     Content(Content),
     Snapshot(Snapshot),
 }
 
 /// Serial number of the content, and the count of its fetches.
-pub(super) type SetReceipt = (u64, watch::Receiver<u64>);
+pub(in crate::display) type SetReceipt = (u64, watch::Receiver<u64>);
 
 /// Command to the thread.
-pub(super) enum Command {
+pub(in crate::display) enum Command {
     Get {
         selection: Selection,
         reply: oneshot::Sender<Result<ClipboardContents>>,

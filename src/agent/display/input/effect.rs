@@ -5,36 +5,13 @@ use std::time::{Duration, Instant};
 use x11rb::cookie::Cookie;
 use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, GetPropertyReply, InputFocus, Window};
 
+use crate::display::damage_history::{Moment, PaintedChange};
 use crate::display::fault::{Fault, Outcome};
 use crate::display::link::Link;
-use crate::display::screen::damage_history::{Moment, PaintedChange};
 use crate::display::screen::x11_worker::X11Worker;
 
 /// Longest title that is read, in units of four bytes.
 const MAX_TITLE_UNITS: u32 = 64;
-
-/// Atoms of the properties that name the focused window.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::display) struct FocusAtoms {
-    active: Atom,
-    manager: Atom,
-    title: Atom,
-    utf8: Atom,
-}
-
-impl FocusAtoms {
-    pub(in crate::display) fn intern(link: &Link) -> Outcome<Self> {
-        let ask = |name: &[u8]| link.intern_atom(false, name);
-        let (active, manager) = (ask(b"_NET_ACTIVE_WINDOW")?, ask(b"_NET_SUPPORTING_WM_CHECK")?);
-        let (title, utf8) = (ask(b"_NET_WM_NAME")?, ask(b"UTF8_STRING")?);
-        Ok(Self {
-            active: active.reply()?.atom,
-            manager: manager.reply()?.atom,
-            title: title.reply()?.atom,
-            utf8: utf8.reply()?.atom,
-        })
-    }
-}
 
 /// The window that has the keyboard.
 #[derive(Clone, Debug, PartialEq, Eq)]

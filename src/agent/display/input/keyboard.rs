@@ -11,17 +11,14 @@ use x11rb::protocol::xproto::{self, ConnectionExt as _, ModMask};
 use x11rb::protocol::xtest::ConnectionExt as _;
 use xkeysym::key;
 
-use super::keymap::Keymap;
-use super::keys::{self, Chord, Modifier};
 use super::ping::Listener;
-use super::pools::{Pools, Stroke};
 use crate::display::fault::Outcome;
+use crate::display::keyboard_layout::keymap::Keymap;
+use crate::display::keyboard_layout::keys::{Chord, Modifier};
+use crate::display::keyboard_layout::pools::{Pools, Stroke};
 use crate::display::screen::x11_worker::{CancelCheck, X11Worker};
-use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error::Error;
 
-/// Longest text of one request, about a book chapter. With mapped keys it takes 5 s, with spare keys only 6
-/// minutes.
-pub const MAX_TEXT_CHARS: usize = 100_000;
 /// Time for programs to process a change of the key map. Programs that cannot be pinged also get it to look
 /// up typed keys before the next change. Measured: 0 wrong of 1,086 characters at 40 ms, 1 of 543 at 15 ms.
 const SETTLE: Duration = Duration::from_millis(40);
@@ -34,53 +31,11 @@ const PERSON_PAUSE: Duration = Duration::from_millis(20);
 /// The core keyboard (XKB `UseCoreKbd`).
 const CORE: u16 = 0x100;
 
-/// Keyboard state of a worker between requests.
-#[derive(Debug)]
-pub(in crate::display) struct Keyboard {
-    has_xkb: bool,
-    pools: Option<Pools>,
-    /// When a spare key was last pressed.
-    typed: Option<Instant>,
-}
-
-impl Keyboard {
-    pub(in crate::display) fn new(has_xkb: bool) -> Self {
-        Self { has_xkb, pools: None, typed: None }
-    }
-}
-
 /// Saved locked modifiers and layout group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Locks {
     mods: u16,
     group: u8,
-}
-
-/// Converts text to keysyms: `\n`, `\r\n` and `\r` become Return, `\t` becomes Tab.
-///
-/// # Errors
-/// `TooLarge` past [`MAX_TEXT_CHARS`]; `Invalid` for any other control character and for code points that are
-/// not characters.
-pub(super) fn keysyms(text: &str) -> Result<Vec<u32>> {
-    // Counts characters only when the byte length exceeds the limit.
-    if text.len() > MAX_TEXT_CHARS && text.chars().count() > MAX_TEXT_CHARS {
-        return Err(Error::too_large(format!("text is longer than {MAX_TEXT_CHARS} characters")));
-    }
-    let mut keysyms = Vec::with_capacity(text.len());
-    let mut after_return = false;
-    for character in text.chars() {
-        let repeated = character == '\n' && after_return;
-        after_return = character == '\r';
-        match character {
-            '\n' if repeated => {}
-            '\n' | '\r' => keysyms.push(key::Return),
-            '\t' => keysyms.push(key::Tab),
-            _ => keysyms.push(keys::of_char(character).ok_or_else(|| {
-                Error::invalid(format!("text contains U+{:04X}, which no key types", u32::from(character)))
-            })?),
-        }
-    }
-    Ok(keysyms)
 }
 
 /// Result of typing a text.
@@ -434,21 +389,4 @@ fn modifier_code(map: &Keymap, keysym: u32) -> Outcome<u8> {
     let stroke = map.stroke(keysym).filter(|stroke| map.modifier_codes.contains(&stroke.code));
     let named = || Error::internal(format!("the key map has no modifier with keysym {keysym:#x}"));
     Ok(stroke.ok_or_else(named)?.code)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_becomes_keysyms_or_is_refused() {
-        assert_eq!(keysyms("a\r\n\n\t\r").unwrap(), [0x61, key::Return, key::Return, key::Tab, key::Return]);
-        assert_eq!(keysyms("é日\u{301}").unwrap(), [0xe9, 0x0100_65e5, 0x0100_0301]);
-        assert!(keysyms("").unwrap().is_empty());
-        for bad in ["\0", "a\u{8}", "\u{1b}[A", "\u{7f}", "\u{85}", "\u{fdd0}", "\u{1ffff}"] {
-            assert!(keysyms(bad).unwrap_err().message.contains("U+"), "{bad:?}");
-        }
-        assert!(keysyms(&"日".repeat(MAX_TEXT_CHARS)).is_ok());
-        assert!(keysyms(&"a".repeat(MAX_TEXT_CHARS + 1)).is_err());
-    }
 }

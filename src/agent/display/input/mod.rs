@@ -3,25 +3,23 @@
 mod button_conflicts;
 pub(super) mod effect;
 pub(super) mod keyboard;
-pub(super) mod keymap;
-pub mod keys;
 mod ping;
 pub(super) mod pointer;
-mod pools;
 mod quiescence;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::fault::Outcome;
+use super::keyboard_layout::keys::Chord;
+use super::keyboard_layout::text;
 use super::screen::Screen;
-use crate::display::screen::damage_history::{Moment, PaintedChange};
+use crate::display::damage_history::{Moment, PaintedChange};
 use crate::display::screen::x11_worker::{CancelCheck, X11Worker};
 use effect::{Effect, Observation};
 use hotdesk_domain::desktop::pointer::{Button, Point};
 use hotdesk_domain::error::Result;
 use keyboard::TypingResult;
-use keys::Chord;
 use pointer::{PointerState, Press, ScrollResult, Wheel};
 
 /// Input actions. Each fails with `Unavailable` when the screen is down or busy and nothing was done. It
@@ -111,9 +109,9 @@ impl Screen {
     /// Types text. With `stop_astray` it stops when another window gets the keyboard.
     ///
     /// # Errors
-    /// `Invalid` for control characters, `TooLarge` past [`keyboard::MAX_TEXT_CHARS`]; else those above.
+    /// `Invalid` for control characters, `TooLarge` past [`text::MAX_TEXT_CHARS`]; else those above.
     pub async fn type_text(&self, text: &str, stop_astray: bool) -> Result<Observation<TypingResult>> {
-        let keysyms = keyboard::keysyms(text)?;
+        let keysyms = text::keysyms(text)?;
         self.observe(move |worker, cancelled| worker.type_text(&keysyms, stop_astray, cancelled)).await
     }
 

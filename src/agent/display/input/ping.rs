@@ -14,7 +14,8 @@ use x11rb::protocol::xproto::{
 
 use super::quiescence;
 use crate::display::fault::{Fault, Outcome};
-use crate::display::screen::x11_worker::{X_TIMEOUT, X11Worker};
+use crate::display::link::X_TIMEOUT;
+use crate::display::screen::x11_worker::X11Worker;
 
 /// Timeout of a ping: a program that takes longer hangs.
 const PING_TIMEOUT: Duration = Duration::from_secs(3);

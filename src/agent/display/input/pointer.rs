@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use x11rb::protocol::xproto::{self, ConnectionExt as _, KeyButMask};
 use x11rb::protocol::xtest::ConnectionExt as _;
 
-use super::keys::Modifier;
 use crate::display::fault::Outcome;
+use crate::display::keyboard_layout::keys::Modifier;
 use crate::display::screen::x11_worker::X11Worker;
 use hotdesk_domain::desktop::pointer::{Button, Direction, Point, whole_steps};
 use hotdesk_domain::error::Error;

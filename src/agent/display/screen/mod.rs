@@ -2,9 +2,13 @@
 //!
 //! Every call is a job for the screen's worker thread. It fails at once while the screen is not ready.
 
-pub(super) mod damage_history;
+mod capture;
+mod clipboard;
+mod focus_atoms;
 pub(super) mod hidden;
+pub(super) mod overlay;
 mod resize;
+mod screenshot;
 pub(super) mod session;
 pub(super) mod supervise;
 pub(super) mod x11_worker;
@@ -95,7 +99,7 @@ impl Screen {
             turn: Arc::default(),
             last_action: Mutex::new(Instant::now()),
             release_claimed: AtomicBool::new(false),
-            clipboard: Clipboard::default(),
+            clipboard: Clipboard::new(display),
         }
     }
 

@@ -11,6 +11,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::display::config::{SESSION_DIR, Session};
 use crate::display::process::{self, ProcessGroup};
+use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../xsession");
@@ -93,7 +94,7 @@ impl RunningSession {
         display: &str,
         default: bool,
         tasks: &Tasks,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StepError> {
         let home = std::env::var("HOME").ok().filter(|home| !home.is_empty());
         let mut command = Command::new(folder.join("session"));
         command

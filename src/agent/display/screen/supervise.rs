@@ -21,7 +21,7 @@ use super::session::RunningSession;
 use super::x11_worker::{self, WorkerHandle, X11Worker};
 use super::xserver::XServerProcess;
 use super::{Phase, Screen};
-use crate::display::fault::Outcome;
+use crate::display::fault::{Fault, Outcome};
 use hotdesk_base::backoff::Backoff;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::wait;
@@ -78,7 +78,7 @@ impl Supervisor {
             let size = self.screen.wanted();
             match XServerProcess::start(self.screen.display, size, &self.runtime_dir, &self.tasks).await {
                 Ok(started) => server = Some(started),
-                Err(why) => return why,
+                Err(error) => return error.into(),
             }
         }
         let mut session = None;
@@ -102,7 +102,7 @@ impl Supervisor {
         loop {
             let mut handle = match self.connect().await {
                 Ok(handle) => handle,
-                Err(why) => return why,
+                Err(fault) => return fault.to_string(),
             };
             if session.is_none() && self.session.is_some() {
                 *session = self.start_session().await;
@@ -123,11 +123,11 @@ impl Supervisor {
     }
 
     /// Waits until the X server accepts a connection.
-    async fn connect(&self) -> Result<WorkerHandle, String> {
-        let last = Mutex::new(String::new());
+    async fn connect(&self) -> Outcome<WorkerHandle> {
+        let last = Mutex::new(Fault::Silent);
         let handle = wait::until(X_START_TIMEOUT, || async {
             let tried = x11_worker::start(self.screen.display, Arc::clone(&self.screen.size)).await;
-            tried.map_err(|why| *last.lock().unwrap_or_else(PoisonError::into_inner) = why).ok()
+            tried.map_err(|fault| *last.lock().unwrap_or_else(PoisonError::into_inner) = fault).ok()
         });
         let handle = handle.await;
         handle.ok_or_else(|| last.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -178,8 +178,12 @@ impl Supervisor {
         );
         match started.await {
             Ok(running) => Some(running),
-            Err(why) => {
-                tracing::error!(screen = screen.id, why, "could not start the session");
+            Err(error) => {
+                tracing::error!(
+                    screen = screen.id,
+                    why = format!("{error:#}"),
+                    "could not start the session"
+                );
                 None
             }
         }

@@ -19,18 +19,16 @@ use x11rb::protocol::xproto::{self, ChangeWindowAttributesAux, ConnectionExt as 
 use x11rb::protocol::xtest::ConnectionExt as _;
 use x11rb::protocol::{shm, xkb::ConnectionExt as _};
 
-use super::damage_history::DamageHistory;
+use super::focus_atoms::FocusAtoms;
+use crate::display::damage_history::DamageHistory;
 use crate::display::fault::{Fault, Outcome};
-use crate::display::input::effect::FocusAtoms;
-use crate::display::input::keyboard::Keyboard;
-use crate::display::link::{self, Deadline, Link};
-use crate::display::screenshot::capture::CaptureState;
+use crate::display::keyboard_layout::Keyboard;
+use crate::display::link::{self, Deadline, Link, X_TIMEOUT};
+use crate::display::screenshot::capture_state::CaptureState;
 use hotdesk_domain::desktop::area::Area;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Error;
 
-/// Timeout of one round trip: T17 (docs/security.md).
-pub(in crate::display) const X_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout per job while the X server is unresponsive. It is enough for a server that just came back, and a
 /// full queue of [`QUEUE`] jobs fails in under a second.
 const X_UNRESPONSIVE_TIMEOUT: Duration = Duration::from_millis(20);
@@ -373,7 +371,7 @@ pub(in crate::display) struct WorkerHandle {
 }
 
 /// Starts a worker; on return it is connected.
-pub(in crate::display) async fn start(display: u16, size: Arc<SeenSize>) -> Result<WorkerHandle, String> {
+pub(in crate::display) async fn start(display: u16, size: Arc<SeenSize>) -> Outcome<WorkerHandle> {
     let (jobs, queue) = mpsc::channel(QUEUE);
     let (ready, opened) = oneshot::channel();
     let (end, ended) = oneshot::channel();
@@ -381,7 +379,7 @@ pub(in crate::display) async fn start(display: u16, size: Arc<SeenSize>) -> Resu
         match X11Worker::open(display, size) {
             Err(fault) => {
                 // The receiver is gone when the supervisor gave up.
-                let _ = ready.send(Err(describe(&fault)));
+                let _ = ready.send(Err(fault));
             }
             Ok(worker) => {
                 if ready.send(Ok(())).is_ok() {
@@ -392,23 +390,15 @@ pub(in crate::display) async fn start(display: u16, size: Arc<SeenSize>) -> Resu
         }
     });
     if let Err(error) = started {
-        return Err(format!("could not start the thread of :{display}: {error}"));
+        return Err(Fault::Broken(format!("could not start the thread of :{display}: {error}")));
     }
     // Opening takes a few round trips with a timeout each. This timeout covers a connect that blocks in the
     // kernel.
     match tokio::time::timeout(2 * X_TIMEOUT, opened).await {
         Ok(Ok(Ok(()))) => Ok(WorkerHandle { jobs, ended }),
-        Ok(Ok(Err(why))) => Err(why),
-        Ok(Err(_)) => Err(String::from("the screen's thread panicked")),
-        Err(_) => Err(String::from("the X server does not accept connections")),
-    }
-}
-
-fn describe(fault: &Fault) -> String {
-    match fault {
-        Fault::Refused(error) => error.to_string(),
-        Fault::Silent => String::from("the X server does not answer"),
-        Fault::Broken(why) => why.clone(),
+        Ok(Ok(Err(fault))) => Err(fault),
+        Ok(Err(_)) => Err(Fault::Broken(String::from("the screen's thread panicked"))),
+        Err(_) => Err(Fault::Broken(String::from("the X server does not accept connections"))),
     }
 }
 

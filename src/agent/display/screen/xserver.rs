@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::display::link;
 use crate::display::process::{self, ProcessGroup};
+use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::resolution::Size;
 
@@ -45,14 +46,14 @@ impl XServerProcess {
         size: Size,
         runtime_dir: &Path,
         tasks: &Tasks,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StepError> {
         let pid_file = runtime_dir.join(format!("x-{display}.pid"));
         process::kill_recorded(&pid_file);
         remove_stale_files(display)?;
         let mut command = match (find("Xvnc"), find("Xvfb")) {
             (Some(program), _) => xvnc(&program, display, size, runtime_dir),
             (None, Some(program)) => xvfb(&program, display, size),
-            (None, None) => return Err(String::from("neither Xvnc nor Xvfb is installed")),
+            (None, None) => return Err(StepError::new("neither Xvnc nor Xvfb is installed")),
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = process::spawn_group("the X server", command).await?;
@@ -76,8 +77,8 @@ impl XServerProcess {
         self.process.end(END_TIMEOUT).await;
         process::remove_pid_file(&self.pid_file);
         // A killed server leaves its files.
-        if let Err(why) = remove_stale_files(self.display) {
-            tracing::warn!(why, "could not remove the files of an X server");
+        if let Err(error) = remove_stale_files(self.display) {
+            tracing::warn!(why = format!("{error:#}"), "could not remove the files of an X server");
         }
     }
 }
@@ -114,7 +115,7 @@ fn xvfb(program: &Path, display: u16, size: Size) -> Command {
 /// Prepares a display number: creates the folder of the sockets, and removes files of a dead server. The
 /// socket shows whether a server runs. The process id in the lock file does not, because it can belong to any
 /// process in a new pid namespace.
-fn remove_stale_files(display: u16) -> Result<(), String> {
+fn remove_stale_files(display: u16) -> Result<(), StepError> {
     use std::os::unix::fs::PermissionsExt;
     let socket = link::socket_path(display);
     if let Some(folder) = socket.parent()
@@ -122,15 +123,17 @@ fn remove_stale_files(display: u16) -> Result<(), String> {
     {
         std::fs::create_dir_all(folder)
             .and_then(|()| std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o1777)))
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
+            .map_err(StepError::at(folder.display().to_string()))?;
     }
     if link::open_socket(display).is_ok() {
-        return Err(format!("display :{display} belongs to an X server that the agent did not start"));
+        return Err(StepError::new(format!(
+            "display :{display} belongs to an X server that the agent did not start"
+        )));
     }
     for left in [socket, format!("/tmp/.X{display}-lock").into()] {
         match std::fs::remove_file(&left) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(format!("{}: {error}", left.display()));
+                return Err(StepError::at(left.display().to_string())(error));
             }
             Ok(()) => tracing::info!(file = %left.display(), "removed a file of a dead X server"),
             Err(_) => {}

@@ -5,34 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::ConditionalScreenshot;
-use super::frame_history::FrameHistory;
+use super::frame_history::{FrameHistory, FrameRecord};
 use super::options::ScreenshotOptions;
+use super::stamp::Stamp;
 
 /// Most pictures per screen: a few variants (full, scaled, JPEG) of the newest content.
 const MAX_PICTURES: usize = 8;
 /// Most bytes per screen. A 1080p desktop is under 3 MB as PNG; larger pictures are not cached.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-
-/// Identity of a screen's content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    /// Number of the X connection; a restarted screen has another one.
-    pub(super) connection: u64,
-    /// Number of content changes seen on that connection.
-    pub(super) frame: u64,
-    /// The cursor in the picture; `None` when it is not wanted or outside of the region.
-    pub(super) cursor: Option<CursorStamp>,
-}
-
-/// Identity of the cursor's appearance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CursorStamp {
-    /// The X server's serial number of the cursor image.
-    pub(super) serial: u32,
-    /// Position in screen pixels.
-    pub(super) at: (i16, i16),
-}
 
 /// An encoded screenshot.
 #[derive(Clone, Debug)]
@@ -52,21 +32,30 @@ pub struct Picture {
     pub frame: Arc<str>,
 }
 
+/// Response to a client that may have the current picture already.
+#[derive(Clone, Debug)]
+pub enum ConditionalScreenshot {
+    /// The client has the current picture: the frame's name and record.
+    NotModified(Arc<str>, FrameRecord),
+    /// A picture that the client does not have.
+    Picture(Picture),
+}
+
 /// Encoded pictures of one screen, newest first.
 #[derive(Debug, Default)]
-pub(super) struct EncodedCache {
+pub(in crate::display) struct EncodedCache {
     pictures: VecDeque<(Stamp, ScreenshotOptions, Picture)>,
 }
 
 impl EncodedCache {
     /// The picture of this content with these options.
-    pub(super) fn get(&self, stamp: Stamp, options: ScreenshotOptions) -> Option<Picture> {
+    pub(in crate::display) fn get(&self, stamp: Stamp, options: ScreenshotOptions) -> Option<Picture> {
         let found = self.pictures.iter().find(|(known, shape, _)| *known == stamp && *shape == options);
         found.map(|(_, _, picture)| picture.clone())
     }
 
     /// Adds a picture and evicts the oldest ones beyond the limits.
-    pub(super) fn put(&mut self, stamp: Stamp, options: ScreenshotOptions, picture: Picture) {
+    pub(in crate::display) fn put(&mut self, stamp: Stamp, options: ScreenshotOptions, picture: Picture) {
         self.pictures.push_front((stamp, options, picture));
         let mut bytes = 0;
         let within = self.pictures.iter().take(MAX_PICTURES).take_while(|(_, _, picture)| {
@@ -81,8 +70,8 @@ impl EncodedCache {
 /// Screenshots of one screen: the newest encoded pictures, and the records of more frames.
 #[derive(Debug)]
 pub(in crate::display) struct ScreenshotCache {
-    pub(super) encoded: EncodedCache,
-    pub(super) frames: FrameHistory,
+    pub(in crate::display) encoded: EncodedCache,
+    pub(in crate::display) frames: FrameHistory,
 }
 
 impl Default for ScreenshotCache {
@@ -94,7 +83,7 @@ impl Default for ScreenshotCache {
 impl ScreenshotCache {
     /// The response for this content and these options, if it is cached. `held` are the names of the frames
     /// that the client has.
-    pub(super) fn known(
+    pub(in crate::display) fn known(
         &self,
         stamp: Stamp,
         options: ScreenshotOptions,
@@ -112,6 +101,7 @@ impl ScreenshotCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::display::screenshot::stamp::CursorStamp;
 
     fn picture(bytes: usize) -> Picture {
         Picture {

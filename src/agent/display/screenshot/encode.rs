@@ -29,7 +29,7 @@ impl Encoders {
     }
 
     /// Waits for a free encoder. `None` when the semaphore is closed.
-    pub(super) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
+    pub(in crate::display) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 
@@ -38,7 +38,7 @@ impl Encoders {
     /// # Errors
     /// `Internal` when an encoder fails; `Invalid` with the code `budget_too_small` when nothing fits the
     /// budget.
-    pub(super) fn encode(
+    pub(in crate::display) fn encode(
         &self,
         frame: &Frame,
         options: ScreenshotOptions,
@@ -60,11 +60,11 @@ impl Encoders {
 
 /// An encoded file with its type and its size in pixels.
 #[derive(Debug)]
-pub(super) struct EncodedImage {
-    pub(super) bytes: Bytes,
-    pub(super) mime_type: &'static str,
-    pub(super) width: u32,
-    pub(super) height: u32,
+pub(in crate::display) struct EncodedImage {
+    pub(in crate::display) bytes: Bytes,
+    pub(in crate::display) mime_type: &'static str,
+    pub(in crate::display) width: u32,
+    pub(in crate::display) height: u32,
 }
 
 fn encode(buffers: &mut EncoderBuffers, frame: &Frame, options: ScreenshotOptions) -> Result<EncodedImage> {

@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::cache::Stamp;
 use super::options::ScreenshotOptions;
-use crate::display::screen::damage_history::Moment;
+use super::stamp::Stamp;
+use crate::display::damage_history::Moment;
 use hotdesk_domain::desktop::pointer::format_point;
 use hotdesk_domain::desktop::region::Region;
 use hotdesk_domain::error::{Error, Result};
@@ -20,8 +20,8 @@ const MAX_FRAMES: usize = 1024;
 /// What a screenshot shows of the screen, and when it was taken.
 #[derive(Clone, Debug)]
 pub struct FrameRecord {
-    pub(super) stamp: Stamp,
-    pub(super) options: ScreenshotOptions,
+    pub(in crate::display) stamp: Stamp,
+    pub(in crate::display) options: ScreenshotOptions,
     /// The region in screen pixels.
     pub region: Region,
     /// Width in pixels.
@@ -66,19 +66,19 @@ impl FrameRecord {
 /// Frames of one screen, oldest first. A name is a random prefix of this run and a consecutive number, so
 /// that no frame of an earlier agent has the same name.
 #[derive(Debug)]
-pub(super) struct FrameHistory {
+pub(in crate::display) struct FrameHistory {
     run: u32,
     first: u64,
     records: VecDeque<FrameRecord>,
 }
 
 impl FrameHistory {
-    pub(super) fn new() -> Self {
+    pub(in crate::display) fn new() -> Self {
         Self { run: rand::random(), first: 1, records: VecDeque::new() }
     }
 
     /// Adds a frame and returns its name.
-    pub(super) fn add(&mut self, record: FrameRecord) -> Arc<str> {
+    pub(in crate::display) fn add(&mut self, record: FrameRecord) -> Arc<str> {
         if self.records.len() == MAX_FRAMES {
             self.records.pop_front();
             self.first += 1;
@@ -89,7 +89,7 @@ impl FrameHistory {
     }
 
     /// The frame with this name; `None` when it is unknown or forgotten.
-    pub(super) fn get(&self, name: &str) -> Option<&FrameRecord> {
+    pub(in crate::display) fn get(&self, name: &str) -> Option<&FrameRecord> {
         let (run, number) = name.split_once('-')?;
         let number: u64 = number.parse().ok()?;
         if format!("{:08x}-{number}", self.run) != name || run.len() != 8 {
@@ -100,7 +100,7 @@ impl FrameHistory {
 }
 
 /// The error for an unknown or forgotten frame.
-pub(super) fn unknown(name: &str) -> Error {
+pub(in crate::display) fn unknown(name: &str) -> Error {
     let name: String = name.chars().take(40).collect();
     Error::conflict(format!("Frame {name} is unknown or too old: take a new screenshot"))
         .code(ErrorCode::UnknownFrame)

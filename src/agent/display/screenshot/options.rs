@@ -26,9 +26,9 @@ pub struct ScreenshotOptions {
     pub(super) format: Format,
     pub(super) scale: f64,
     /// In screen pixels; `None` is the whole screen.
-    pub(super) region: Option<Region>,
+    pub(in crate::display) region: Option<Region>,
     /// Whether the cursor is drawn.
-    pub(super) cursor: bool,
+    pub(in crate::display) cursor: bool,
     pub(super) max_pixels: Option<u64>,
     pub(super) max_bytes: Option<u64>,
 }

@@ -14,7 +14,7 @@ use crate::display::link::Link;
 
 /// A segment that the X server writes frames into.
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(in crate::display) struct Segment {
     /// X resource id of the segment.
     pub(super) id: shm::Seg,
     base: NonNull<c_void>,
@@ -44,7 +44,7 @@ impl Segment {
 
     /// Replaces the content of `target` by the first `bytes` bytes of the segment. Call it only after the
     /// reply to a `ShmGetImage` and before the next one: the server writes at no other time.
-    pub(super) fn copy_to(&self, target: &mut Vec<u8>, bytes: usize) {
+    pub(in crate::display) fn copy_to(&self, target: &mut Vec<u8>, bytes: usize) {
         assert!(bytes <= self.bytes, "{bytes} bytes are not in a segment of {}", self.bytes);
         target.clear();
         // SAFETY: `base` maps at least `bytes` readable bytes until drop. The server is not writing (see above).

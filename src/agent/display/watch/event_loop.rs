@@ -17,8 +17,7 @@ use x11rb::protocol::xproto::{
 use super::idle::Alarms;
 use super::{EventCallback, KnownState, ScreenEvent};
 use crate::display::fault::{Fault, Outcome};
-use crate::display::link::{self, Deadline, Link};
-use crate::display::screen::x11_worker::X_TIMEOUT;
+use crate::display::link::{self, Deadline, Link, X_TIMEOUT};
 use crate::display::window::atoms::EwmhAtoms;
 use hotdesk_domain::desktop::event::IDLE_SECONDS;
 use hotdesk_domain::desktop::resolution::Size;

@@ -12,7 +12,7 @@ use x11rb::protocol::xproto::{
 use super::ScreenEvent;
 use super::event_loop::EventLoop;
 use crate::display::fault::{Fault, Outcome};
-use crate::display::screen::x11_worker::X_TIMEOUT;
+use crate::display::link::X_TIMEOUT;
 use crate::display::window::id_text;
 use crate::display::window::read::{MAX_WINDOWS, TitleQuery, numbers, optional};
 

@@ -160,9 +160,9 @@ impl Processes {
         };
         match tokio::time::timeout(START_TIMEOUT, outcome).await {
             Ok(Ok(Ok(()))) => Ok(process.record()),
-            Ok(Ok(Err(why))) => {
+            Ok(Ok(Err(error))) => {
                 self.forget(&process);
-                Err(refused(&format!("the program could not be started: {why}")))
+                Err(refused(&format!("the program could not be started: {error}")))
             }
             Ok(Err(_)) => {
                 self.forget(&process);

@@ -15,6 +15,7 @@ use crate::exec::shim::descriptors::CommandDescriptors;
 use crate::exec::shim::launch::{self, RunningShim};
 use crate::exec::shim::shim_protocol::Report;
 use hotdesk_base::clock::now_ms;
+use hotdesk_base::step_error::StepError;
 use hotdesk_domain::error::{Error, Result};
 
 /// When all processes have ended, the rest of their output is in the pipes already. Another process that got
@@ -65,7 +66,7 @@ pub async fn supervise(
     process: Arc<BackgroundProcess>,
     started: StartedProcess,
     prepared: PreparedCommand,
-    begun: oneshot::Sender<Result<(), String>>,
+    begun: oneshot::Sender<Result<(), StepError>>,
 ) {
     let StartedProcess { running: RunningShim { mut shim, socket, mut streams }, stdin } = started;
     // Only [`BackgroundProcess`] must hold the write end, so that it can close it.
@@ -120,11 +121,11 @@ async fn read_output(process: &BackgroundProcess, streams: &mut OutputPipes, chu
 fn handle_report(
     process: &BackgroundProcess,
     report: Report,
-    begun: &mut Option<oneshot::Sender<Result<(), String>>>,
+    begun: &mut Option<oneshot::Sender<Result<(), StepError>>>,
 ) {
     let outcome = match &report {
         Report::Running | Report::Ended { .. } => Some(Ok(())),
-        Report::Failed(why) => Some(Err(why.clone())),
+        Report::Failed(why) => Some(Err(StepError::new(why))),
         Report::Started { .. } => None,
     };
     {

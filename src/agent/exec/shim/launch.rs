@@ -9,11 +9,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::Child;
 
+use crate::exec::child_exit;
 use crate::exec::output::streams::{self, OutputPipes};
 use crate::exec::shim::descriptors::{self, CommandDescriptors};
 use crate::exec::shim::shim_protocol::{self, CommandSpec, ProcessExit, Report};
 use crate::exec::tree::{self, Target};
-use crate::system::child_exit;
 
 /// How long the processes of a command may take to die before the answer is sent without waiting for the
 /// rest. The answer is due one second after the timeout.

@@ -7,8 +7,9 @@ use bytes::{Buf, BytesMut};
 use tokio::sync::mpsc;
 
 use super::pty::{Master, TerminalResizer};
-use crate::server::last_activity::LastActivity;
+use hotdesk_base::step_error::StepError;
 use hotdesk_domain::desktop::terminal::TerminalSize;
+use hotdesk_http::socket::last_activity::LastActivity;
 use hotdesk_http::socket::{MAX_MESSAGE, PeerMessage, Receiver, Sender};
 use hotdesk_wire::programs::terminal::{TerminalClientMessage, TerminalServerMessage};
 
@@ -38,7 +39,7 @@ pub async fn listen(
                             continue;
                         }
                         Ok(Some(told)) => encoded(&told),
-                        Err(message) => encoded(&TerminalServerMessage::Error { message: &message }),
+                        Err(error) => encoded(&TerminalServerMessage::Error { message: &String::from(error) }),
                     };
                     // Fails when the queue is full: the client reads nothing.
                     let _unread = answer.try_send(answered);
@@ -77,17 +78,20 @@ fn execute(
     heard: PeerMessage,
     typed: &mut BytesMut,
     resizer: &TerminalResizer,
-) -> Result<Option<TerminalServerMessage<'static>>, String> {
-    let PeerMessage::Text(text) = heard else { return Err(String::from("messages are JSON in text frames")) };
-    match serde_json::from_str(&text).map_err(|error| format!("not understood: {error}"))? {
+) -> Result<Option<TerminalServerMessage<'static>>, StepError> {
+    let PeerMessage::Text(text) = heard else {
+        return Err(StepError::new("messages are JSON in text frames"));
+    };
+    match serde_json::from_str(&text).map_err(StepError::at("not understood"))? {
         TerminalClientMessage::Ping => Ok(Some(TerminalServerMessage::Pong)),
         TerminalClientMessage::Resize { cols, rows } => {
-            let size = TerminalSize::new(cols, rows).map_err(|error| error.message)?;
-            resizer.resize(size).map_err(|error| format!("the terminal cannot be resized: {error}"))?;
+            let size = TerminalSize::new(cols, rows).map_err(|error| StepError::new(error.message))?;
+            resizer.resize(size).map_err(StepError::at("the terminal cannot be resized"))?;
             Ok(None)
         }
         TerminalClientMessage::Input { data } if typed.len() + data.len() > MAX_TYPED_AHEAD => {
-            Err(format!("{} bytes of input are dropped: the program does not read", data.len()))
+            let length = data.len();
+            Err(StepError::new(format!("{length} bytes of input are dropped: the program does not read")))
         }
         TerminalClientMessage::Input { data } => {
             typed.extend_from_slice(data.as_bytes());

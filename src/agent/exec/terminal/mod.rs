@@ -17,10 +17,10 @@ mod utf8;
 
 use super::{Commands, PreparedCommand, Program, bash};
 use crate::exec::exec_context::ExecContext;
-use crate::server::last_activity::LastActivity;
 use hotdesk_domain::desktop::channel::{Channel, Failure};
 use hotdesk_domain::desktop::terminal::TerminalSize;
 use hotdesk_domain::error::{Error, Kind, Result};
+use hotdesk_http::socket::last_activity::LastActivity;
 use hotdesk_http::socket::{CloseReason, Receiver, Sender};
 use hotdesk_wire::programs::terminal::TerminalServerMessage;
 use job::Shells;

@@ -14,9 +14,9 @@ use super::{input, output};
 use crate::exec::shim::descriptors::CommandDescriptors;
 use crate::exec::shim::launch::{self, RunningShim};
 use crate::exec::shim::shim_protocol::ProcessExit;
-use crate::server::last_activity::LastActivity;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::socket::last_activity::LastActivity;
 use hotdesk_http::socket::{CloseReason, Receiver, Sender};
 use hotdesk_wire::programs::terminal::TerminalServerMessage;
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 mod pulse;
 mod server;
 
-use crate::server::desktop::Desktop;
+use crate::display::desktop::Desktop;
 use hotdesk_base::wait;
 use hotdesk_domain::desktop::audio::AudioFormat;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::server::desktop::Desktop;
+use crate::display::desktop::Desktop;
 use hotdesk_domain::error::{Error, Result};
 
 /// Variable with the server's address.

@@ -83,10 +83,11 @@ impl RecordingEncoder {
         let mut command = Command::new(program);
         command.args(format.arguments(&screen.display_name())).env_clear().envs(environment).current_dir("/");
         command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped());
-        let mut process = spawn_group("ffmpeg", command).await.map_err(failed)?;
+        let mut process = spawn_group("ffmpeg", command).await.map_err(|error| failed(error.into()))?;
         let last_log = Arc::<Mutex<String>>::default();
         if let Some(stderr) = process.stderr.take() {
-            log_stderr(tasks, "ffmpeg", screen.id.clone(), stderr, Arc::clone(&last_log)).map_err(failed)?;
+            log_stderr(tasks, "ffmpeg", screen.id.clone(), stderr, Arc::clone(&last_log))
+                .map_err(|error| failed(error.into()))?;
         }
         let mut encoder = Self { process, last_log };
         // ffmpeg writes the header with the first picture.

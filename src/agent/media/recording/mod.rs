@@ -21,12 +21,12 @@ mod supervisor;
 pub mod timeline;
 mod timeline_entry;
 
+use crate::display::desktop::Desktop;
 use crate::display::{Displays, Screen};
 use crate::files::blocking;
 use crate::files::paths::Parents;
 use crate::files::read::Content;
 use crate::media::ffmpeg;
-use crate::server::desktop::Desktop;
 use encoder::{RecordingEncoder, VideoFormat};
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_base::tasks::Tasks;

@@ -14,6 +14,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::SPEAKER;
 use super::ffmpeg_log::{FfmpegLog, Lines};
 use crate::display::process::{ProcessGroup, spawn_group};
 use crate::display::{Moment, Screen};
@@ -26,8 +27,6 @@ use hotdesk_domain::desktop::stream::Destination;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
-/// PulseAudio source of the session's virtual speaker.
-pub const SPEAKER: &str = "hotdesk_speaker.monitor";
 /// Pictures per second that streaming services expect.
 const FPS: u32 = 30;
 /// How long a stream must run before it counts as accepted: some servers accept first and disconnect after
@@ -159,7 +158,7 @@ impl StreamEncoder {
             .env_clear()
             .envs(plan.environment.clone());
         command.current_dir("/").stdin(plan.preset().map_err(broken)?).stdout(output).stderr(Stdio::piped());
-        let mut process = spawn_group("ffmpeg", command).await.map_err(failed)?;
+        let mut process = spawn_group("ffmpeg", command).await.map_err(|error| failed(error.into()))?;
         let sent = Arc::<AtomicU64>::default();
         let hearing = process.stderr.take().map(|stderr| listen(tasks, stderr, Arc::clone(&log)));
         let hearing = hearing.transpose().map_err(broken)?;

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::SPEAKER;
 use hotdesk_base::secret::Secret;
 
 /// Lines that are stored: a failure takes two or three.
@@ -70,7 +71,7 @@ impl FfmpegLog {
 
     /// Whether they name the virtual speaker.
     pub fn blames_speaker(&self) -> bool {
-        self.last().contains(super::encoder::SPEAKER)
+        self.last().contains(SPEAKER)
     }
 }
 

@@ -18,8 +18,8 @@ mod supervisor;
 mod target_address;
 
 use crate::display::Displays;
+use crate::display::desktop::Desktop;
 use crate::media::ffmpeg;
-use crate::server::desktop::Desktop;
 use encoder::{StreamEncoder, StreamPlan};
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_base::tasks::Tasks;
@@ -38,6 +38,8 @@ const TERMINATED: &str = "terminated";
 /// How long a stream may take to end on request: the encoder's timeout, twice when the encoder was being
 /// replaced.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// PulseAudio source of the session's virtual speaker.
+const SPEAKER: &str = "hotdesk_speaker.monitor";
 /// Environment variable in which the session names its sound server.
 const SOUND_SERVER: &str = "PULSE_SERVER";
 

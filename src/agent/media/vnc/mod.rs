@@ -15,10 +15,10 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::CancellationToken;
 
 use crate::display::Displays;
-use crate::server::last_activity::LastActivity;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::desktop::rfb::PointerTracker;
 use hotdesk_domain::error::Error;
+use hotdesk_http::socket::last_activity::LastActivity;
 use hotdesk_http::socket::{CloseReason, PeerMessage, Receiver, Sender};
 
 mod release;

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::content::last_name;
 use crate::files::archive::{pack, unpack};
 use crate::files::blocking;
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_http::encode::attachment;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Query;

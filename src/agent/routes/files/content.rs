@@ -16,7 +16,7 @@ use crate::files::range::{RequestedPart, if_none_match_matches, if_range_matches
 use crate::files::read::Content;
 use crate::files::write::{desktop_upload, upload};
 use crate::files::{blocking, read};
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::filename::FileName;

@@ -8,7 +8,7 @@ use axum::{Json as Answer, Router};
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{blocking, entry, hash, list, mkdir, relocate, remove};
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Query};

@@ -7,7 +7,7 @@ mod uploads;
 
 use axum::Router;
 
-use crate::server::state::Agent;
+use crate::state::Agent;
 
 pub fn router() -> Router<Agent> {
     Router::new()

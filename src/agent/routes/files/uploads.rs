@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::content::http_date;
 use crate::files::resumable::{MAX_BYTES, UploadState, header as fields};
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::error_response::{self, Result};

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
+use hotdesk_base::step_error::StepError;
+
 const KEYGEN: &str = "ssh-keygen";
 /// Key types that are generated anew; keys of other types are only removed.
 const TYPES: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
@@ -18,23 +20,21 @@ const TYPES: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
 /// one.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Generates new host keys; `None` when there are none. A running SSH server uses the old keys until its
-/// restart.
-pub(super) async fn renew(root: &Path) -> Option<Result<(), String>> {
+/// Generates new host keys and returns the failures; `None` when there are no keys. A running SSH server uses
+/// the old keys until its restart.
+pub(super) async fn renew(root: &Path) -> Option<Vec<StepError>> {
     let folder = root.join("etc/ssh");
     let types = match types(&folder) {
         Ok(types) if types.is_empty() => return None,
         Ok(types) => types,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => return Some(Err(format!("{}: {error}", folder.display()))),
+        Err(error) => return Some(vec![StepError::at(folder.display().to_string())(error)]),
     };
-    let mut failed = Vec::new();
+    let mut failures = Vec::new();
     for kind in types {
-        if let Err(why) = replace(&folder, &kind).await {
-            failed.push(format!("{kind}: {why}"));
-        }
+        failures.extend(replace(&folder, &kind).await.into_iter().map(StepError::at(kind)));
     }
-    Some(if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) })
+    Some(failures)
 }
 
 /// Types of the keys in a folder, sorted.
@@ -51,34 +51,35 @@ fn types(folder: &Path) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-async fn replace(folder: &Path, kind: &str) -> Result<(), String> {
+/// Replaces a key of a type, or removes it. Returns why it was not replaced, and why it is still there.
+async fn replace(folder: &Path, kind: &str) -> Vec<StepError> {
     let key = folder.join(format!("ssh_host_{kind}_key"));
+    let gone = StepError::at("the old key could not be removed");
     if !TYPES.contains(&kind) {
-        return remove(&key).map_err(|error| error.to_string());
+        return remove(&key).map_err(gone).err().into_iter().collect();
     }
     let new = folder.join(format!("hotdesk-new-{kind}"));
     let made = make(&new, kind).await.and_then(|()| {
         let moved = fs::rename(&new, &key).and_then(|()| fs::rename(public(&new), public(&key)));
-        moved.map_err(|error| error.to_string())
+        moved.map_err(StepError::at("the new key could not be moved"))
     });
-    made.map_err(|why| {
-        let removed = remove(&new).and_then(|()| remove(&key));
-        removed.err().map_or(why.clone(), |error| format!("{why}; the old key could not be removed: {error}"))
-    })
+    let Err(failure) = made else { return Vec::new() };
+    let removed = remove(&new).and_then(|()| remove(&key)).map_err(gone);
+    [Some(failure), removed.err()].into_iter().flatten().collect()
 }
 
-async fn make(path: &Path, kind: &str) -> Result<(), String> {
+async fn make(path: &Path, kind: &str) -> Result<(), StepError> {
     // `ssh-keygen` asks before it overwrites a file that an interrupted call has left.
-    remove(path).map_err(|error| error.to_string())?;
+    remove(path).map_err(StepError::at("the remains of a new key could not be removed"))?;
     let mut maker = Command::new(KEYGEN);
     maker.args(["-q", "-N", "", "-C", "", "-t", kind, "-f"]).arg(path);
     maker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let ended = tokio::time::timeout(TIMEOUT, maker.status()).await;
     match ended {
         Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(format!("{KEYGEN}: {status}")),
-        Ok(Err(error)) => Err(format!("{KEYGEN}: {error}")),
-        Err(_) => Err(format!("{KEYGEN} took too long")),
+        Ok(Ok(status)) => Err(StepError::new(format!("{KEYGEN}: {status}"))),
+        Ok(Err(error)) => Err(StepError::at(KEYGEN)(error)),
+        Err(_) => Err(StepError::new(format!("{KEYGEN} took too long"))),
     }
 }
 
@@ -115,17 +116,17 @@ mod tests {
         let renewed = renew(root.path()).await.unwrap();
         assert!(!at("ssh_host_dsa_key").exists());
         if std::process::Command::new(KEYGEN).arg("-?").output().is_err() {
-            assert!(renewed.unwrap_err().starts_with("ed25519: ssh-keygen"));
+            assert!(format!("{:#}", renewed[0]).starts_with("ed25519: ssh-keygen"));
             println!("skipped: no ssh-keygen");
             return;
         }
-        renewed.unwrap();
+        assert!(renewed.is_empty(), "{renewed:?}");
         let key = fs::read_to_string(at("ssh_host_ed25519_key")).unwrap();
         assert!(key.contains("OPENSSH PRIVATE KEY"));
         assert!(fs::read_to_string(at("ssh_host_ed25519_key.pub")).unwrap().starts_with("ssh-ed25519 "));
         let names = fs::read_dir(at("")).unwrap().count();
         assert_eq!(names, 3, "something is left over");
-        renew(root.path()).await.unwrap().unwrap();
+        assert!(renew(root.path()).await.unwrap().is_empty());
         assert_ne!(fs::read_to_string(at("ssh_host_ed25519_key")).unwrap(), key);
     }
 }

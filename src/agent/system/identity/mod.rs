@@ -15,10 +15,11 @@ mod names;
 
 pub(super) use self::kernel::set_clock;
 use crate::files::blocking;
-use crate::server::state::Agent;
-use crate::server::token::{self, Term};
+use crate::state::Agent;
+use crate::state::token::{self, Term};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::secret::Secret;
+use hotdesk_base::step_error::StepError;
 use hotdesk_domain::computer::machine_identity::{check_hostname, check_time, clock_is_right, parse_seed};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::agent::{Renewal, RenewalResult};
@@ -45,19 +46,19 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
     blocking(move || shared.token.renew(&asked, token)).await?;
 
     let mut outcome = Outcome::default();
-    outcome.add("token", Ok(()));
+    outcome.add("token", None::<StepError>);
     let clock = if clock_is_right(off_ms) { Ok(()) } else { kernel::set_clock(now(unix_ms, arrived)) };
-    outcome.add("clock", clock);
+    outcome.add("clock", clock.err());
     let (random, name, id) = blocking(move || {
         let root = Path::new(ROOT);
         let id = another.then(|| names::machine_id(root, &seed));
         Ok((kernel::mix(&seed), names::hostname(root, &hostname), id))
     })
     .await?;
-    outcome.add("random", random);
+    outcome.add("random", random.err());
     outcome.add("hostname", name);
     if let Some(id) = id {
-        outcome.add("machine_id", id);
+        outcome.add("machine_id", id.err());
         if let Some(keys) = keys::renew(Path::new(ROOT)).await {
             outcome.add("host_keys", keys);
         }
@@ -78,10 +79,13 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn add(&mut self, what: &str, done: Result<(), String>) {
-        match done {
-            Ok(()) => self.renewed.push(what.to_owned()),
-            Err(why) => self.failed.push(format!("{what}: {why}")),
+    /// Adds a part and its failures; a part without any is renewed.
+    fn add<E: std::fmt::Display>(&mut self, what: &str, failures: impl IntoIterator<Item = E>) {
+        let why: Vec<String> = failures.into_iter().map(|failure| format!("{failure:#}")).collect();
+        if why.is_empty() {
+            self.renewed.push(what.to_owned());
+        } else {
+            self.failed.push(format!("{what}: {}", why.join("; ")));
         }
     }
 }

@@ -7,38 +7,37 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use hotdesk_base::step_error::StepError;
 use hotdesk_domain::computer::machine_identity::{self, SEED_BYTES};
 
 /// Largest file that is read, in bytes: a usual `/etc/hosts` is a few hundred bytes, a block list some
 /// hundred KB.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
-/// Sets the host name in the kernel and in `/etc/hostname` and `/etc/hosts`. Tries both and reports all
+/// Sets the host name in the kernel and in `/etc/hostname` and `/etc/hosts`. Tries both and returns the
 /// failures.
-pub(super) fn hostname(root: &Path, name: &str) -> Result<(), String> {
-    let outcomes = [in_kernel(name), in_files(root, name)];
-    let why: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
-    if why.is_empty() { Ok(()) } else { Err(why.join("; ")) }
+pub(super) fn hostname(root: &Path, name: &str) -> Vec<StepError> {
+    [in_kernel(name), in_files(root, name)].into_iter().filter_map(Result::err).collect()
 }
 
-fn in_kernel(name: &str) -> Result<(), String> {
+fn in_kernel(name: &str) -> Result<(), StepError> {
     if nix::unistd::gethostname().is_ok_and(|now| now == name) {
         return Ok(());
     }
-    nix::unistd::sethostname(name).map_err(|error| format!("sethostname: {error}"))
+    nix::unistd::sethostname(name).map_err(StepError::at("sethostname"))
 }
 
-fn in_files(root: &Path, name: &str) -> Result<(), String> {
+fn in_files(root: &Path, name: &str) -> Result<(), StepError> {
     rewrite(&root.join("etc/hostname"), |_| format!("{name}\n"))?;
     rewrite(&root.join("etc/hosts"), |old| machine_identity::hosts(old, name))
 }
 
 /// Writes the machine-id that is derived from a seed, also to D-Bus's own file unless that is a link. A
 /// mounted machine-id comes from the host, which gives each computer another; D-Bus's file gets that one.
-pub(super) fn machine_id(root: &Path, seed: &[u8; SEED_BYTES]) -> Result<(), String> {
+pub(super) fn machine_id(root: &Path, seed: &[u8; SEED_BYTES]) -> Result<(), StepError> {
     let path = root.join("etc/machine-id");
     let id = if is_mounted(&path) {
-        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?
+        fs::read_to_string(&path).map_err(StepError::at(path.display().to_string()))?
     } else {
         let id = machine_identity::machine_id(seed) + "\n";
         rewrite(&path, |_| id.clone())?;
@@ -59,20 +58,20 @@ fn is_mounted(path: &Path) -> bool {
 
 /// Rewrites a file in place, because it may be a mount point, which cannot be replaced by a rename. Skips a
 /// file that has the content already.
-fn rewrite(path: &Path, new: impl Fn(&str) -> String) -> Result<(), String> {
-    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+fn rewrite(path: &Path, new: impl Fn(&str) -> String) -> Result<(), StepError> {
+    let fail = StepError::at(path.display().to_string());
     // Follows no symbolic link and does not block on a FIFO.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut old = String::new();
     match File::options().read(true).custom_flags(flags).open(path) {
         Ok(file) => {
-            file.take(MAX_FILE + 1).read_to_string(&mut old).map_err(fail)?;
+            file.take(MAX_FILE + 1).read_to_string(&mut old).map_err(&fail)?;
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(fail(error)),
     }
     if old.len() as u64 > MAX_FILE {
-        return Err(format!("{}: larger than {MAX_FILE} bytes", path.display()));
+        return Err(StepError::new(format!("{}: larger than {MAX_FILE} bytes", path.display())));
     }
     let new = new(&old);
     if new == old {
@@ -111,11 +110,11 @@ mod tests {
         fs::create_dir_all(at("etc")).unwrap();
         fs::write(at("mine"), "mine").unwrap();
         std::os::unix::fs::symlink(at("mine"), at("etc/hostname")).unwrap();
-        assert!(in_files(root.path(), "new").unwrap_err().contains("/etc/hostname"));
+        assert!(in_files(root.path(), "new").unwrap_err().to_string().contains("/etc/hostname"));
         assert_eq!(fs::read_to_string(at("mine")).unwrap(), "mine");
         fs::remove_file(at("etc/hostname")).unwrap();
         nix::unistd::mkfifo(&at("etc/hosts"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let refused = in_files(root.path(), "new").unwrap_err();
+        let refused = in_files(root.path(), "new").unwrap_err().to_string();
         assert!(refused.contains("/etc/hosts"), "{refused}");
     }
 }

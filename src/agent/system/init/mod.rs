@@ -28,6 +28,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::exec::tree::{self, Target};
+use hotdesk_base::step_error::StepError;
 use log::BoundedLog;
 
 /// Log chunks copied per loop, so that a flood of output delays neither reaping nor signals.
@@ -49,17 +50,16 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// When signals or the log pipe cannot be set up.
-pub fn run(agent: &[OsString], log: &Path) -> Result<(), String> {
-    let step = |what: &'static str| move |error: Errno| format!("{what}: {error}");
-    nix::sys::prctl::set_child_subreaper(true).map_err(step("PR_SET_CHILD_SUBREAPER"))?;
+pub fn run(agent: &[OsString], log: &Path) -> Result<(), StepError> {
+    nix::sys::prctl::set_child_subreaper(true).map_err(StepError::at("PR_SET_CHILD_SUBREAPER"))?;
     // Signals are blocked and read from a descriptor, so no signal from the guest ends this process.
     let mask = SigSet::all();
-    mask.thread_block().map_err(step("block signals"))?;
+    mask.thread_block().map_err(StepError::at("block signals"))?;
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-    let signals = SignalFd::with_flags(&mask, flags).map_err(step("signalfd"))?;
-    let (reader, writer) = io::pipe().map_err(|error| format!("log pipe: {error}"))?;
+    let signals = SignalFd::with_flags(&mask, flags).map_err(StepError::at("signalfd"))?;
+    let (reader, writer) = io::pipe().map_err(StepError::at("log pipe"))?;
     let reader = File::from(OwnedFd::from(reader));
-    rustix::io::ioctl_fionbio(&reader, true).map_err(|error| format!("log pipe: {error}"))?;
+    rustix::io::ioctl_fionbio(&reader, true).map_err(StepError::at("log pipe"))?;
     let mut log = BoundedLog::open(log);
     if nix::unistd::getpid().as_raw() == 1 {
         for complaint in prepare::prepare(Path::new("/")) {
@@ -68,7 +68,8 @@ pub fn run(agent: &[OsString], log: &Path) -> Result<(), String> {
     }
     let mut init =
         Init { agent, state: State::Waiting(Instant::now()), pause: FIRST_PAUSE, reader, writer, log };
-    init.supervise(&signals)
+    init.supervise(&signals);
+    Ok(())
 }
 
 /// States of the drawing above.
@@ -89,7 +90,7 @@ struct Init<'a> {
 }
 
 impl Init<'_> {
-    fn supervise(&mut self, signals: &SignalFd) -> Result<(), String> {
+    fn supervise(&mut self, signals: &SignalFd) {
         loop {
             if let State::Waiting(until) = self.state
                 && Instant::now() >= until
@@ -108,8 +109,7 @@ impl Init<'_> {
             if let State::Stopping { pid, until } = self.state
                 && (pid.is_none() || Instant::now() >= until)
             {
-                self.end_remaining_processes();
-                return Ok(());
+                return self.end_remaining_processes();
             }
         }
     }

@@ -29,6 +29,7 @@ use self::port::{EnginePort, EngineRequest};
 use crate::system::identity::set_clock;
 use crate::system::init::prepare::prepare;
 use hotdesk_base::filesystem;
+use hotdesk_base::step_error::StepError;
 
 /// Descriptors from the initial RAM disk (`packaging/vm/init`): the root folder of the disk's file system
 /// above the guest's root, and the serial port of the engine.
@@ -45,22 +46,21 @@ const CPUS: &str = "/sys/devices/system/cpu";
 ///
 /// # Errors
 /// When this is not process 1 of a virtual machine, or its descriptors or signals cannot be set up.
-pub fn run(command: &[OsString]) -> Result<(), String> {
+pub fn run(command: &[OsString]) -> Result<(), StepError> {
     if nix::unistd::getpid().as_raw() != 1 {
-        return Err("only as process 1 of a virtual machine".to_owned());
+        return Err(StepError::new("only as process 1 of a virtual machine"));
     }
-    let step = |what: &'static str| move |error: Errno| format!("{what}: {error}");
     let mask = SigSet::all();
-    mask.thread_block().map_err(step("block signals"))?;
+    mask.thread_block().map_err(StepError::at("block signals"))?;
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-    let signals = SignalFd::with_flags(&mask, flags).map_err(step("signalfd"))?;
-    let disk = inherited_fd(DISK_FD).map_err(|error| format!("descriptor of the disk: {error}"))?;
+    let signals = SignalFd::with_flags(&mask, flags).map_err(StepError::at("signalfd"))?;
+    let disk = inherited_fd(DISK_FD).map_err(StepError::at("descriptor of the disk"))?;
     let port = inherited_fd(PORT_FD).and_then(|port| EnginePort::new(File::from(port)));
-    let port = port.map_err(|error| format!("port of the engine: {error}"))?;
+    let port = port.map_err(StepError::at("port of the engine"))?;
     for complaint in prepare(Path::new("/")) {
         eprintln!("{complaint}");
     }
-    let pid = spawn(command, &mask).map_err(|error| format!("the command: {error}"))?;
+    let pid = spawn(command, &mask).map_err(StepError::at("the command"))?;
     Machine { pid, disk, port, frozen_until: None }.run(&signals);
     Ok(())
 }
@@ -245,6 +245,6 @@ mod tests {
 
     #[test]
     fn only_process_1_powers_a_machine_off() {
-        assert!(run(&["true".into()]).unwrap_err().contains("only as process 1"));
+        assert!(run(&["true".into()]).unwrap_err().to_string().contains("only as process 1"));
     }
 }

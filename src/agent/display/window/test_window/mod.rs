@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::display::fault::restarting;
-use crate::display::input::keys::{self, Chord};
+use crate::display::keyboard_layout::keys::{self, Chord};
 use crate::display::screen::Screen;
 use hotdesk_domain::desktop::pointer::{Button, Direction};
 use hotdesk_domain::desktop::region::Region;

@@ -14,10 +14,9 @@ use x11rb::wrapper::ConnectionExt as _;
 
 use super::{PATTERN, TITLE, TestWindow, TestWindowState, WANTED};
 use crate::display::fault::{Fault, Outcome};
-use crate::display::input::keymap::Keymap;
-use crate::display::input::keys::{Chord, Modifier};
-use crate::display::link::{self, Deadline, Link};
-use crate::display::screen::x11_worker::X_TIMEOUT;
+use crate::display::keyboard_layout::keymap::Keymap;
+use crate::display::keyboard_layout::keys::{Chord, Modifier};
+use crate::display::link::{self, Deadline, Link, X_TIMEOUT};
 use hotdesk_domain::desktop::region::Region;
 
 /// Interval of the check whether the thread must end.

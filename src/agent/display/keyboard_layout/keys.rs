@@ -37,7 +37,7 @@ pub enum Modifier {
 
 impl Modifier {
     /// The keysym of the key that is pressed for this modifier.
-    pub(super) fn keysym(self) -> u32 {
+    pub(in crate::display) fn keysym(self) -> u32 {
         match self {
             Self::Ctrl => key::Control_L,
             Self::Shift => key::Shift_L,
@@ -58,7 +58,7 @@ pub struct Chord {
 }
 
 /// The keysym of a character; `None` for control characters and noncharacters.
-pub(super) fn of_char(character: char) -> Option<u32> {
+pub(in crate::display) fn of_char(character: char) -> Option<u32> {
     let code = u32::from(character);
     match code {
         0x20..=0x7e | 0xa0..=0xff => Some(code),

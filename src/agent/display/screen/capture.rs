@@ -1,16 +1,14 @@
 //! Capture of a screen's pixels and cursor, by shared memory where the X server supports it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use x11rb::protocol::shm::ConnectionExt as _;
 use x11rb::protocol::xfixes::{ConnectionExt as _, GetCursorImageReply};
 use x11rb::protocol::xproto::{ConnectionExt as _, ImageFormat};
 
-use super::cache::{CursorStamp, Picture, Stamp};
-use super::frame::{Cursor, Frame, Pool};
-use super::shm::Segment;
+use super::x11_worker::X11Worker;
 use crate::display::fault::{Fault, Outcome};
-use crate::display::screen::x11_worker::X11Worker;
+use crate::display::screenshot::cache::Picture;
+use crate::display::screenshot::frame::{Cursor, Frame};
+use crate::display::screenshot::stamp::{CursorStamp, Stamp};
 use hotdesk_domain::desktop::region::Region;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Error;
@@ -19,24 +17,6 @@ use hotdesk_domain::error::Error;
 const ALL_PLANES: u32 = !0;
 /// Attempts of one capture: a screen that is being resized can refuse the old rectangle once.
 const TRIES: u32 = 2;
-
-/// Numbers the connections, so that stamps of two connections never are equal.
-static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
-
-/// State between captures.
-#[derive(Debug)]
-pub(in crate::display) struct CaptureState {
-    /// Number of the X connection.
-    pub(in crate::display) number: u64,
-    segment: Option<Segment>,
-    pool: Pool,
-}
-
-impl CaptureState {
-    pub(in crate::display) fn new() -> Self {
-        Self { number: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed), segment: None, pool: Pool::default() }
-    }
-}
 
 /// Result of a capture.
 pub(super) enum CaptureResult {
@@ -121,7 +101,8 @@ impl X11Worker {
         // Coordinates on a screen are below 7680.
         let (x, y) = (region.x as i16, region.y as i16);
         if self.has_shm {
-            let id = self.segment_of(usize::from(screen.width) * usize::from(screen.height) * 4)?;
+            let whole = usize::from(screen.width) * usize::from(screen.height) * 4;
+            let id = self.capture_state.segment_id(&self.link, whole)?;
             let image = self.link.shm_get_image(
                 self.root,
                 x,
@@ -163,20 +144,6 @@ impl X11Worker {
             pixels,
             pool: self.capture_state.pool.clone(),
         })
-    }
-
-    /// The shared memory segment, which holds a whole screen; recreated after a change of the size.
-    fn segment_of(&mut self, bytes: usize) -> Outcome<u32> {
-        if let Some(segment) = &self.capture_state.segment
-            && segment.len() == bytes
-        {
-            return Ok(segment.id);
-        }
-        if let Some(old) = self.capture_state.segment.take() {
-            old.detach(&self.link)?;
-        }
-        let segment = Segment::attach(&self.link, bytes)?;
-        Ok(self.capture_state.segment.insert(segment).id)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Screenshots with a drawing on them, such as the marks of elements.
 
-use super::cache::Picture;
-use super::options::ScreenshotOptions;
-use crate::display::screen::Screen;
+use super::Screen;
+use crate::display::screenshot::cache::Picture;
+use crate::display::screenshot::options::ScreenshotOptions;
 use hotdesk_domain::error::Result;
 
 /// A picture to draw on, before it is encoded: rows of `width` pixels of four bytes (blue, green, red,

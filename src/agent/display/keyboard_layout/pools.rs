@@ -11,40 +11,40 @@ const LEVELS: usize = 2;
 
 /// One half of the spare keycodes.
 #[derive(Clone, Debug)]
-pub(super) struct Half {
+pub(in crate::display) struct Half {
     /// Keycodes, ascending.
-    pub(super) codes: Vec<u8>,
+    pub(in crate::display) codes: Vec<u8>,
     /// The keysym of every level of every keycode; 0 for none.
-    pub(super) bound: Vec<u32>,
+    pub(in crate::display) bound: Vec<u32>,
 }
 
 /// A key to press, and whether with Shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stroke {
-    pub(super) code: u8,
-    pub(super) shift: bool,
+pub(in crate::display) struct Stroke {
+    pub(in crate::display) code: u8,
+    pub(in crate::display) shift: bool,
 }
 
 /// The next step of typing a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(in crate::display) struct Step {
     /// Number of keysyms that can be typed after this step.
-    pub(super) take: usize,
+    pub(in crate::display) take: usize,
     /// Index of the half that must be rebound first, if any.
-    pub(super) rebind: Option<usize>,
+    pub(in crate::display) rebind: Option<usize>,
 }
 
 /// Both halves of the spare keycodes.
 #[derive(Clone, Debug)]
-pub(super) struct Pools {
-    pub(super) halves: [Half; 2],
+pub(in crate::display) struct Pools {
+    pub(in crate::display) halves: [Half; 2],
     next: usize,
 }
 
 impl Pools {
     /// Splits spare keycodes, given with their current two keysyms. `None` for fewer than one keycode per
     /// half.
-    pub(super) fn new(mut spare: Vec<(u8, [u32; LEVELS])>) -> Option<Self> {
+    pub(in crate::display) fn new(mut spare: Vec<(u8, [u32; LEVELS])>) -> Option<Self> {
         if spare.len() < 2 {
             return None;
         }
@@ -58,14 +58,14 @@ impl Pools {
     }
 
     /// Whether the spare keycodes have exactly these bindings; otherwise another program changed the map.
-    pub(super) fn is_of(&self, spare: &[(u8, [u32; LEVELS])]) -> bool {
+    pub(in crate::display) fn is_of(&self, spare: &[(u8, [u32; LEVELS])]) -> bool {
         let codes = self.halves.iter().flat_map(|half| &half.codes);
         let bound = self.halves.iter().flat_map(|half| &half.bound);
         codes.eq(spare.iter().map(|(code, _)| code)) && bound.eq(spare.iter().flat_map(|(_, row)| row))
     }
 
     /// The half and the key that a keysym is bound to.
-    pub(super) fn find(&self, keysym: u32) -> Option<(usize, Stroke)> {
+    pub(in crate::display) fn find(&self, keysym: u32) -> Option<(usize, Stroke)> {
         self.halves.iter().enumerate().find_map(|(number, half)| {
             let slot = half.bound.iter().position(|bound| *bound == keysym)?;
             Some((number, Stroke { code: half.codes[slot / LEVELS], shift: slot % LEVELS == 1 }))
@@ -74,7 +74,7 @@ impl Pools {
 
     /// Plans how to type `wanted`; `mapped` names keysyms that need no spare key. Updates the bindings in
     /// this value only.
-    pub(super) fn step(&mut self, wanted: &[u32], mapped: impl Fn(u32) -> bool) -> Step {
+    pub(in crate::display) fn step(&mut self, wanted: &[u32], mapped: impl Fn(u32) -> bool) -> Step {
         let other = &self.halves[1 - self.next];
         let capacity = self.halves[self.next].bound.len();
         // Keysyms for the half that may change, in order of appearance.
@@ -110,7 +110,7 @@ impl Pools {
 
     /// The request data for a half: first keycode, count, and `width` keysyms per keycode. Keycodes in the
     /// range that are not spare retain the keysyms of `present`.
-    pub(super) fn rows(
+    pub(in crate::display) fn rows(
         &self,
         half: usize,
         width: usize,

@@ -12,7 +12,7 @@ use crate::events;
 use crate::files::blocking;
 use crate::media::recording::Recordings;
 use crate::media::stream::Streams;
-use crate::server::state::Agent;
+use crate::state::Agent;
 use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_domain::error::Result;
 use hotdesk_wire::agent::{Activity, Hold};

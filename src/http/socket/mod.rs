@@ -1,12 +1,11 @@
 //! WebSocket server: bounded messages, a heartbeat, write timeouts, and a closing handshake.
 
-use std::borrow::Cow;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
-use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
@@ -18,12 +17,15 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::protocol_violation::close_reason;
-use super::serve::{ConnectionPermit, MAX_CONNECTIONS};
+use crate::error_response::HttpError;
+use crate::serve::{ConnectionPermit, MAX_CONNECTIONS};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
 
-use crate::error_response::HttpError;
+mod close_reason;
+pub mod last_activity;
+
+pub use close_reason::CloseReason;
 
 /// Most open sockets; more get 503. A quarter of all connections remains for requests.
 const MAX_SOCKETS: usize = MAX_CONNECTIONS / 4 * 3;
@@ -50,33 +52,6 @@ const SUBPROTOCOL: &str = "binary";
 pub struct Sockets {
     tasks: Tasks,
     permits: Arc<Semaphore>,
-}
-
-/// The code and text of a close that this side sends (RFC 6455 section 7.4).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CloseReason {
-    /// The close code.
-    pub code: u16,
-    /// A text for people; only its first 123 bytes are sent.
-    pub reason: Cow<'static, str>,
-}
-
-/// Longest reason in bytes that fits a close frame (RFC 6455 section 5.5).
-const MAX_REASON: usize = 123;
-
-impl CloseReason {
-    /// A close with a code and a text.
-    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, reason: reason.into() }
-    }
-
-    fn frame(&self) -> CloseFrame {
-        let mut end = self.reason.len().min(MAX_REASON);
-        while !self.reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        CloseFrame { code: self.code, reason: self.reason[..end].into() }
-    }
 }
 
 /// Error of a write: the peer has disconnected or does not read.
@@ -279,7 +254,7 @@ impl Receiver {
                         Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                         Some(Ok(Message::Close(_))) | None => return None,
                         Some(Err(error)) => {
-                            if let Some(closing) = close_reason(error) {
+                            if let Some(closing) = CloseReason::of_violation(error) {
                                 // Only the first counts: nothing is read after it.
                                 let _first = self.sender.violation.set(closing);
                             }
@@ -320,12 +295,5 @@ mod tests {
             }
             assert_eq!(same_origin(&headers), expected, "{origin:?} {host}");
         }
-    }
-
-    #[test]
-    fn a_reason_fits_its_frame() {
-        let long = CloseReason::new(1000, "é".repeat(100));
-        assert_eq!(long.frame().reason.len(), 122);
-        assert_eq!(CloseReason::new(1000, "bye").frame().reason.as_str(), "bye");
     }
 }

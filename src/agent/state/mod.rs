@@ -5,19 +5,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub mod activity;
+pub mod journal;
+pub mod token;
+
+use crate::display::desktop::Desktop;
 use crate::exec::Commands;
 use crate::exec::process::Processes;
 use crate::exec::session::Sessions;
 use crate::exec::terminal::Terminals;
 use crate::files::Files;
 use crate::media::audio::Audio;
-use crate::server::desktop::Desktop;
-use crate::server::journal::Journal;
-use crate::server::token::Token;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_http::feed::Feed;
+use journal::Journal;
+use token::Token;
 
 /// Parts of a running agent.
 pub struct Parts {

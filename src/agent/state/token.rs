@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use hotdesk_base::hex::hex;
 use hotdesk_base::secret::Secret;
+use hotdesk_base::step_error::StepError;
 use hotdesk_domain::error::{Error, Result};
 
 /// Characters of a generated token: 43 base62 characters hold 256 bits (D4, docs/security.md).
@@ -59,7 +60,7 @@ impl Token {
     ///
     /// # Errors
     /// Those of [`read`] for `path`; an unreadable renewed token is ignored.
-    pub fn from_file(path: &Path, folder: &Path) -> Result<Self, String> {
+    pub fn from_file(path: &Path, folder: &Path) -> Result<Self, StepError> {
         let given = read(path)?;
         let mark = hex(&Sha256::digest(given.reveal()));
         let file = folder.join(RENEWED_FILE);
@@ -75,11 +76,11 @@ impl Token {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn generate(folder: &Path) -> Result<(Self, PathBuf), String> {
+    pub fn generate(folder: &Path) -> Result<(Self, PathBuf), StepError> {
         let path = folder.join(GENERATED_FILE);
         let token = Self::new(Secret::random(LENGTH), path.clone(), None);
         let written = token.save(&token.lock().token);
-        written.map_err(|error| format!("token file {}: {error}", path.display()))?;
+        written.map_err(StepError::at(token_file(&path)))?;
         Ok((token, path))
     }
 
@@ -148,35 +149,39 @@ pub fn is_usable(token: &str) -> bool {
 /// Reads a token.
 ///
 /// # Errors
-/// When the file cannot be read, others than its owner may read or write it, or it holds no is_usable token.
-fn read(path: &Path) -> Result<Secret, String> {
+/// When the file cannot be read, others than its owner may read or write it, or it holds no usable token.
+fn read(path: &Path) -> Result<Secret, StepError> {
     let text = read_private(path)?;
     let token = text.trim();
     if !is_usable(token) {
-        return Err(format!(
-            "token file {}: must hold at least {MIN_LENGTH} visible ASCII characters and no spaces",
-            path.display()
-        ));
+        return Err(StepError::new(format!(
+            "{}: must hold at least {MIN_LENGTH} visible ASCII characters and no spaces",
+            token_file(path)
+        )));
     }
     Ok(Secret::new(token))
 }
 
+fn token_file(path: &Path) -> String {
+    format!("token file {}", path.display())
+}
+
 /// Reads a file that only its owner may read or write.
-fn read_private(path: &Path) -> Result<String, String> {
-    let fail = |why: String| format!("token file {}: {why}", path.display());
+fn read_private(path: &Path) -> Result<String, StepError> {
+    let fail = StepError::at(token_file(path));
+    let refuse = |why: String| StepError::new(format!("{}: {why}", token_file(path)));
     // Non-blocking, so that a FIFO does not hang the start.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path);
-    let file = file.map_err(|error| fail(error.to_string()))?;
-    let facts = file.metadata().map_err(|error| fail(error.to_string()))?;
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(&fail)?;
+    let facts = file.metadata().map_err(&fail)?;
     if !facts.is_file() {
-        return Err(fail("not a regular file".to_owned()));
+        return Err(refuse("not a regular file".to_owned()));
     }
     if facts.mode() & 0o077 != 0 {
-        return Err(fail(format!("mode {:04o} lets others in; chmod 600 it", facts.mode() & 0o7777)));
+        return Err(refuse(format!("mode {:04o} lets others in; chmod 600 it", facts.mode() & 0o7777)));
     }
     let mut text = String::new();
-    file.take(2 * MAX_LENGTH as u64).read_to_string(&mut text).map_err(|error| fail(error.to_string()))?;
+    file.take(2 * MAX_LENGTH as u64).read_to_string(&mut text).map_err(fail)?;
     Ok(text)
 }
 
@@ -243,7 +248,7 @@ mod tests {
         };
         assert!(with(b"  0123456789abcdef\n", 0o400).unwrap().matches("0123456789abcdef"));
         for mode in [0o644, 0o640, 0o604, 0o620, 0o601] {
-            let refusal = with(b"0123456789abcdef", mode).unwrap_err();
+            let refusal = String::from(with(b"0123456789abcdef", mode).unwrap_err());
             assert!(refusal.contains("lets others in") && !refusal.contains("0123456789"), "{refusal}");
         }
         for text in [b"".as_slice(), b"\n", b"short", b"0123456789 abcdef", b"\xff0123456789abcdef"] {

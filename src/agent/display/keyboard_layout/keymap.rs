@@ -27,11 +27,11 @@ const VENDOR: u32 = 0x1000_0000;
 pub(in crate::display) struct Keymap {
     first: u8,
     /// Keysyms per keycode.
-    pub(super) width: usize,
+    pub(in crate::display) width: usize,
     rows: Vec<u32>,
     strokes: HashMap<u32, Stroke>,
     /// Keycodes of the modifier map.
-    pub(super) modifier_codes: Vec<u8>,
+    pub(in crate::display) modifier_codes: Vec<u8>,
 }
 
 impl Keymap {
@@ -69,12 +69,12 @@ impl Keymap {
     }
 
     /// The key that types a keysym; spare keys do not count.
-    pub(super) fn stroke(&self, keysym: u32) -> Option<Stroke> {
+    pub(in crate::display) fn stroke(&self, keysym: u32) -> Option<Stroke> {
         self.strokes.get(&keysym).copied()
     }
 
     /// The spare keycodes of this map, ascending, with their first two keysyms.
-    pub(super) fn spare(&self) -> Vec<(u8, [u32; 2])> {
+    pub(in crate::display) fn spare(&self) -> Vec<(u8, [u32; 2])> {
         let free = |code: &u8| {
             !self.modifier_codes.contains(code)
                 && !self.row(*code).is_empty()

@@ -1,0 +1,105 @@
+//! Screenshots of a screen: capture, encoding, and answers from the cache.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Screen;
+use super::capture::CaptureResult;
+use crate::display::screenshot::cache::{ConditionalScreenshot, Picture, ScreenshotCache};
+use crate::display::screenshot::encode::EncodedImage;
+use crate::display::screenshot::frame::Frame;
+use crate::display::screenshot::frame_history::{self, FrameRecord};
+use crate::display::screenshot::options::ScreenshotOptions;
+use crate::display::screenshot::stamp::Stamp;
+use hotdesk_domain::error::{Error, Result};
+
+/// How long a screenshot may wait for an encoder; each takes milliseconds.
+const ENCODER_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Screen {
+    /// Takes a screenshot.
+    ///
+    /// # Errors
+    /// `Unavailable` when the screen or all encoders are busy, or the screen is down; `TimedOut` when the X
+    /// server stops answering. `Invalid` for a region that is not on the screen, and with the code
+    /// `budget_too_small` for a budget that no picture fits. `Internal` when an encoder fails.
+    pub async fn screenshot(&self, options: ScreenshotOptions) -> Result<Picture> {
+        match self.screenshot_if_changed(options, Vec::new()).await? {
+            ConditionalScreenshot::Picture(picture) => Ok(picture),
+            ConditionalScreenshot::NotModified(..) => {
+                Err(Error::internal("A screenshot was left out although the client has none"))
+            }
+        }
+    }
+
+    /// Takes a screenshot, unless the current one is among `held`, the names of the frames that the client
+    /// has.
+    ///
+    /// # Errors
+    /// Those of [`Screen::screenshot`].
+    pub async fn screenshot_if_changed(
+        &self,
+        options: ScreenshotOptions,
+        held: Vec<Arc<str>>,
+    ) -> Result<ConditionalScreenshot> {
+        let stamp = self.run(move |worker, _| worker.stamp(options.region, options.cursor)).await?;
+        if let Some(cached) = self.screenshot_cache().known(stamp, options, &held) {
+            return Ok(cached);
+        }
+        let screenshot_cache = Arc::clone(&self.screenshot_cache);
+        let known = move |stamp| lock(&screenshot_cache).encoded.get(stamp, options);
+        let (stamp, picture) = self.picture(options, known, |_| {}).await?;
+        if let Some(stamp) = stamp {
+            self.screenshot_cache().encoded.put(stamp, options, picture.clone());
+        }
+        Ok(ConditionalScreenshot::Picture(picture))
+    }
+
+    /// Captures the screen, calls `draw` on the pixels, encodes and names the picture. The stamp is `None`
+    /// when `known` had the picture.
+    pub(super) async fn picture(
+        &self,
+        options: ScreenshotOptions,
+        known: impl Fn(Stamp) -> Option<Picture> + Send + 'static,
+        draw: impl FnOnce(&mut Frame) + Send + 'static,
+    ) -> Result<(Option<Stamp>, Picture)> {
+        // The encoder first, so that waiting requests hold no pixels.
+        let permit = tokio::time::timeout(ENCODER_TIMEOUT, self.encoders.acquire()).await;
+        let Ok(Some(permit)) = permit else { return Err(self.busy()) };
+        let (stamp, region, mut frame) = match self
+            .run(move |worker, _| worker.capture_unless_known(options.region, options.cursor, known))
+            .await?
+        {
+            CaptureResult::AlreadyEncoded(picture) => return Ok((None, picture)),
+            CaptureResult::New(stamp, region, frame) => (stamp, region, frame),
+        };
+        let encoders = Arc::clone(&self.encoders);
+        let encoded = tokio::task::spawn_blocking(move || {
+            draw(&mut frame);
+            encoders.encode(&frame, options, permit)
+        });
+        let file =
+            encoded.await.map_err(|error| Error::internal(format!("Encoding the screenshot: {error}")))??;
+        let frame_record = FrameRecord { stamp, options, region, width: file.width, height: file.height };
+        let scale = frame_record.scale();
+        let frame = self.screenshot_cache().frames.add(frame_record);
+        let EncodedImage { bytes, mime_type, width, height } = file;
+        Ok((Some(stamp), Picture { bytes, mime_type, width, height, scale, frame }))
+    }
+
+    /// The record of a recent screenshot.
+    ///
+    /// # Errors
+    /// `Conflict` with the code `unknown_frame` when the frame is unknown or forgotten.
+    pub fn frame_record(&self, frame: &str) -> Result<FrameRecord> {
+        self.screenshot_cache().frames.get(frame).cloned().ok_or_else(|| frame_history::unknown(frame))
+    }
+
+    fn screenshot_cache(&self) -> MutexGuard<'_, ScreenshotCache> {
+        lock(&self.screenshot_cache)
+    }
+}
+
+fn lock(screenshot_cache: &Mutex<ScreenshotCache>) -> MutexGuard<'_, ScreenshotCache> {
+    screenshot_cache.lock().unwrap_or_else(PoisonError::into_inner)
+}
