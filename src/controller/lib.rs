@@ -51,10 +51,14 @@ pub struct App {
     /// Request rate limit of each credential.
     pub rates: auth::rate::Rates,
     /// Recent wrong credentials by client address.
-    pub wrong_credentials: auth::failures::Failures<auth::source::Source>,
+    pub wrong_credentials: web::failures::Failures<web::source::Source>,
+    /// Look-up of computers and workspaces with access checks.
+    pub directory: computers::directory::Directory,
+    /// API keys.
+    pub keys: auth::keys::Keys,
     /// Last use of each key, until it is stored.
     pub key_uses: auth::key_uses::KeyUses,
-    /// Audit entries that wait to be stored.
+    /// The audit log.
     pub audit: audit::Log,
     /// Plans and their limits.
     pub plans: Plans,
@@ -117,7 +121,7 @@ pub struct Controller {
 impl Controller {
     /// Stores the waiting audit entries and key uses, and checkpoints the database. Call it after the drain.
     pub async fn close(self) {
-        for written in [self.app.write_audit().await, self.app.write_key_uses().await] {
+        for written in [self.app.audit.write().await, self.app.key_uses.write().await] {
             if let Err(error) = written {
                 tracing::error!(
                     %error,
@@ -168,15 +172,21 @@ pub async fn start_with(
     let billing = accounts::signature::Signatures::open(&config.billing.webhook_secret_file)
         .map_err(|why| Error::internal(format!("configuration: {why}")))?;
     let events = events::Events::new(fleet.clone(), tasks.clone());
+    let directory = computers::directory::Directory::new(store.clone(), fleet.clone());
+    let audit = audit::Log::new(store.clone());
+    let key_uses = auth::key_uses::KeyUses::new(store.clone());
+    let keys = auth::keys::Keys::new(store.clone(), directory.clone(), audit.clone(), key_uses.clone());
     let app = Arc::new(App {
+        directory,
+        keys,
         config,
         store,
         fleet,
         blobs,
         rates,
         wrong_credentials,
-        key_uses: auth::key_uses::KeyUses::default(),
-        audit: audit::Log::default(),
+        key_uses,
+        audit,
         plans,
         agent_signup,
         billing,

@@ -39,8 +39,8 @@ const FORGET_USAGE_INTERVAL: Duration = Duration::from_secs(3600);
 pub fn start(app: &AppState) {
     repeat(app, "sweep", SWEEP_INTERVAL, sweep);
     repeat(app, "count-computers", COUNT_INTERVAL, count_computers);
-    repeat(app, "audit", audit::WRITE_INTERVAL, audit::write);
-    repeat(app, "last-used", key_uses::WRITE_INTERVAL, key_uses::write);
+    repeat(app, "audit", audit::WRITE_INTERVAL, |app| async move { app.audit.write().await });
+    repeat(app, "last-used", key_uses::WRITE_INTERVAL, |app| async move { app.key_uses.write().await });
     repeat(app, "ended-credentials", revocation::CHECK_INTERVAL, revocation::end_removed);
     repeat(app, "auto-stop", app.config.auto_stop.every, auto_stop::check_computers);
     repeat(app, "ended trials", app.config.auto_stop.every, trials::end_expired);
@@ -78,7 +78,7 @@ fn repeat<F: Future<Output = Result<()>> + Send>(
 async fn sweep(app: AppState) -> Result<()> {
     app.rates.forget_idle();
     app.oauth.sweep();
-    audit::trim(&app).await?;
+    app.audit.trim(&app.config.audit).await?;
     idempotency::sweep(&app).await?;
     let known = app.store.file_ids().await?;
     let blobs = app.blobs.clone();

@@ -16,10 +16,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
-use crate::identity::auth::source::Source;
-use crate::identity::auth::{ClientName, revocation};
+use crate::identity::auth::revocation;
 use crate::identity::oauth::challenge::{TokenProblem, challenge};
+use crate::web::caller::ClientName;
 use crate::web::origin::Origin;
+use crate::web::source::Source;
 use crate::{AppState, audit};
 use hotdesk_base::ids::{AccountId, GrantId};
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;

@@ -59,8 +59,8 @@ pub async fn transfer(
     rules: TransferRules,
     request: Request,
 ) -> Result<Response> {
-    let computer = app.find_computer(caller, id).await?;
-    let guest = app.guest_for(request.method(), &computer).await?;
+    let computer = app.directory.find_computer(caller, id).await?;
+    let guest = app.directory.guest_for(request.method(), &computer).await?;
     let (parts, body) = request.into_parts();
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let progress = Progress::starting();

@@ -115,7 +115,7 @@ async fn compute_limits(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Query(query): Query<ComputeLimitsQuery>,
 ) -> Result<Json<ComputeLimits>> {
-    let workspace = app.find_workspace(&caller, &query.workspace_id).await?;
+    let workspace = app.directory.find_workspace(&caller, &query.workspace_id).await?;
     let allowed = app.allowance(workspace.account).await?;
     let used = app.store.resource_use(workspace.account).await?;
     let client = app.store.client_of(workspace.id).await?;

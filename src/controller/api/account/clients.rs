@@ -139,7 +139,7 @@ async fn remove(
     };
     app.store.begin_client_removal(&client, computers_too).await?;
     if let Some(workspace) = client.workspace {
-        app.remove_computers(client.account, workspace).await?;
+        app.fleet.remove_computers(client.account, workspace).await?;
     }
     let files = app.store.finish_client_removal(&client).await?;
     app.blobs.forget(&files).await;

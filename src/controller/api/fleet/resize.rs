@@ -37,7 +37,7 @@ async fn resize(
     Path(id): Path<String>,
     Body(wanted): Body<ResizeComputer>,
 ) -> Result<(StatusCode, Json<ResizeReport>)> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let ResizeComputer { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps, auto_stop_minutes } = wanted;
     let wish = ResizeRequest { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps };
     if wish.is_empty() && auto_stop_minutes.is_none() {
@@ -74,7 +74,7 @@ async fn headroom(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<ResizeCeilings>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let hardware = &computer.hardware;
     if matches!(computer.status, Status::Error | Status::Deleting) {
         return Ok(Json(fixed(&computer)));

@@ -53,7 +53,7 @@ async fn save(
     Body(wanted): Body<SaveConnection>,
 ) -> Result<(StatusCode, Json<Record>)> {
     let workspace = match wanted.workspace_id.as_deref().filter(|id| !id.is_empty()) {
-        Some(id) => Some(app.find_workspace(&caller, id).await?.id),
+        Some(id) => Some(app.directory.find_workspace(&caller, id).await?.id),
         None => caller.scope.as_ref().map(|(id, _)| *id),
     };
     let name = connection_name(&wanted.name)?;

@@ -14,7 +14,7 @@ use crate::App;
 use crate::config::AgentAccounts;
 use crate::identity::auth::keys;
 use crate::identity::auth::rate::{count, rate_limited};
-use crate::identity::auth::source::Source;
+use crate::web::source::Source;
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::hex::{hex, unhex};
 use hotdesk_base::ids::AccountId;

@@ -29,7 +29,7 @@ async fn remove(app: &AppState, account: AccountId) -> Result<()> {
     // Workspaces of others in which it was a member stay.
     let own = |workspace: &Workspace| workspace.account == account;
     for workspace in app.store.workspaces(account).await?.into_iter().filter(own) {
-        app.remove_computers(account, workspace.id).await?;
+        app.fleet.remove_computers(account, workspace.id).await?;
         let files = app.store.remove_workspace(workspace.id).await?;
         app.blobs.forget(&files).await;
     }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 
-use super::failures::Failures;
 use super::keys;
-use super::source::Source;
+use crate::web::failures::Failures;
+use crate::web::source::Source;
 use crate::{App, audit};
 use hotdesk_base::clock::Moment;
 use hotdesk_base::ids::AccountId;

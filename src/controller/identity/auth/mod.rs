@@ -10,6 +10,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::config::Limits;
+use crate::web::caller::{ClientName, IdentifiedCaller};
+use crate::web::failures::Failures;
+use crate::web::source::Source;
 use crate::{App, AppState};
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
@@ -20,22 +23,16 @@ use hotdesk_http::serve::Peer;
 use hotdesk_store::identity::accounts::KeyOwner;
 
 pub mod devices;
-pub mod failures;
-pub mod key_ring;
 pub mod key_uses;
 pub mod keys;
 pub mod rate;
-pub mod request_lease;
 pub mod revocation;
 pub mod session;
 pub mod sign_ins;
 pub mod socket_auth;
-pub mod source;
 pub mod tickets;
 
-use failures::Failures;
 use rate::RateStatus;
-use source::Source;
 
 /// Prefix of every kind of API key (docs/api/authentication.md).
 const KEY_FAMILY: &str = "sk_";
@@ -53,14 +50,6 @@ fn is_suspend(parts: &Parts) -> bool {
     let route = parts.extensions.get::<MatchedPath>();
     route.is_some_and(|route| route.as_str().ends_with("/computers/{id}/suspend"))
 }
-
-/// Caller of a request, determined once by [`identify`].
-#[derive(Clone, Debug)]
-pub struct IdentifiedCaller(pub Result<Caller>);
-
-/// Name of a request's credential, for the audit log.
-#[derive(Clone, Debug)]
-pub struct ClientName(pub String);
 
 /// Result of identifying a request's sender.
 struct Identification {

@@ -18,8 +18,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use hyper::body::{Frame, SizeHint};
 
-use super::request_lease::RequestLease;
 use crate::AppState;
+use crate::web::request_lease::RequestLease;
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::Credential;
@@ -118,7 +118,7 @@ impl HttpBody for LeasedBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::auth::request_lease::note;
+    use crate::web::request_lease::note;
     use axum::http::StatusCode;
     use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
     use hotdesk_base::revocation_registry::RevocationRegistry;

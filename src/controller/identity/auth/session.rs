@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use super::keys;
-use crate::identity::pages::page::Failure;
 use crate::web::origin::Origin;
+use crate::web::page::Failure;
 use crate::{App, audit};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, SessionId};

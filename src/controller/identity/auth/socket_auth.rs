@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 
-use super::failures::Failures;
-use super::source::Source;
 use super::tickets::Ticket;
 use crate::App;
+use crate::web::failures::Failures;
+use crate::web::source::Source;
 use hotdesk_base::ids::{ComputerId, ComputerRef, WorkspaceId};
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::desktop::channel::{Channel, Failure};

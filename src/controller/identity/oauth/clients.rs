@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
 use crate::App;
 use crate::identity::auth::rate::count;
-use crate::identity::auth::source::Source;
+use crate::web::source::Source;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::oauth::client::{self, Client};

@@ -10,9 +10,9 @@ use governor::DefaultKeyedRateLimiter;
 
 use crate::AppState;
 use crate::identity::auth::rate::per_minute;
-use crate::identity::auth::source::Source;
 use crate::web::cors::allow_any_origin;
 use crate::web::origin::Origin;
+use crate::web::source::Source;
 use hotdesk_http::guarded_fetch::GuardedFetcher;
 
 mod answer;

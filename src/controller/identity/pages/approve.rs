@@ -8,9 +8,10 @@ use axum::routing::get;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, page};
+use super::form::csrf;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
+use crate::web::page::{Failure, page};
 use hotdesk_http::extract::Query;
 
 /// Returns the page's routes.

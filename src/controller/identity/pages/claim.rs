@@ -6,9 +6,9 @@ use axum::response::Response;
 use axum::routing::get;
 use maud::{Markup, html};
 
-use super::page::{Failure, page};
 use crate::identity::auth::keys;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
+use crate::web::page::{Failure, page};
 use crate::{App, AppState};
 use hotdesk_base::clock::iso8601;
 use hotdesk_domain::error::Error;

@@ -7,11 +7,12 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, page};
+use super::form::csrf;
 use super::settings::navigation;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::identity::oauth::tokens;
+use crate::web::page::{Failure, page};
 use hotdesk_base::clock::iso8601;
 use hotdesk_base::ids::GrantId;
 use hotdesk_domain::audit::AuditAction;

@@ -8,9 +8,10 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, new_password, page};
+use super::form::{csrf, new_password};
 use crate::AppState;
 use crate::identity::auth::session::{PublicForm, SignedIn, SignedInForm};
+use crate::web::page::{Failure, page};
 use hotdesk_base::ids::WorkspaceId;
 use hotdesk_base::secret::Secret;
 use hotdesk_http::encode::percent_encode;

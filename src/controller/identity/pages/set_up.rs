@@ -8,10 +8,11 @@ use axum::routing::get;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, field, new_password, page};
+use super::form::{field, new_password};
 use crate::identity::auth::keys;
 use crate::identity::auth::session::{PublicForm, hash_password};
 use crate::identity::people::invitations::person_name;
+use crate::web::page::{Failure, page};
 use crate::{App, AppState};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::Result;

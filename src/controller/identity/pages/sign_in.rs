@@ -10,9 +10,9 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, page};
 use crate::identity::auth::session::{self, PublicForm, SignedInForm};
-use crate::identity::auth::source::Source;
+use crate::web::page::{Failure, page};
+use crate::web::source::Source;
 use crate::{AppState, audit};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::audit::AuditAction;

@@ -7,12 +7,13 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, field, page};
+use super::form::{csrf, field};
 use super::settings::navigation;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::identity::people::members::People;
 use crate::web::origin::Origin;
+use crate::web::page::{Failure, page};
 use hotdesk_base::clock::iso8601;
 use hotdesk_domain::identity::access::{Intent, Role};
 use hotdesk_domain::name;

@@ -48,7 +48,7 @@ impl App {
     /// Invites an address to a workspace. It replaces an earlier invitation of the address.
     ///
     /// # Errors
-    /// The errors of [`App::find_workspace_as`] and [`hotdesk_store::Store::invite`]; `Invalid` for an
+    /// The errors of [`Directory::find_workspace_as`] and [`hotdesk_store::Store::invite`]; `Invalid` for an
     /// invalid address; `Forbidden` (`UPGRADE_REQUIRED`) for an agent's account.
     pub async fn invite(
         &self,
@@ -57,7 +57,7 @@ impl App {
         email: &str,
         role: Role,
     ) -> Result<CreatedInvitation> {
-        let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
+        let (workspace, _) = self.directory.find_workspace_as(caller, workspace, Role::Admin).await?;
         check_account_wide(caller, "invite people")?;
         // The invited person would have the plan of a person.
         if self.store.account(workspace.account).await?.is_some_and(|account| account.kind == agents::KIND) {
@@ -82,9 +82,9 @@ impl App {
     /// Revokes an invitation.
     ///
     /// # Errors
-    /// The errors of [`App::find_workspace_as`]; `NotFound` when the address has none.
+    /// The errors of [`Directory::find_workspace_as`]; `NotFound` when the address has none.
     pub async fn uninvite(&self, caller: &Caller, workspace: &str, email: &str) -> Result<()> {
-        let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
+        let (workspace, _) = self.directory.find_workspace_as(caller, workspace, Role::Admin).await?;
         let removed = self.store.remove_invitation(workspace.id, &Email::parse(email)?).await?;
         if removed { Ok(()) } else { Err(Error::not_found("Invitation not found")) }
     }

@@ -27,9 +27,9 @@ impl App {
     /// Returns the members and invitations of a workspace.
     ///
     /// # Errors
-    /// The errors of [`App::find_workspace`].
+    /// The errors of [`Directory::find_workspace`].
     pub async fn people(&self, caller: &Caller, workspace: &str) -> Result<People> {
-        let (workspace, role) = self.find_workspace_as(caller, workspace, Role::Viewer).await?;
+        let (workspace, role) = self.directory.find_workspace_as(caller, workspace, Role::Viewer).await?;
         let members = self.store.members(workspace.id).await?;
         let invitations =
             if role >= Role::Admin { self.store.invitations(workspace.id).await? } else { Vec::new() };
@@ -39,7 +39,7 @@ impl App {
     /// Changes a member's role. If the member becomes a viewer, the passwords of the computers change.
     ///
     /// # Errors
-    /// The errors of [`App::find_workspace_as`]; `NotFound` for an unknown member; `Forbidden` for the owner.
+    /// The errors of [`Directory::find_workspace_as`]; `NotFound` for an unknown member; `Forbidden` for the owner.
     pub async fn change_member(
         &self,
         caller: &Caller,
@@ -47,7 +47,7 @@ impl App {
         member: &str,
         role: Role,
     ) -> Result<()> {
-        let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
+        let (workspace, _) = self.directory.find_workspace_as(caller, workspace, Role::Admin).await?;
         check_account_wide(caller, "change members")?;
         let member = member_of(&workspace, member)?;
         audit::set_target(member);
@@ -66,9 +66,12 @@ impl App {
     pub async fn remove_member(&self, caller: &Caller, workspace: &str, member: &str) -> Result<()> {
         let leaves = member.parse() == Ok(caller.account);
         let ((workspace, _), what) = if leaves {
-            (self.find_workspace_as(&caller.for_read(), workspace, Role::Viewer).await?, "leave workspaces")
+            (
+                self.directory.find_workspace_as(&caller.for_read(), workspace, Role::Viewer).await?,
+                "leave workspaces",
+            )
         } else {
-            (self.find_workspace_as(caller, workspace, Role::Admin).await?, "remove members")
+            (self.directory.find_workspace_as(caller, workspace, Role::Admin).await?, "remove members")
         };
         check_account_wide(caller, what)?;
         let member = member_of(&workspace, member)?;

@@ -122,7 +122,7 @@ async fn call_agent<Receive: DeserializeOwned>(
     query: impl Serialize + Send,
     body: Option<&(impl Serialize + Sync)>,
 ) -> Result<Json<Receive>> {
-    let computer = app.find_computer(caller, id).await?;
-    let guest = app.guest_for(&method, &computer).await?;
+    let computer = app.directory.find_computer(caller, id).await?;
+    let guest = app.directory.guest_for(&method, &computer).await?;
     Ok(Json(guest.call(method, path, query, body, ELEMENT_TIMEOUT).await?))
 }

@@ -89,7 +89,7 @@ async fn call_agent<Receive: DeserializeOwned>(
     body: Option<&(impl Serialize + Sync)>,
     timeout: Duration,
 ) -> Result<Receive> {
-    let computer = app.find_computer(caller, id).await?;
-    let guest = app.guest_for(&method, &computer).await?;
+    let computer = app.directory.find_computer(caller, id).await?;
+    let guest = app.directory.guest_for(&method, &computer).await?;
     Ok(guest.call(method, path, (), body, timeout).await?)
 }

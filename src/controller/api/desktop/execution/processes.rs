@@ -176,8 +176,8 @@ async fn call_agent<Receive: DeserializeOwned>(
 }
 
 async fn find(app: &AppState, caller: &Caller, id: &str, method: &Method) -> Result<Guest> {
-    let computer = app.find_computer(caller, id).await?;
-    Ok(app.guest_for(method, &computer).await?)
+    let computer = app.directory.find_computer(caller, id).await?;
+    Ok(app.directory.guest_for(method, &computer).await?)
 }
 
 fn path(process: &str, rest: &str) -> String {

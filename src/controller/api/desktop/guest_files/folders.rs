@@ -126,7 +126,7 @@ async fn call_agent<Receive: DeserializeOwned>(
     body: Option<&(impl Serialize + Sync)>,
     timeout: Duration,
 ) -> Result<Json<Receive>> {
-    let computer = app.find_computer(&caller, &id).await?;
-    let guest = app.guest_for(&method, &computer).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
+    let guest = app.directory.guest_for(&method, &computer).await?;
     Ok(Json(guest.call(method, path, query, body, timeout).await?))
 }

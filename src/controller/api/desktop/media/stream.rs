@@ -45,7 +45,7 @@ async fn start(
     Path(id): Path<String>,
     Body(wanted): Body<StartStream>,
 ) -> Result<Json<StreamStarted>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let connection = app.find_connection(&caller, &wanted.connection_name).await?;
     let body = StreamTo {
         // Checked again, because the configuration may have changed since it was saved.
@@ -78,7 +78,7 @@ async fn begin(
     let stored = async {
         app.store.set_stream_owner(computer, whose).await?;
         // A loss of access meanwhile did not see this user as the stream's owner.
-        app.find_computer(&caller, &computer.to_string()).await
+        app.directory.find_computer(&caller, &computer.to_string()).await
     };
     if let Err(lost) = stored.await {
         if let Err(error) = app.store.request_stream_end(computer).await {

@@ -18,7 +18,7 @@ use hotdesk_http::serve::Peer;
 pub struct Source(Option<IpAddr>);
 
 impl Source {
-    pub(super) fn of(address: IpAddr) -> Self {
+    fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             address if address.is_loopback() => Self(None),
             IpAddr::V4(address) => Self(Some(IpAddr::V4(address))),
