@@ -15,7 +15,7 @@ use axum::response::Response;
 
 use crate::AppState;
 use crate::web::caller::{ClientName, IdentifiedCaller};
-use crate::web::source::Source;
+use crate::web::source::{self, Source};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
 use hotdesk_domain::audit::{AuditAction, Entry, Outcome, is_recorded};
@@ -194,7 +194,7 @@ impl CurrentRequest {
             account: caller.map(|caller| caller.account),
             credential: caller.map(|caller| caller.credential),
             client: known.get::<ClientName>().map(|ClientName(name)| name.clone()),
-            source: app.address(peer, &parts.headers),
+            source: source::address(&app.trusted_proxies, peer, &parts.headers),
             method: parts.method.as_str().to_owned(),
             route: route.to_owned(),
             action: None,
@@ -208,7 +208,7 @@ impl CurrentRequest {
             request_id: known.get::<RequestId>().map(|RequestId(id)| id.clone()).unwrap_or_default(),
         };
         Self(Arc::new(PendingEntry {
-            from: app.source(peer, &parts.headers),
+            from: Source::of_request(&app.trusted_proxies, peer, &parts.headers),
             log: app.audit.clone(),
             changes,
             reads_secret: SECRETS.contains(&route),

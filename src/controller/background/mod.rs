@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub mod auto_stop;
+mod expired_agents;
 mod trials;
 
-use crate::identity::accounts::expiry;
 use crate::identity::auth::{key_uses, revocation};
-use crate::identity::people::streams;
 use crate::{AppState, audit, idempotency};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::ComputerId;
@@ -41,12 +40,12 @@ pub fn start(app: &AppState) {
     repeat(app, "count-computers", COUNT_INTERVAL, count_computers);
     repeat(app, "audit", audit::WRITE_INTERVAL, |app| async move { app.audit.write().await });
     repeat(app, "last-used", key_uses::WRITE_INTERVAL, |app| async move { app.key_uses.write().await });
-    repeat(app, "ended-credentials", revocation::CHECK_INTERVAL, revocation::end_removed);
+    repeat(app, "ended-credentials", revocation::CHECK_INTERVAL, end_revoked);
     repeat(app, "auto-stop", app.config.auto_stop.every, auto_stop::check_computers);
     repeat(app, "ended trials", app.config.auto_stop.every, trials::end_expired);
-    repeat(app, "agents' accounts", EXPIRY_INTERVAL, expiry::remove_expired);
+    repeat(app, "agents' accounts", EXPIRY_INTERVAL, expired_agents::remove_expired);
     repeat(app, "stamp-running", STAMP_INTERVAL, stamp_running);
-    repeat(app, "streams to end", END_STREAMS_INTERVAL, streams::retry_ending);
+    repeat(app, "streams to end", END_STREAMS_INTERVAL, |app| async move { app.streams.retry().await });
     repeat(app, "old usage", FORGET_USAGE_INTERVAL, forget_old_usage);
     if let Some(archive) = app.fleet.state_archive() {
         let (archive, app_handle) = (Arc::clone(archive), Arc::clone(app));
@@ -73,6 +72,13 @@ fn repeat<F: Future<Output = Result<()>> + Send>(
             }
         }
     });
+}
+
+/// Ends requests and MCP sessions whose credential is gone.
+async fn end_revoked(app: AppState) -> Result<()> {
+    let ended = revocation::end_removed(&app.store).await;
+    app.mcp.close_revoked().await;
+    ended
 }
 
 async fn sweep(app: AppState) -> Result<()> {

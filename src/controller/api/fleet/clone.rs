@@ -122,7 +122,7 @@ async fn move_to(
         return Err(Error::invalid("The computer is already in this workspace").into());
     }
     let streams = app.store.move_computer(computer.id, target).await?;
-    app.end_streams(streams);
+    app.streams.end(streams);
     Ok(Json(ComputerMoved {
         success: true,
         workspace_id: target.to_string(),

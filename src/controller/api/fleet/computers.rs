@@ -63,7 +63,7 @@ async fn create(
         auto_stop_minutes: wanted.auto_stop_minutes,
     };
     let mut hardware = parse_computer_request(&order)?;
-    hardware.bandwidth_mbps = app.allowance(workspace.account).await?.bandwidth_mbps;
+    hardware.bandwidth_mbps = app.billing.allowance(workspace.account).await?.bandwidth_mbps;
     if let Some(reference) = wanted.template_ref.as_ref().or(wanted.image.as_ref()) {
         template::check_ref(reference)?;
     }

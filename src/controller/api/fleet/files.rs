@@ -272,7 +272,7 @@ async fn fetch(
     app.blobs.check_free_space()?;
     // A file beyond the quota is not fetched at all, instead of being refused afterwards.
     let (quota, held) =
-        (app.terms(computer.owner).await?.plan.quota, app.store.stored_files(computer.owner).await?);
+        (app.billing.terms(computer.owner).await?.plan.quota, app.store.stored_files(computer.owner).await?);
     quota.admit_file(&held, 0)?;
     let (most, refused) = match quota.bytes_left(&held) {
         left if left < MAX_EXPORT => (left, quota.full(&held)),

@@ -46,7 +46,8 @@ async fn resize(
         )
         .into());
     }
-    let params = ResizeParams { wish, auto_stop_minutes, allowance: app.allowance(computer.owner).await? };
+    let params =
+        ResizeParams { wish, auto_stop_minutes, allowance: app.billing.allowance(computer.owner).await? };
     let outcome = app.fleet.resize(&computer, params).await?;
     Ok(response(&params, outcome))
 }
@@ -80,7 +81,7 @@ async fn headroom(
         return Ok(Json(fixed(&computer)));
     }
     let others = app.store.resource_use_besides(&computer).await?;
-    let most = ceilings(hardware, &app.allowance(computer.owner).await?, &others);
+    let most = ceilings(hardware, &app.billing.allowance(computer.owner).await?, &others);
     let running = computer.status == Status::Running;
     Ok(Json(ResizeCeilings {
         resizable: true,

@@ -57,7 +57,7 @@ async fn create(
         id: SnapshotId::random(),
         name: wanted.name.as_deref().map(Name::parse).transpose()?,
         memory: wanted.memory,
-        allowance: app.allowance(computer.owner).await?,
+        allowance: app.billing.allowance(computer.owner).await?,
     };
     let made = app.fleet.snapshot(&computer, new).await?;
     let code = if made.state == Stage::Ready { StatusCode::CREATED } else { StatusCode::ACCEPTED };
@@ -137,7 +137,8 @@ async fn roll_back(
 ) -> Result<(StatusCode, Json<RollbackResult>)> {
     let computer = app.directory.find_computer(&caller, &id).await?;
     let snapshot = parse(&wanted.snapshot_id)?;
-    let status = app.fleet.roll_back(&computer, snapshot, app.allowance(computer.owner).await?).await?;
+    let status =
+        app.fleet.roll_back(&computer, snapshot, app.billing.allowance(computer.owner).await?).await?;
     let is_settled = matches!(status, Status::Running | Status::Stopped | Status::Suspended);
     let code = if is_settled { StatusCode::OK } else { StatusCode::ACCEPTED };
     let answer =

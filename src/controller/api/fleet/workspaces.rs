@@ -73,7 +73,7 @@ async fn create(
     check_icon(icon_url)?;
     let status = wanted.status.as_deref().unwrap_or("active");
     check_status(status)?;
-    let workspace = app.make_workspace(&caller, &wanted.name, icon_url, status).await?;
+    let workspace = app.workspaces.create(&caller, &wanted.name, icon_url, status).await?;
     Ok((StatusCode::CREATED, Json(record(&app, &caller, workspace, &origin).await?)))
 }
 
@@ -231,9 +231,7 @@ async fn remove(app: &AppState, caller: &Caller, id: &str) -> Result<Json<Acknow
             format!("This workspace belongs to the client {:?} and is deleted with it", client.external_id);
         return Err(Error::conflict(text).code(ErrorCode::ClientWorkspace).into());
     }
-    app.fleet.remove_computers(workspace.account, workspace.id).await?;
-    let files = app.store.remove_workspace(workspace.id).await?;
-    app.blobs.forget(&files).await;
+    app.workspaces.remove(&workspace).await?;
     Ok(Json(Acknowledgement { success: true }))
 }
 

@@ -8,6 +8,7 @@ mod memory;
 mod power;
 mod recovery;
 mod saved_state;
+pub(super) mod stream_end;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::authorize::AuthorizationRequest;
+use super::authorization_request::AuthorizationRequest;
 use crate::web::page::page_to;
 use hotdesk_domain::identity::oauth::client::Client;
 use hotdesk_domain::identity::oauth::client_id;

@@ -67,7 +67,7 @@ async fn take(
     let choice = parse_choice(&submitted.form)?;
     let (person, digest) = (submitted.who.account, keys::digest(&code));
     let taken = app.store.take_over(&digest, person, &choice, &app.plans).await?;
-    app.end_streams(taken.streams);
+    app.streams.end(taken.streams);
     tracing::info!(account = %taken.agent, by = %person, "a person took over an agent's account");
     let (workspaces, computers, kept) = (choice.workspaces.len(), choice.computers.len(), choice.keys.len());
     Ok(page(
