@@ -32,6 +32,8 @@ pub mod relay;
 pub mod saved_state;
 pub mod web;
 
+use background::auto_stop::AutoStop;
+use background::trials::Trials;
 use computers::directory::Directory;
 use computers::fleet::Fleet;
 use computers::rtmp_connections::RtmpConnections;
@@ -89,10 +91,10 @@ pub struct App {
     pub streams: Streams,
     /// Saved RTMP connections.
     pub rtmp_connections: RtmpConnections,
-    /// Last activity report of each computer with auto-stop.
-    pub activity: background::auto_stop::ActivityReports,
-    /// Computers that are being stopped because their trial ended.
-    pub ending_trials: KeyedSemaphore<ComputerId>,
+    /// Stops of idle computers.
+    pub auto_stop: AutoStop,
+    /// Ends of trials.
+    pub trials: Trials,
 
     /// Trusted proxies (`X-Forwarded-For` is honoured from these addresses).
     pub trusted_proxies: TrustedProxies,
@@ -227,8 +229,8 @@ pub async fn start_with(
     let tickets = Arc::new(Tickets::default());
     let app = Arc::new(App {
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
-        activity: background::auto_stop::ActivityReports::default(),
-        ending_trials: KeyedSemaphore::default(),
+        auto_stop: AutoStop::new(store.clone(), fleet.clone(), tasks.clone(), &config.auto_stop),
+        trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         hosts: Hosts::new(&config),
         authenticator: Authenticator::new(store.clone(), key_uses.clone(), Arc::clone(&rates)),
         wrong_credentials: WrongCredentials::new(&config.limits),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 pub mod auto_stop;
 mod expired_agents;
-mod trials;
+pub mod trials;
 
 use crate::identity::auth::{key_uses, revocation};
 use crate::{AppState, audit, idempotency};
@@ -41,15 +41,24 @@ pub fn start(app: &AppState) {
     repeat(app, "audit", audit::WRITE_INTERVAL, |app| async move { app.audit.write().await });
     repeat(app, "last-used", key_uses::WRITE_INTERVAL, |app| async move { app.key_uses.write().await });
     repeat(app, "ended-credentials", revocation::CHECK_INTERVAL, end_revoked);
-    repeat(app, "auto-stop", app.config.auto_stop.every, auto_stop::check_computers);
-    repeat(app, "ended trials", app.config.auto_stop.every, trials::end_expired);
+    repeat(app, "auto-stop", app.config.auto_stop.every, |app| async move {
+        app.auto_stop.check_computers().await
+    });
+    repeat(
+        app,
+        "ended trials",
+        app.config.auto_stop.every,
+        |app| async move { app.trials.end_expired().await },
+    );
     repeat(app, "agents' accounts", EXPIRY_INTERVAL, expired_agents::remove_expired);
     repeat(app, "stamp-running", STAMP_INTERVAL, stamp_running);
     repeat(app, "streams to end", END_STREAMS_INTERVAL, |app| async move { app.streams.retry().await });
     repeat(app, "old usage", FORGET_USAGE_INTERVAL, forget_old_usage);
     if let Some(archive) = app.fleet.state_archive() {
-        let (archive, app_handle) = (Arc::clone(archive), Arc::clone(app));
-        let _task = app.tasks.spawn("copies in storage", async move { archive.run(app_handle).await });
+        let (archive, fleet) = (Arc::clone(archive), app.fleet.clone());
+        let stop = app.tasks.stopping();
+        let maintained = async move { archive.run(&stop, |id, evict| fleet.check_copy(id, evict)).await };
+        let _task = app.tasks.spawn("copies in storage", maintained);
     }
 }
 

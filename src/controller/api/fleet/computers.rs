@@ -7,7 +7,6 @@ use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::background::auto_stop;
 use crate::computers::view;
 use crate::web::origin::Origin;
 use crate::{AppState, audit};
@@ -130,7 +129,7 @@ pub(crate) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
     let (computer, role) = app.directory.find_computer_as(&caller, &id).await?;
-    let auto_stop = Some(auto_stop::record(&app, &computer));
+    let auto_stop = Some(app.auto_stop.record(&computer));
     let billing = Some(view::billing_record(&computer));
     let record = match role {
         // The password allows to control the screens.
