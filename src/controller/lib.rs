@@ -32,17 +32,17 @@ pub mod relay;
 pub mod saved_state;
 pub mod web;
 
-use background::auto_stop::AutoStop;
+use background::auto_stop::AutoStopper;
 use background::trials::Trials;
 use computers::directory::Directory;
 use computers::fleet::Fleet;
 use computers::rtmp_connections::RtmpConnections;
-use computers::streams::Streams;
+use computers::streams::RtmpStreams;
 use config::Config;
 use data_dir::blobs::BlobStore;
 use data_dir::files;
 use identity::accounts::agents::AgentSignup;
-use identity::accounts::billing::Billing;
+use identity::accounts::billing::AccountBilling;
 use identity::accounts::clients::Clients;
 use identity::accounts::signature::Signatures;
 use identity::auth::Authenticator;
@@ -88,11 +88,11 @@ pub struct App {
     /// Look-up of computers and workspaces with access checks.
     pub directory: Directory,
     /// Ends of RTMP streams whose owner lost access.
-    pub streams: Streams,
+    pub streams: RtmpStreams,
     /// Saved RTMP connections.
     pub rtmp_connections: RtmpConnections,
     /// Stops of idle computers.
-    pub auto_stop: AutoStop,
+    pub auto_stop: AutoStopper,
     /// Ends of trials.
     pub trials: Trials,
 
@@ -132,7 +132,7 @@ pub struct App {
     /// Sign-up of AI agents.
     pub agent_signup: AgentSignup,
     /// Terms of accounts by their plans.
-    pub billing: Billing,
+    pub billing: AccountBilling,
     /// Verifies signatures of billing events.
     pub signatures: Signatures,
     /// Workspaces.
@@ -155,7 +155,7 @@ pub struct App {
     /// Bodies of such requests while they are received.
     pub body_buffers: idempotency::BodyBuffers,
     /// MCP sessions.
-    pub mcp: mcp::Clients,
+    pub mcp: mcp::McpClients,
 }
 
 /// The state of all handlers.
@@ -223,13 +223,13 @@ pub async fn start_with(
     let plans = config.plans();
     let audit = audit::Log::new(store.clone());
     let directory = Directory::new(store.clone(), fleet.clone());
-    let streams = Streams::new(store.clone(), fleet.clone(), tasks.clone());
+    let streams = RtmpStreams::new(store.clone(), fleet.clone(), tasks.clone());
     let rates = Arc::new(Rates::new(&config.limits));
     let key_uses = KeyUses::new(store.clone());
     let tickets = Arc::new(Tickets::default());
     let app = Arc::new(App {
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
-        auto_stop: AutoStop::new(store.clone(), fleet.clone(), tasks.clone(), &config.auto_stop),
+        auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), &config.auto_stop),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         hosts: Hosts::new(&config),
         authenticator: Authenticator::new(store.clone(), key_uses.clone(), Arc::clone(&rates)),
@@ -244,7 +244,7 @@ pub async fn start_with(
         operator: Operator::new(store.clone()),
         clients: Clients::new(store.clone(), fleet.clone(), blobs.clone()),
         agent_signup: AgentSignup::new(store.clone(), &config.agent_accounts),
-        billing: Billing::new(store.clone(), plans.clone()),
+        billing: AccountBilling::new(store.clone(), plans.clone()),
         workspaces: Workspaces::new(store.clone(), plans.clone(), fleet.clone(), blobs.clone()),
         members: Members::new(store.clone(), directory.clone(), streams.clone()),
         invitations: Invitations::new(store.clone(), directory.clone(), plans.clone()),
@@ -254,7 +254,7 @@ pub async fn start_with(
         storing: KeyedSemaphore::default(),
         running_requests: idempotency::RunningRequests::default(),
         body_buffers: idempotency::BodyBuffers::default(),
-        mcp: mcp::Clients::default(),
+        mcp: mcp::McpClients::default(),
         started: Instant::now(),
         tasks: tasks.clone(),
         config,

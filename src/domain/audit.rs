@@ -119,7 +119,7 @@ pub struct Entry {
     /// Whether the caller is not a member of the workspace.
     pub stranger: bool,
     /// How the request ended.
-    pub outcome: Outcome,
+    pub outcome: AuditOutcome,
     /// Error code of the answer.
     pub code: Option<String>,
     /// `X-Request-Id` of the answer.
@@ -143,7 +143,7 @@ impl Entry {
             computer: None,
             target: None,
             stranger: false,
-            outcome: Outcome::Done(None),
+            outcome: AuditOutcome::Done(None),
             code: None,
             request_id: String::new(),
         }
@@ -158,7 +158,7 @@ impl Entry {
 
 /// How a request ended. The number is the HTTP status of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AuditOutcome {
     /// It was done. An action of the service itself has no status, because it is recorded after it is done.
     Done(Option<u16>),
     /// Its caller is not permitted: 401 or 403.
@@ -169,7 +169,7 @@ pub enum Outcome {
     Unanswered,
 }
 
-impl Outcome {
+impl AuditOutcome {
     /// A change that is answered with its result.
     pub const CHANGED: Self = Self::Done(Some(200));
     /// A new object, which is the answer.
@@ -208,8 +208,9 @@ impl Outcome {
 
 /// Whether a request is recorded. Rate-limited requests (429) are not: a flood of requests must not become a
 /// flood of rows. The controller records one refused sign-in per minute and account nevertheless.
-pub fn is_recorded(changes: bool, tells_a_secret: bool, outcome: Outcome) -> bool {
-    outcome != Outcome::Failed(429) && (changes || tells_a_secret || matches!(outcome, Outcome::Refused(_)))
+pub fn is_recorded(changes: bool, tells_a_secret: bool, outcome: AuditOutcome) -> bool {
+    outcome != AuditOutcome::Failed(429)
+        && (changes || tells_a_secret || matches!(outcome, AuditOutcome::Refused(_)))
 }
 
 #[cfg(test)]
@@ -230,7 +231,7 @@ mod tests {
             (false, false, None, false),
             (false, true, Some(200), true),
         ] {
-            let outcome = status.map_or(Outcome::Unanswered, Outcome::of_answer);
+            let outcome = status.map_or(AuditOutcome::Unanswered, AuditOutcome::of_answer);
             assert_eq!(is_recorded(changes, secret, outcome), kept, "{changes} {secret} {status:?}");
         }
     }
@@ -257,9 +258,12 @@ mod tests {
         for (status, word) in
             [(201, "done"), (303, "done"), (403, "refused"), (404, "failed"), (503, "failed")]
         {
-            let outcome = Outcome::of_answer(status);
+            let outcome = AuditOutcome::of_answer(status);
             assert_eq!((outcome.name(), outcome.status()), (word, Some(status)));
         }
-        assert_eq!((Outcome::Unanswered.name(), Outcome::Unanswered.status()), ("unanswered", None));
+        assert_eq!(
+            (AuditOutcome::Unanswered.name(), AuditOutcome::Unanswered.status()),
+            ("unanswered", None)
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Store, Write, failed, id};
 use hotdesk_base::ids::{AccountId, ComputerId, GrantId, KeyId, SessionId, WorkspaceId};
-use hotdesk_domain::audit::{AuditAction, Entry, Outcome};
+use hotdesk_domain::audit::{AuditAction, AuditOutcome, Entry};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Credential, Role};
 
@@ -85,9 +85,9 @@ impl TryFrom<Row> for Entry {
         };
         let status = row.status.map(|status| u16::try_from(status).map_err(|_| bad("status"))).transpose()?;
         let outcome = match status {
-            Some(status) => Outcome::of_answer(status),
-            None if row.method.is_empty() => Outcome::Done(None),
-            None => Outcome::Unanswered,
+            Some(status) => AuditOutcome::of_answer(status),
+            None if row.method.is_empty() => AuditOutcome::Done(None),
+            None => AuditOutcome::Unanswered,
         };
         Ok(Self {
             at: row.at,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use super::queue::Queue;
+use super::queue::EntryQueue;
 use crate::config::AuditSettings;
 use crate::web::source::Source;
 use hotdesk_base::clock::now_ms;
@@ -24,7 +24,7 @@ const DAY_MS: i64 = 24 * 3_600_000;
 #[derive(Clone, Debug)]
 pub struct Log {
     store: Store,
-    queue: Arc<Queue>,
+    queue: Arc<EntryQueue>,
     /// One task writes at a time. After waiting for it, a caller's own entries are stored.
     turn: Arc<Mutex<()>>,
 }
@@ -35,7 +35,7 @@ impl Log {
         Self { store, queue: Arc::default(), turn: Arc::default() }
     }
 
-    /// Adds an entry to the queue without waiting; see [`Queue::add`].
+    /// Adds an entry to the queue without waiting; see [`EntryQueue::add`].
     pub(super) fn add(&self, entry: Entry, from: Source) {
         self.queue.add(entry, from);
     }

@@ -18,7 +18,7 @@ use crate::web::caller::{ClientName, IdentifiedCaller};
 use crate::web::source::{self, Source};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
-use hotdesk_domain::audit::{AuditAction, Entry, Outcome, is_recorded};
+use hotdesk_domain::audit::{AuditAction, AuditOutcome, Entry, is_recorded};
 use hotdesk_domain::error::Result;
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{Caller, Credential, Intent, Role};
@@ -79,7 +79,8 @@ async fn record_as(app: AppState, request: Request, next: Next, changes: bool) -
     // A request that was cut off may have had its effect, so its status is unknown.
     let whole = response.extensions().get::<SkipDrain>().is_none();
     let code = response.extensions().get::<CarriedError>().and_then(|CarriedError(error)| error.code);
-    let outcome = if whole { Outcome::of_answer(response.status().as_u16()) } else { Outcome::Unanswered };
+    let outcome =
+        if whole { AuditOutcome::of_answer(response.status().as_u16()) } else { AuditOutcome::Unanswered };
     current.0.end(outcome, code);
     response
 }
@@ -99,10 +100,10 @@ pub async fn record_call<T>(
     let current = CurrentRequest::begin(app, parts, Some(caller), route, caller.intent == Intent::Change);
     let done = CURRENT_REQUEST.scope(current.clone(), work).await;
     match &done {
-        Ok(_) => current.0.end(Outcome::CHANGED, None),
+        Ok(_) => current.0.end(AuditOutcome::CHANGED, None),
         Err(error) => {
             let status = error_response::status(error.kind);
-            current.0.end(Outcome::of_answer(status.as_u16()), error.code);
+            current.0.end(AuditOutcome::of_answer(status.as_u16()), error.code);
         }
     }
     done
@@ -163,7 +164,7 @@ pub fn set_account(account: AccountId) {
 
 /// Returns the entry of this task's request with the outcome that it will have. The caller stores it in the
 /// transaction of the change, then calls [`mark_stored`].
-pub fn entry_for_transaction(outcome: Outcome) -> Option<Entry> {
+pub fn entry_for_transaction(outcome: AuditOutcome) -> Option<Entry> {
     let line = CURRENT_REQUEST.try_with(|current| current.0.entry().clone()).ok()?;
     Some(Entry { outcome, ..line })
 }
@@ -203,7 +204,7 @@ impl CurrentRequest {
             computer: None,
             target: None,
             stranger: false,
-            outcome: Outcome::Unanswered,
+            outcome: AuditOutcome::Unanswered,
             code: None,
             request_id: known.get::<RequestId>().map(|RequestId(id)| id.clone()).unwrap_or_default(),
         };
@@ -224,7 +225,7 @@ impl PendingEntry {
         self.entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, outcome: Outcome, code: Option<ErrorCode>) {
+    fn end(&self, outcome: AuditOutcome, code: Option<ErrorCode>) {
         {
             let mut entry = self.entry();
             entry.outcome = outcome;

@@ -23,7 +23,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Entries that wait to be stored.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct EntryQueue {
     entries: Mutex<Entries>,
     anonymous: Failures<Source>,
     anonymous_of_all: Failures<()>,
@@ -38,7 +38,7 @@ struct Entries {
     lost: u64,
 }
 
-impl Default for Queue {
+impl Default for EntryQueue {
     fn default() -> Self {
         let anonymous = Failures::new(MAX_ANONYMOUS, MINUTE);
         let anonymous_of_all = Failures::new(MAX_ANONYMOUS_OF_ALL, MINUTE);
@@ -46,7 +46,7 @@ impl Default for Queue {
     }
 }
 
-impl Queue {
+impl EntryQueue {
     /// Adds an entry without waiting. Beyond the bound entries are dropped, and the loss is logged. Anonymous
     /// requests get a limited number of entries a minute; further ones are only counted, so a flood has no
     /// other effect.
@@ -114,7 +114,7 @@ impl Queue {
 mod tests {
     use super::*;
     use hotdesk_base::ids::AccountId;
-    use hotdesk_domain::audit::Outcome;
+    use hotdesk_domain::audit::AuditOutcome;
 
     fn line(at: i64) -> Entry {
         Entry {
@@ -131,7 +131,7 @@ mod tests {
             computer: None,
             target: None,
             stranger: false,
-            outcome: Outcome::CREATED,
+            outcome: AuditOutcome::CREATED,
             code: None,
             request_id: String::new(),
         }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_entry_waits_until_it_is_stored() {
-        let (queue, from) = (Queue::default(), Source::parse("192.0.2.1"));
+        let (queue, from) = (EntryQueue::default(), Source::parse("192.0.2.1"));
         (0..3).for_each(|at| queue.add(line(at), from));
         assert_eq!(queue.waiting(), 3);
         for attempt in ["one that breaks off", "the next"] {
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn an_anonymous_flood_takes_no_place_of_other_entries() {
-        let queue = Queue::default();
+        let queue = EntryQueue::default();
         let from = |n: usize| Source::parse(&format!("2001:db8:{:x}:{:x}::1", n / 65_536, n % 65_536));
         for n in 0..100_000 {
             queue.add(Entry { account: None, ..line(0) }, from(n));
@@ -177,8 +177,10 @@ mod tests {
         // many minutes pass.
         let minutes = (MAX_ANONYMOUS_WAITING / MAX_ANONYMOUS_OF_ALL as usize) + 2;
         for _ in 0..minutes {
-            let fresh =
-                Queue { entries: Mutex::new(std::mem::take(&mut *queue.entries())), ..Queue::default() };
+            let fresh = EntryQueue {
+                entries: Mutex::new(std::mem::take(&mut *queue.entries())),
+                ..EntryQueue::default()
+            };
             (0..1000).for_each(|n| fresh.add(Entry { account: None, ..line(0) }, from(n)));
             *queue.entries() = std::mem::take(&mut *fresh.entries());
         }
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn waiting_entries_are_bounded_and_anonymous_ones_by_address() {
-        let (queue, from) = (Queue::default(), Source::parse("192.0.2.1"));
+        let (queue, from) = (EntryQueue::default(), Source::parse("192.0.2.1"));
         for at in 0..100 {
             queue.add(Entry { account: None, ..line(at) }, from);
         }

@@ -70,7 +70,7 @@ impl ActivityReports {
 }
 
 /// Stops of idle computers.
-pub struct AutoStop {
+pub struct AutoStopper {
     store: Store,
     fleet: Fleet,
     tasks: Tasks,
@@ -78,7 +78,7 @@ pub struct AutoStop {
     reports: ActivityReports,
 }
 
-impl AutoStop {
+impl AutoStopper {
     /// Creates the service of this fleet, without reports.
     pub fn new(store: Store, fleet: Fleet, tasks: Tasks, timing: &AutoStopTiming) -> Self {
         Self { store, fleet, tasks, timing: timing.clone(), reports: ActivityReports::default() }

@@ -15,13 +15,13 @@ const AT_ONCE: usize = 16;
 
 /// Ends of streams; cheap to clone.
 #[derive(Clone)]
-pub struct Streams {
+pub struct RtmpStreams {
     store: Store,
     fleet: Fleet,
     tasks: Tasks,
 }
 
-impl Streams {
+impl RtmpStreams {
     /// Creates the service of this fleet.
     pub fn new(store: Store, fleet: Fleet, tasks: Tasks) -> Self {
         Self { store, fleet, tasks }

@@ -40,7 +40,7 @@ mod sessions;
 mod tools;
 
 use handler::McpHandler;
-use sessions::{OwnedSessions, SessionOwner, Sessions};
+use sessions::{McpSessions, OwnedSessions, SessionOwner};
 
 /// Header field with the session of a request.
 const SESSION: &str = "mcp-session-id";
@@ -49,12 +49,12 @@ const MAX_REFUSAL: usize = 4096;
 
 /// Sessions and calls of all MCP clients.
 #[derive(Debug, Default)]
-pub struct Clients {
-    sessions: Arc<Sessions>,
+pub struct McpClients {
+    sessions: Arc<McpSessions>,
     calls: KeyedSemaphore<AccountId>,
 }
 
-impl Clients {
+impl McpClients {
     /// Ends the sessions of revoked connections. Their tokens are refused already.
     pub async fn close_revoked(&self) {
         self.sessions.close_revoked().await;

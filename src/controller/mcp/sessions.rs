@@ -51,12 +51,12 @@ struct OpenSession {
 
 /// All open sessions.
 #[derive(Debug)]
-pub(super) struct Sessions {
+pub(super) struct McpSessions {
     workers: LocalSessionManager,
     open: Mutex<HashMap<SessionId, OpenSession>>,
 }
 
-impl Default for Sessions {
+impl Default for McpSessions {
     fn default() -> Self {
         let mut config = SessionConfig::default();
         config.keep_alive = Some(IDLE_TIMEOUT);
@@ -67,7 +67,7 @@ impl Default for Sessions {
     }
 }
 
-impl Sessions {
+impl McpSessions {
     /// Whether a session is open and has this owner. If so it counts as used now.
     pub(super) fn is_of(&self, id: &str, owner: SessionOwner) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +129,7 @@ fn oldest(open: &HashMap<SessionId, OpenSession>, among: impl Fn(&OpenSession) -
 /// Sessions as one owner sees them; those of others do not exist for it.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedSessions {
-    pub(super) all: Arc<Sessions>,
+    pub(super) all: Arc<McpSessions>,
     pub(super) owner: SessionOwner,
     /// Lease on the owner's connection, for new sessions.
     pub(super) lease: Lease<Credential>,
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_session_belongs_to_one_connection() {
-        let (sessions, one) = (Sessions::default(), owner());
+        let (sessions, one) = (McpSessions::default(), owner());
         sessions.note(id(1), one, lease(one), Instant::now());
         assert!(sessions.is_of("1", one) && !sessions.is_of("2", one) && !sessions.is_of("1", owner()));
         let same_account = SessionOwner { credential: Credential::Grant(GrantId::random()), ..one };
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_oldest_session_of_the_same_account_is_closed() {
-        let (sessions, one, began) = (Sessions::default(), owner(), Instant::now());
+        let (sessions, one, began) = (McpSessions::default(), owner(), Instant::now());
         assert!(sessions.note(id(0), owner(), lease(one), began).is_empty());
         for number in 1..=MAX_PER_ACCOUNT {
             let at = began + Duration::from_secs(number as u64);
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn all_sessions_are_bounded() {
-        let (sessions, began) = (Sessions::default(), Instant::now());
+        let (sessions, began) = (McpSessions::default(), Instant::now());
         let gone = (0..MAX_SESSIONS + 10).flat_map(|number| {
             let (owner, at) = (owner(), began + Duration::from_millis(number as u64));
             sessions.note(id(number), owner, lease(owner), at)
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_sessions_of_a_connection_end_together() {
-        let (sessions, registry) = (Sessions::default(), RevocationRegistry::default());
+        let (sessions, registry) = (McpSessions::default(), RevocationRegistry::default());
         let (one, other) = (owner(), owner());
         for (number, owner) in [(1, one), (2, one), (3, other)] {
             sessions.note(id(number), owner, registry.lease(owner.credential), Instant::now());

@@ -8,7 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use hotdesk_domain::audit::Outcome;
+use hotdesk_domain::audit::AuditOutcome;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
 use hotdesk_wire::desktop::action::Acknowledgement;
@@ -61,6 +61,6 @@ async fn delete(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<Acknowledgement>> {
-    app.keys.delete(&caller, &id, Outcome::CHANGED).await?;
+    app.keys.delete(&caller, &id, AuditOutcome::CHANGED).await?;
     Ok(Json(Acknowledgement { success: true }))
 }

@@ -7,12 +7,12 @@ use hotdesk_domain::error::Result;
 use hotdesk_store::Store;
 
 /// Terms of accounts by their plans.
-pub struct Billing {
+pub struct AccountBilling {
     store: Store,
     plans: Plans,
 }
 
-impl Billing {
+impl AccountBilling {
     /// Creates the service of these plans.
     pub fn new(store: Store, plans: Plans) -> Self {
         Self { store, plans }
@@ -30,7 +30,7 @@ impl Billing {
     /// (docs/lifecycle.md#clone).
     ///
     /// # Errors
-    /// The errors of [`Billing::terms`].
+    /// The errors of [`AccountBilling::terms`].
     pub async fn allowance(&self, owner: AccountId) -> Result<Allowance> {
         self.terms(owner).await.map(|terms| terms.allowance)
     }

@@ -11,7 +11,7 @@ use hotdesk_base::clock::iso8601;
 use hotdesk_base::hex::hex;
 use hotdesk_base::ids::{AccountId, KeyId};
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::audit::Outcome;
+use hotdesk_domain::audit::AuditOutcome;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{self, Caller, Role, Target};
 use hotdesk_domain::identity::api_key;
@@ -71,7 +71,7 @@ impl Keys {
         };
         // Earlier audit entries must be stored before this one.
         self.audit.write().await?;
-        let key = self.store.mint_key(&new, audit::entry_for_transaction(Outcome::CREATED)).await?;
+        let key = self.store.mint_key(&new, audit::entry_for_transaction(AuditOutcome::CREATED)).await?;
         audit::mark_stored();
         Ok((key, text))
     }
@@ -96,7 +96,7 @@ impl Keys {
     ///
     /// # Errors
     /// `NotFound` ("Key not found"); `Forbidden` for a key that the caller may not delete.
-    pub async fn delete(&self, caller: &Caller, id: &str, outcome: Outcome) -> Result<()> {
+    pub async fn delete(&self, caller: &Caller, id: &str, outcome: AuditOutcome) -> Result<()> {
         let unknown = || Error::not_found("Key not found");
         let id: KeyId = id.parse().map_err(|_| unknown())?;
         let key = self.store.key(id).await?.ok_or_else(unknown)?;

@@ -13,7 +13,7 @@ use super::settings::navigation;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::web::page::{Failure, page};
-use hotdesk_domain::audit::Outcome;
+use hotdesk_domain::audit::AuditOutcome;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::access::Intent;
 use hotdesk_domain::name;
@@ -66,7 +66,7 @@ async fn make(State(app): State<AppState>, submitted: SignedInForm<NewKeyForm>) 
 /// `POST /settings/keys/delete`.
 async fn delete(State(app): State<AppState>, submitted: SignedInForm<KeyForm>) -> Result<Response, Failure> {
     let caller = submitted.who.caller(Intent::Change);
-    app.keys.delete(&caller, &submitted.form.id, Outcome::REDIRECTED).await?;
+    app.keys.delete(&caller, &submitted.form.id, AuditOutcome::REDIRECTED).await?;
     Ok(Redirect::to(HERE).into_response())
 }
 

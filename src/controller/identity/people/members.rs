@@ -4,7 +4,7 @@
 
 use crate::audit;
 use crate::computers::directory::Directory;
-use crate::computers::streams::Streams;
+use crate::computers::streams::RtmpStreams;
 use hotdesk_base::ids::AccountId;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
@@ -30,12 +30,12 @@ pub struct People {
 pub struct Members {
     store: Store,
     directory: Directory,
-    streams: Streams,
+    streams: RtmpStreams,
 }
 
 impl Members {
     /// Creates the service of the stored members.
-    pub fn new(store: Store, directory: Directory, streams: Streams) -> Self {
+    pub fn new(store: Store, directory: Directory, streams: RtmpStreams) -> Self {
         Self { store, directory, streams }
     }
 
