@@ -229,7 +229,7 @@ pub async fn start_with(
     let tickets = Arc::new(Tickets::default());
     let app = Arc::new(App {
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
-        auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), &config.auto_stop),
+        auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         hosts: Hosts::new(&config),
         authenticator: Authenticator::new(store.clone(), key_uses.clone(), Arc::clone(&rates)),

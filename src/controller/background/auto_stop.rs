@@ -80,8 +80,8 @@ pub struct AutoStopper {
 
 impl AutoStopper {
     /// Creates the service of this fleet, without reports.
-    pub fn new(store: Store, fleet: Fleet, tasks: Tasks, timing: &AutoStopTiming) -> Self {
-        Self { store, fleet, tasks, timing: timing.clone(), reports: ActivityReports::default() }
+    pub fn new(store: Store, fleet: Fleet, tasks: Tasks, timing: AutoStopTiming) -> Self {
+        Self { store, fleet, tasks, timing, reports: ActivityReports::default() }
     }
 
     /// Queries every running computer with auto-stop, and stops those that are idle for long enough.
