@@ -32,72 +32,130 @@ pub mod relay;
 pub mod saved_state;
 pub mod web;
 
+use background::auto_stop::AutoStopper;
+use background::trials::Trials;
+use computers::directory::Directory;
 use computers::fleet::Fleet;
+use computers::rtmp_connections::RtmpConnections;
+use computers::streams::RtmpStreams;
 use config::Config;
-use data_dir::{blobs, files};
-use identity::{accounts, auth, oauth};
-use web::metrics;
+use data_dir::blobs::BlobStore;
+use data_dir::files;
+use identity::accounts::agents::AgentSignup;
+use identity::accounts::billing::AccountBilling;
+use identity::accounts::clients::Clients;
+use identity::accounts::signature::Signatures;
+use identity::auth::Authenticator;
+use identity::auth::devices::Devices;
+use identity::auth::key_uses::KeyUses;
+use identity::auth::keys::{self, Keys};
+use identity::auth::rate::Rates;
+use identity::auth::session::Sessions;
+use identity::auth::sign_ins::SignIns;
+use identity::auth::socket_auth::SocketAuth;
+use identity::auth::tickets::Tickets;
+use identity::auth::wrong_credentials::WrongCredentials;
+use identity::oauth::AuthorizationServer;
+use identity::oauth::tokens::Grants;
+use identity::people::invitations::Invitations;
+use identity::people::members::Members;
+use identity::people::operator::Operator;
+use identity::people::workspaces::Workspaces;
+use web::hosts::Hosts;
+use web::metrics::Metrics;
 
-/// State that all handlers share.
+/// Services and state that all handlers share.
 pub struct App {
     /// The configuration in force.
     pub config: Config,
     /// Database.
     pub store: Store,
-    /// Computers and their runners.
-    pub fleet: Fleet,
     /// Blobs in the data folder, and signed links to them.
-    pub blobs: blobs::BlobStore,
-    /// Request rate limit of each credential.
-    pub rates: auth::rate::Rates,
-    /// Recent wrong credentials by client address.
-    pub wrong_credentials: auth::failures::Failures<auth::source::Source>,
-    /// Last use of each key, until it is stored.
-    pub key_uses: auth::key_uses::KeyUses,
-    /// Audit entries that wait to be stored.
-    pub audit: audit::Log,
+    pub blobs: BlobStore,
     /// Plans and their limits.
     pub plans: Plans,
-    /// Rate limits and proof of work for accounts that AI agents create.
-    pub agent_signup: accounts::agents::AgentSignup,
-    /// Verifies signatures of billing events.
-    pub billing: accounts::signature::Signatures,
+    /// Background work.
+    pub tasks: Tasks,
+    /// Renders the metrics.
+    pub metrics: Metrics,
+    /// When the controller started.
+    pub started: Instant,
+    /// The audit log.
+    pub audit: audit::Log,
+
+    /// Computers and their runners.
+    pub fleet: Fleet,
+    /// Look-up of computers and workspaces with access checks.
+    pub directory: Directory,
+    /// Ends of RTMP streams whose owner lost access.
+    pub streams: RtmpStreams,
+    /// Saved RTMP connections.
+    pub rtmp_connections: RtmpConnections,
+    /// Stops of idle computers.
+    pub auto_stop: AutoStopper,
+    /// Ends of trials.
+    pub trials: Trials,
+
     /// Trusted proxies (`X-Forwarded-For` is honoured from these addresses).
     pub trusted_proxies: TrustedProxies,
-    /// Recent wrong computer passwords.
-    pub wrong_passwords: auth::socket_auth::WrongPasswords,
+    /// Host names and origins of the service.
+    pub hosts: Hosts,
+    /// Identification of callers.
+    pub authenticator: Authenticator,
+    /// Request rate limit of each credential.
+    pub rates: Arc<Rates>,
+    /// Recent wrong credentials by client address.
+    pub wrong_credentials: WrongCredentials,
+    /// API keys.
+    pub keys: Keys,
+    /// Last use of each key.
+    pub key_uses: KeyUses,
+    /// Browser sessions.
+    pub sessions: Sessions,
     /// Recent sign-in attempts.
-    pub sign_ins: auth::sign_ins::SignIns,
+    pub sign_ins: SignIns,
     /// Device approval requests.
-    pub devices: auth::devices::Devices,
+    pub devices: Devices,
+    /// Authentication of live channels.
+    pub socket_auth: SocketAuth,
     /// Viewer tickets.
-    pub tickets: auth::tickets::Tickets,
-    /// Last activity report of each computer with auto-stop.
-    pub activity: background::auto_stop::ActivityReports,
+    pub tickets: Arc<Tickets>,
+    /// OAuth authorization server.
+    pub oauth: AuthorizationServer,
+    /// Connections of MCP clients.
+    pub grants: Grants,
+
+    /// Account of the operator.
+    pub operator: Operator,
+    /// Clients of operators.
+    pub clients: Clients,
+    /// Sign-up of AI agents.
+    pub agent_signup: AgentSignup,
+    /// Terms of accounts by their plans.
+    pub billing: AccountBilling,
+    /// Verifies signatures of billing events.
+    pub signatures: Signatures,
+    /// Workspaces.
+    pub workspaces: Workspaces,
+    /// Members of workspaces.
+    pub members: Members,
+    /// Invitations to workspaces.
+    pub invitations: Invitations,
+
     /// Event hubs of the computers.
     pub events: events::Events,
-    /// Authorization server state that is not in the database.
-    pub oauth: oauth::OAuthState,
     /// WebSockets of live channels.
     pub sockets: Sockets,
     /// Open sockets by computer.
     pub channels: KeyedSemaphore<ComputerId>,
     /// Files that are being stored, by credential and by account.
     pub storing: KeyedSemaphore<files::StorageSlot>,
-    /// Computers that are being stopped because their trial ended.
-    pub ending_trials: KeyedSemaphore<ComputerId>,
     /// Requests with an `Idempotency-Key` that are in progress.
     pub running_requests: idempotency::RunningRequests,
     /// Bodies of such requests while they are received.
     pub body_buffers: idempotency::BodyBuffers,
     /// MCP sessions.
-    pub mcp: mcp::Clients,
-    /// Renders the metrics.
-    pub metrics: metrics::Metrics,
-    /// When the controller started.
-    pub started: Instant,
-    /// Background work.
-    pub tasks: Tasks,
+    pub mcp: mcp::McpClients,
 }
 
 /// The state of all handlers.
@@ -117,7 +175,7 @@ pub struct Controller {
 impl Controller {
     /// Stores the waiting audit entries and key uses, and checkpoints the database. Call it after the drain.
     pub async fn close(self) {
-        for written in [self.app.write_audit().await, self.app.write_key_uses().await] {
+        for written in [self.app.audit.write().await, self.app.key_uses.write().await] {
             if let Err(error) = written {
                 tracing::error!(
                     %error,
@@ -157,54 +215,70 @@ pub async fn start_with(
     let signing = store.get_or_create_value("link_signing_secret", || {
         hotdesk_base::secret::Secret::random(43).reveal().to_owned()
     });
-    let blobs = blobs::BlobStore::open(&config.data_dir, &signing.await?)?;
-    let rates = auth::rate::Rates::new(&config.limits);
-    let wrong_credentials = auth::wrong_credentials(&config.limits);
+    let blobs = BlobStore::open(&config.data_dir, &signing.await?)?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config.suspension, archive);
-    let metrics = metrics::Metrics::install()?;
+    let metrics = Metrics::install()?;
+    let signatures = Signatures::open(&config.billing.webhook_secret_file)?;
     let plans = config.plans();
-    let agent_signup = accounts::agents::AgentSignup::new(&config.agent_accounts);
-    let billing = accounts::signature::Signatures::open(&config.billing.webhook_secret_file)
-        .map_err(|why| Error::internal(format!("configuration: {why}")))?;
-    let events = events::Events::new(fleet.clone(), tasks.clone());
+    let audit = audit::Log::new(store.clone());
+    let directory = Directory::new(store.clone(), fleet.clone());
+    let streams = RtmpStreams::new(store.clone(), fleet.clone(), tasks.clone());
+    let rates = Arc::new(Rates::new(&config.limits));
+    let key_uses = KeyUses::new(store.clone());
+    let tickets = Arc::new(Tickets::default());
     let app = Arc::new(App {
-        config,
-        store,
-        fleet,
-        blobs,
-        rates,
-        wrong_credentials,
-        key_uses: auth::key_uses::KeyUses::default(),
-        audit: audit::Log::default(),
-        plans,
-        agent_signup,
-        billing,
-        trusted_proxies,
-        wrong_passwords: auth::socket_auth::wrong_passwords(),
-        sign_ins: auth::sign_ins::SignIns::default(),
-        devices: auth::devices::Devices::default(),
-        tickets: auth::tickets::Tickets::default(),
-        activity: background::auto_stop::ActivityReports::default(),
-        events,
-        oauth: oauth::OAuthState::new(guarded),
+        rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
+        auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
+        trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
+        hosts: Hosts::new(&config),
+        authenticator: Authenticator::new(store.clone(), key_uses.clone(), Arc::clone(&rates)),
+        wrong_credentials: WrongCredentials::new(&config.limits),
+        keys: Keys::new(store.clone(), directory.clone(), audit.clone(), key_uses.clone()),
+        sessions: Sessions::new(store.clone(), &config.public_url),
+        sign_ins: SignIns::default(),
+        devices: Devices::new(store.clone()),
+        socket_auth: SocketAuth::new(store.clone(), Arc::clone(&tickets)),
+        oauth: AuthorizationServer::new(store.clone(), guarded),
+        grants: Grants::new(store.clone()),
+        operator: Operator::new(store.clone()),
+        clients: Clients::new(store.clone(), fleet.clone(), blobs.clone()),
+        agent_signup: AgentSignup::new(store.clone(), &config.agent_accounts),
+        billing: AccountBilling::new(store.clone(), plans.clone()),
+        workspaces: Workspaces::new(store.clone(), plans.clone(), fleet.clone(), blobs.clone()),
+        members: Members::new(store.clone(), directory.clone(), streams.clone()),
+        invitations: Invitations::new(store.clone(), directory.clone(), plans.clone()),
+        events: events::Events::new(fleet.clone(), tasks.clone()),
         sockets: Sockets::new(tasks.clone()),
         channels: KeyedSemaphore::default(),
         storing: KeyedSemaphore::default(),
-        ending_trials: KeyedSemaphore::default(),
         running_requests: idempotency::RunningRequests::default(),
         body_buffers: idempotency::BodyBuffers::default(),
-        mcp: mcp::Clients::default(),
-        metrics,
+        mcp: mcp::McpClients::default(),
         started: Instant::now(),
         tasks: tasks.clone(),
+        config,
+        store,
+        blobs,
+        plans,
+        metrics,
+        audit,
+        fleet,
+        directory,
+        streams,
+        trusted_proxies,
+        rates,
+        key_uses,
+        tickets,
+        signatures,
     });
     app.fleet.recover().await?;
     background::start(&app);
     // Last, because a start that fails must not create a key that nobody sees.
-    let first_key = auth::keys::first_key(&app.store).await?;
-    let set_up_open = first_key.is_some() || app.is_new().await?;
-    Ok(Controller { router: api::router(Arc::clone(&app)), first_key, set_up_open, app })
+    let first_key = keys::first_key(&app.store).await?;
+    let set_up_open = first_key.is_some() || app.operator.is_new().await?;
+    let router = api::router(Arc::clone(&app), mcp::router(Arc::clone(&app)));
+    Ok(Controller { router, first_key, set_up_open, app })
 }
 
 /// Line that reports the listening address. People and tests read it.

@@ -118,8 +118,8 @@ pub struct Entry {
     pub target: Option<String>,
     /// Whether the caller is not a member of the workspace.
     pub stranger: bool,
-    /// HTTP status of the answer; `None` when the client left before the answer.
-    pub status: Option<u16>,
+    /// How the request ended.
+    pub outcome: AuditOutcome,
     /// Error code of the answer.
     pub code: Option<String>,
     /// `X-Request-Id` of the answer.
@@ -143,7 +143,7 @@ impl Entry {
             computer: None,
             target: None,
             stranger: false,
-            status: None,
+            outcome: AuditOutcome::Done(None),
             code: None,
             request_id: String::new(),
         }
@@ -154,43 +154,53 @@ impl Entry {
     pub fn is_unattributed(&self) -> bool {
         self.account.is_none() && self.owner.is_none() && !self.method.is_empty()
     }
-
-    /// Returns the result. An action of the service itself is recorded after it is done.
-    pub fn result(&self) -> AuditResult {
-        if self.method.is_empty() { AuditResult::Done } else { AuditResult::of(self.status) }
-    }
 }
 
-/// Result of a request.
+/// How a request ended. The number is the HTTP status of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuditResult {
-    /// It was done.
-    Done,
+pub enum AuditOutcome {
+    /// It was done. An action of the service itself has no status, because it is recorded after it is done.
+    Done(Option<u16>),
     /// Its caller is not permitted: 401 or 403.
-    Refused,
+    Refused(u16),
     /// It failed.
-    Failed,
+    Failed(u16),
     /// The client left, or its credential was revoked, before the answer. The request may have been done.
     Unanswered,
 }
 
-impl AuditResult {
-    /// Returns the result for an HTTP status.
-    pub fn of(status: Option<u16>) -> Self {
+impl AuditOutcome {
+    /// A change that is answered with its result.
+    pub const CHANGED: Self = Self::Done(Some(200));
+    /// A new object, which is the answer.
+    pub const CREATED: Self = Self::Done(Some(201));
+    /// A change that is answered with a redirection to the next page.
+    pub const REDIRECTED: Self = Self::Done(Some(303));
+
+    /// Returns the outcome of a request that was answered with this HTTP status.
+    pub fn of_answer(status: u16) -> Self {
         match status {
-            None => Self::Unanswered,
-            Some(401 | 403) => Self::Refused,
-            Some(400..) => Self::Failed,
-            Some(_) => Self::Done,
+            401 | 403 => Self::Refused(status),
+            400.. => Self::Failed(status),
+            _ => Self::Done(Some(status)),
+        }
+    }
+
+    /// Returns the HTTP status of the answer, if there was one.
+    pub fn status(self) -> Option<u16> {
+        match self {
+            Self::Done(status) => status,
+            Self::Refused(status) | Self::Failed(status) => Some(status),
+            Self::Unanswered => None,
         }
     }
 
     /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Done => "done",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
+            Self::Done(_) => "done",
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
             Self::Unanswered => "unanswered",
         }
     }
@@ -198,8 +208,9 @@ impl AuditResult {
 
 /// Whether a request is recorded. Rate-limited requests (429) are not: a flood of requests must not become a
 /// flood of rows. The controller records one refused sign-in per minute and account nevertheless.
-pub fn is_recorded(changes: bool, tells_a_secret: bool, status: Option<u16>) -> bool {
-    status != Some(429) && (changes || tells_a_secret || AuditResult::of(status) == AuditResult::Refused)
+pub fn is_recorded(changes: bool, tells_a_secret: bool, outcome: AuditOutcome) -> bool {
+    outcome != AuditOutcome::Failed(429)
+        && (changes || tells_a_secret || matches!(outcome, AuditOutcome::Refused(_)))
 }
 
 #[cfg(test)]
@@ -220,16 +231,17 @@ mod tests {
             (false, false, None, false),
             (false, true, Some(200), true),
         ] {
-            assert_eq!(is_recorded(changes, secret, status), kept, "{changes} {secret} {status:?}");
+            let outcome = status.map_or(AuditOutcome::Unanswered, AuditOutcome::of_answer);
+            assert_eq!(is_recorded(changes, secret, outcome), kept, "{changes} {secret} {status:?}");
         }
     }
 
     #[test]
     fn an_action_of_the_service_has_the_result_done() {
         let entry = Entry::of_the_service(1, AuditAction::TrialEnd);
-        assert!(entry.result() == AuditResult::Done && !entry.is_unattributed());
+        assert!(entry.outcome.name() == "done" && !entry.is_unattributed());
         let request = Entry { method: "POST".to_owned(), ..entry };
-        assert!(request.result() == AuditResult::Unanswered && request.is_unattributed());
+        assert!(request.is_unattributed());
         assert!(!Entry { owner: Some(AccountId::random()), ..request }.is_unattributed());
     }
 
@@ -243,15 +255,15 @@ mod tests {
 
     #[test]
     fn a_status_is_a_word() {
-        for (status, word) in [
-            (Some(201), "done"),
-            (Some(303), "done"),
-            (Some(403), "refused"),
-            (Some(404), "failed"),
-            (Some(503), "failed"),
-            (None, "unanswered"),
-        ] {
-            assert_eq!(AuditResult::of(status).name(), word);
+        for (status, word) in
+            [(201, "done"), (303, "done"), (403, "refused"), (404, "failed"), (503, "failed")]
+        {
+            let outcome = AuditOutcome::of_answer(status);
+            assert_eq!((outcome.name(), outcome.status()), (word, Some(status)));
         }
+        assert_eq!(
+            (AuditOutcome::Unanswered.name(), AuditOutcome::Unanswered.status()),
+            ("unanswered", None)
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Store, Write, failed, id};
 use hotdesk_base::ids::{AccountId, ComputerId, GrantId, KeyId, SessionId, WorkspaceId};
-use hotdesk_domain::audit::{AuditAction, Entry};
+use hotdesk_domain::audit::{AuditAction, AuditOutcome, Entry};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Credential, Role};
 
@@ -84,6 +84,12 @@ impl TryFrom<Row> for Entry {
             (None, None) => None,
             _ => return Err(bad("credential")),
         };
+        let status = row.status.map(|status| u16::try_from(status).map_err(|_| bad("status"))).transpose()?;
+        let outcome = match status {
+            Some(status) => AuditOutcome::of_answer(status),
+            None if row.method.is_empty() => AuditOutcome::Done(None),
+            None => AuditOutcome::Unanswered,
+        };
         Ok(Self {
             at: row.at,
             account: row.account_id.as_deref().map(id).transpose()?,
@@ -101,7 +107,7 @@ impl TryFrom<Row> for Entry {
             computer: row.computer_id.as_deref().map(id).transpose()?,
             target: row.target_id,
             stranger: row.stranger != 0,
-            status: row.status.map(|status| u16::try_from(status).map_err(|_| bad("status"))).transpose()?,
+            outcome,
             code: row.code,
             request_id: row.request_id,
         })
@@ -224,7 +230,7 @@ impl Write {
             .bind(entry.computer.map(|computer| computer.to_string()))
             .bind(entry.target.as_deref())
             .bind(i64::from(entry.stranger))
-            .bind(entry.status.map(i64::from))
+            .bind(entry.outcome.status().map(i64::from))
             .bind(entry.code.as_deref())
             .bind(&entry.request_id)
             .execute(&mut *self.tx)

@@ -44,7 +44,7 @@ pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
         let reason = "without a store no machine has a known owner; `hotdesk purge` removes all of them";
         return Err(format!("there is no {}: {reason}", store.display()).into());
     }
-    let _lock = lock::acquire(&config.data_dir)?;
+    let _lock = lock::acquire(&config.data_dir).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -59,7 +59,7 @@ impl Options {
             image: self.image.clone(),
             stream_allow_private: self.stream_allow_private,
         };
-        Config::load(self.config.as_deref(), &flags)
+        Config::load(self.config.as_deref(), &flags).map_err(|error| error.to_string())
     }
 }
 
@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Outcome<()> {
     // A core dump would contain keys (T24, docs/security.md).
     nix::sys::prctl::set_dumpable(false)
         .map_err(|error| format!("cannot disable core dumps (prctl): {error}"))?;
-    let _lock = lock::acquire(&config.data_dir)?;
+    let _lock = lock::acquire(&config.data_dir).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -136,7 +136,7 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
 pub fn purge(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
-    let _lock = lock::acquire(&config.data_dir)?;
+    let _lock = lock::acquire(&config.data_dir).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

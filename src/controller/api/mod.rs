@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::identity::{auth, oauth, pages};
 use crate::web::{cors, hosts, metrics, viewer};
-use crate::{AppState, audit, idempotency, mcp, relay};
+use crate::{AppState, audit, idempotency, relay};
 use hotdesk_http::edge;
 
 pub mod access;
@@ -38,8 +38,9 @@ fn documented() -> OpenApiRouter<AppState> {
         .merge(service::router())
 }
 
-/// Builds the router of the whole API: documented routes, the proxy path, channels, pages and storage links.
-pub fn router(app: AppState) -> Router {
+/// Builds the router of the whole API: documented routes, the proxy path, channels, pages, storage links and
+/// the route of the MCP server.
+pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     let (routes, document) = documented().split_for_parts();
     let idempotency_layer = idempotency::IdempotencyLayer::new(Arc::clone(&app), &document);
     let document = Arc::new(openapi::complete(document));
@@ -56,7 +57,7 @@ pub fn router(app: AppState) -> Router {
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), audit::record))
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), auth::identify))
         // MCP has its own kind of credential, A57 (docs/authentication-rules.md).
-        .merge(mcp::router(Arc::clone(&app)))
+        .merge(mcp)
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), hosts::check))
         .route_layer(axum::middleware::from_fn(metrics::count));
     let inner = edge::wrap(routes).with_state(app);

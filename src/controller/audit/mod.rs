@@ -9,17 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
 
 use crate::AppState;
-use crate::identity::auth::source::Source;
-use crate::identity::auth::{ClientName, IdentifiedCaller};
+use crate::web::caller::{ClientName, IdentifiedCaller};
+use crate::web::source::{self, Source};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
-use hotdesk_domain::audit::{AuditAction, Entry, is_recorded};
+use hotdesk_domain::audit::{AuditAction, AuditOutcome, Entry, is_recorded};
 use hotdesk_domain::error::Result;
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{Caller, Credential, Intent, Role};
@@ -29,8 +28,9 @@ use hotdesk_http::serve::Peer;
 use hotdesk_http::unread_body::SkipDrain;
 
 mod log;
+mod queue;
 
-pub use log::{Log, WRITE_INTERVAL, trim, write};
+pub use log::{Log, WRITE_INTERVAL};
 
 /// Routes that only read a secret. A computer's record also has its password, but clients poll it, so it is
 /// not recorded.
@@ -46,7 +46,7 @@ tokio::task_local! {
 struct CurrentRequest(Arc<PendingEntry>);
 
 struct PendingEntry {
-    app: AppState,
+    log: Log,
     from: Source,
     changes: bool,
     reads_secret: bool,
@@ -74,12 +74,14 @@ async fn record_as(app: AppState, request: Request, next: Next, changes: bool) -
     let known = &parts.extensions;
     let caller = known.get::<IdentifiedCaller>().and_then(|IdentifiedCaller(found)| found.as_ref().ok());
     let route = known.get::<MatchedPath>().map_or("none", MatchedPath::as_str);
-    let current = CurrentRequest::begin(app, &parts, caller, route, changes);
+    let current = CurrentRequest::begin(&app, &parts, caller, route, changes);
     let response = CURRENT_REQUEST.scope(current.clone(), next.run(Request::from_parts(parts, body))).await;
     // A request that was cut off may have had its effect, so its status is unknown.
     let whole = response.extensions().get::<SkipDrain>().is_none();
     let code = response.extensions().get::<CarriedError>().and_then(|CarriedError(error)| error.code);
-    current.0.end(whole.then(|| response.status()), code);
+    let outcome =
+        if whole { AuditOutcome::of_answer(response.status().as_u16()) } else { AuditOutcome::Unanswered };
+    current.0.end(outcome, code);
     response
 }
 
@@ -89,19 +91,22 @@ async fn record_as(app: AppState, request: Request, next: Next, changes: bool) -
 /// # Errors
 /// The errors of the work.
 pub async fn record_call<T>(
-    app: AppState,
+    app: &AppState,
     caller: &Caller,
     parts: &Parts,
     route: &str,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let current = CurrentRequest::begin(app, parts, Some(caller), route, caller.intent == Intent::Change);
-    let outcome = CURRENT_REQUEST.scope(current.clone(), work).await;
-    match &outcome {
-        Ok(_) => current.0.end(Some(StatusCode::OK), None),
-        Err(error) => current.0.end(Some(error_response::status(error.kind)), error.code),
+    let done = CURRENT_REQUEST.scope(current.clone(), work).await;
+    match &done {
+        Ok(_) => current.0.end(AuditOutcome::CHANGED, None),
+        Err(error) => {
+            let status = error_response::status(error.kind);
+            current.0.end(AuditOutcome::of_answer(status.as_u16()), error.code);
+        }
     }
-    outcome
+    done
 }
 
 /// Lets another task work for this task's request: what it records goes into the same entry.
@@ -157,11 +162,11 @@ pub fn set_account(account: AccountId) {
     edit(|entry| (entry.owner, entry.target) = (Some(account), Some(account.to_string())));
 }
 
-/// Returns the entry of this task's request with the status that the response will have. The caller stores it
-/// in the transaction of the change, then calls [`mark_stored`].
-pub fn entry_for_transaction(answer: StatusCode) -> Option<Entry> {
+/// Returns the entry of this task's request with the outcome that it will have. The caller stores it in the
+/// transaction of the change, then calls [`mark_stored`].
+pub fn entry_for_transaction(outcome: AuditOutcome) -> Option<Entry> {
     let line = CURRENT_REQUEST.try_with(|current| current.0.entry().clone()).ok()?;
-    Some(Entry { status: Some(answer.as_u16()), ..line })
+    Some(Entry { outcome, ..line })
 }
 
 /// Marks the entry of this task's request as stored.
@@ -182,7 +187,7 @@ fn edit(change: impl FnOnce(&mut Entry)) {
 }
 
 impl CurrentRequest {
-    fn begin(app: AppState, parts: &Parts, caller: Option<&Caller>, route: &str, changes: bool) -> Self {
+    fn begin(app: &AppState, parts: &Parts, caller: Option<&Caller>, route: &str, changes: bool) -> Self {
         let known = &parts.extensions;
         let peer = known.get::<ConnectInfo<Peer>>().map_or(&Peer::Local, |ConnectInfo(peer)| peer);
         let entry = Entry {
@@ -190,7 +195,7 @@ impl CurrentRequest {
             account: caller.map(|caller| caller.account),
             credential: caller.map(|caller| caller.credential),
             client: known.get::<ClientName>().map(|ClientName(name)| name.clone()),
-            source: app.address(peer, &parts.headers),
+            source: source::address(&app.trusted_proxies, peer, &parts.headers),
             method: parts.method.as_str().to_owned(),
             route: route.to_owned(),
             action: None,
@@ -199,13 +204,13 @@ impl CurrentRequest {
             computer: None,
             target: None,
             stranger: false,
-            status: None,
+            outcome: AuditOutcome::Unanswered,
             code: None,
             request_id: known.get::<RequestId>().map(|RequestId(id)| id.clone()).unwrap_or_default(),
         };
         Self(Arc::new(PendingEntry {
-            from: app.source(peer, &parts.headers),
-            app,
+            from: Source::of_request(&app.trusted_proxies, peer, &parts.headers),
+            log: app.audit.clone(),
             changes,
             reads_secret: SECRETS.contains(&route),
             entry: Mutex::new(entry),
@@ -220,10 +225,10 @@ impl PendingEntry {
         self.entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, answer: Option<StatusCode>, code: Option<ErrorCode>) {
+    fn end(&self, outcome: AuditOutcome, code: Option<ErrorCode>) {
         {
             let mut entry = self.entry();
-            entry.status = answer.map(|status| status.as_u16());
+            entry.outcome = outcome;
             entry.code = code.map(|code| code.as_str().to_owned());
         }
         self.submit();
@@ -234,9 +239,9 @@ impl PendingEntry {
         let entry = self.entry();
         if !self.done.swap(true, Ordering::Relaxed)
             && (self.forced.load(Ordering::Relaxed)
-                || is_recorded(self.changes, self.reads_secret, entry.status))
+                || is_recorded(self.changes, self.reads_secret, entry.outcome))
         {
-            self.app.audit.add(entry.clone(), self.from);
+            self.log.add(entry.clone(), self.from);
         }
     }
 }

@@ -6,15 +6,18 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 
-use crate::{App, AppState};
+use crate::computers::fleet::Fleet;
+use crate::config::AutoStopTiming;
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::idle::{self, AgentActivity, IdleDecision};
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::Result;
+use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_wire::agent::{Activity, Hold};
-use hotdesk_wire::computer::AutoStop;
+use hotdesk_wire::computer::AutoStop as Record;
 
 /// Agents that are queried concurrently. An agent that hangs takes a slot for three seconds.
 const AT_ONCE: usize = 16;
@@ -25,7 +28,7 @@ const MAX_DETAIL: usize = 200;
 
 /// Last activity report of each computer with auto-stop.
 #[derive(Debug, Default)]
-pub struct ActivityReports(Mutex<HashMap<ComputerId, ActivityReport>>);
+struct ActivityReports(Mutex<HashMap<ComputerId, ActivityReport>>);
 
 #[derive(Clone, Debug)]
 struct ActivityReport {
@@ -66,60 +69,77 @@ impl ActivityReports {
     }
 }
 
-/// Queries every running computer with auto-stop, and stops those that are idle for long enough.
-pub(super) async fn check_computers(app: AppState) -> Result<()> {
-    let mut computers = app.store.all_computers().await?;
-    computers.retain(|computer| computer.status == Status::Running && computer.auto_stop_minutes > 0);
-    app.activity.retain(&computers);
-    stream::iter(&computers).for_each_concurrent(AT_ONCE, |computer| check_computer(&app, computer)).await;
-    Ok(())
+/// Stops of idle computers.
+pub struct AutoStopper {
+    store: Store,
+    fleet: Fleet,
+    tasks: Tasks,
+    timing: AutoStopTiming,
+    reports: ActivityReports,
 }
 
-async fn check_computer(app: &AppState, computer: &Computer) {
-    let Some(guest) = app.fleet.running_guest(computer.id) else { return };
-    // Taken before the query: an action from here on prevents the stop, also while the runner is busy.
-    let Some(last_action) = app.fleet.last_action(computer.id) else { return };
-    app.activity.note(computer.id, guest.activity().await);
-    if decide(app, computer, app.activity.last(computer.id).as_ref()) != IdleDecision::In(Duration::ZERO) {
-        return;
+impl AutoStopper {
+    /// Creates the service of this fleet, without reports.
+    pub fn new(store: Store, fleet: Fleet, tasks: Tasks, timing: AutoStopTiming) -> Self {
+        Self { store, fleet, tasks, timing, reports: ActivityReports::default() }
     }
-    let memory = app.fleet.engine().capabilities().suspend;
-    let Some(command) = computer.billing.idle_command(memory, now_ms()) else { return };
-    tracing::info!(
-        computer = %computer.id,
-        minutes = computer.auto_stop_minutes,
-        "auto-stop: the computer is idle"
-    );
-    // Not awaited, because a slow runner must not delay the round.
-    let (fleet, id) = (app.fleet.clone(), computer.id);
-    let _stopping = app.tasks.spawn("auto-stop command", async move {
-        if let Err(error) = fleet.stop_idle(id, command, last_action).await {
-            tracing::warn!(computer = %id, %error, "auto-stop failed; it is retried in the next round");
-        }
-    });
-}
 
-fn decide(app: &App, computer: &Computer, report: Option<&ActivityReport>) -> IdleDecision {
-    let now = Instant::now();
-    let minutes = u32::try_from(computer.auto_stop_minutes).ok().filter(|minutes| *minutes > 0);
-    let timeout = minutes.map(|minutes| app.config.auto_stop.minute.saturating_mul(minutes));
-    // A computer without a runner is being deleted.
-    let last_action = app.fleet.last_action(computer.id).unwrap_or(now);
-    idle::decide(timeout, last_action, report.map(|report| &report.activity), now)
-}
-
-/// Returns the auto-stop part of a computer's API record.
-pub fn record(app: &App, computer: &Computer) -> AutoStop {
-    let minutes = computer.auto_stop_minutes;
-    if computer.status != Status::Running || minutes == 0 {
-        return AutoStop { minutes, suspends_at: None, held_by: Vec::new() };
+    /// Queries every running computer with auto-stop, and stops those that are idle for long enough.
+    pub(super) async fn check_computers(&self) -> Result<()> {
+        let mut computers = self.store.all_computers().await?;
+        computers.retain(|computer| computer.status == Status::Running && computer.auto_stop_minutes > 0);
+        self.reports.retain(&computers);
+        stream::iter(&computers).for_each_concurrent(AT_ONCE, |computer| self.check_computer(computer)).await;
+        Ok(())
     }
-    let report = app.activity.last(computer.id);
-    let suspends_at = match decide(app, computer, report.as_ref()) {
-        IdleDecision::Never | IdleDecision::Busy => None,
-        IdleDecision::In(left) => {
-            Some(iso8601(now_ms().saturating_add(i64::try_from(left.as_millis()).unwrap_or(i64::MAX))))
+
+    async fn check_computer(&self, computer: &Computer) {
+        let Some(guest) = self.fleet.running_guest(computer.id) else { return };
+        // Taken before the query: an action from here on prevents the stop, also while the runner is busy.
+        let Some(last_action) = self.fleet.last_action(computer.id) else { return };
+        self.reports.note(computer.id, guest.activity().await);
+        if self.decide(computer, self.reports.last(computer.id).as_ref()) != IdleDecision::In(Duration::ZERO)
+        {
+            return;
         }
-    };
-    AutoStop { minutes, suspends_at, held_by: report.map(|report| report.held_by).unwrap_or_default() }
+        let memory = self.fleet.engine().capabilities().suspend;
+        let Some(command) = computer.billing.idle_command(memory, now_ms()) else { return };
+        tracing::info!(
+            computer = %computer.id,
+            minutes = computer.auto_stop_minutes,
+            "auto-stop: the computer is idle"
+        );
+        // Not awaited, because a slow runner must not delay the round.
+        let (fleet, id) = (self.fleet.clone(), computer.id);
+        let _stopping = self.tasks.spawn("auto-stop command", async move {
+            if let Err(error) = fleet.stop_idle(id, command, last_action).await {
+                tracing::warn!(computer = %id, %error, "auto-stop failed; it is retried in the next round");
+            }
+        });
+    }
+
+    fn decide(&self, computer: &Computer, report: Option<&ActivityReport>) -> IdleDecision {
+        let now = Instant::now();
+        let minutes = u32::try_from(computer.auto_stop_minutes).ok().filter(|minutes| *minutes > 0);
+        let timeout = minutes.map(|minutes| self.timing.minute.saturating_mul(minutes));
+        // A computer without a runner is being deleted.
+        let last_action = self.fleet.last_action(computer.id).unwrap_or(now);
+        idle::decide(timeout, last_action, report.map(|report| &report.activity), now)
+    }
+
+    /// Returns the auto-stop part of a computer's API record.
+    pub fn record(&self, computer: &Computer) -> Record {
+        let minutes = computer.auto_stop_minutes;
+        if computer.status != Status::Running || minutes == 0 {
+            return Record { minutes, suspends_at: None, held_by: Vec::new() };
+        }
+        let report = self.reports.last(computer.id);
+        let suspends_at = match self.decide(computer, report.as_ref()) {
+            IdleDecision::Never | IdleDecision::Busy => None,
+            IdleDecision::In(left) => {
+                Some(iso8601(now_ms().saturating_add(i64::try_from(left.as_millis()).unwrap_or(i64::MAX))))
+            }
+        };
+        Record { minutes, suspends_at, held_by: report.map(|report| report.held_by).unwrap_or_default() }
+    }
 }

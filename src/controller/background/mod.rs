@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub mod auto_stop;
-mod trials;
+mod expired_agents;
+pub mod trials;
 
-use crate::identity::accounts::expiry;
 use crate::identity::auth::{key_uses, revocation};
-use crate::identity::people::streams;
 use crate::{AppState, audit, idempotency};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::ComputerId;
@@ -39,18 +38,27 @@ const FORGET_USAGE_INTERVAL: Duration = Duration::from_secs(3600);
 pub fn start(app: &AppState) {
     repeat(app, "sweep", SWEEP_INTERVAL, sweep);
     repeat(app, "count-computers", COUNT_INTERVAL, count_computers);
-    repeat(app, "audit", audit::WRITE_INTERVAL, audit::write);
-    repeat(app, "last-used", key_uses::WRITE_INTERVAL, key_uses::write);
-    repeat(app, "ended-credentials", revocation::CHECK_INTERVAL, revocation::end_removed);
-    repeat(app, "auto-stop", app.config.auto_stop.every, auto_stop::check_computers);
-    repeat(app, "ended trials", app.config.auto_stop.every, trials::end_expired);
-    repeat(app, "agents' accounts", EXPIRY_INTERVAL, expiry::remove_expired);
+    repeat(app, "audit", audit::WRITE_INTERVAL, |app| async move { app.audit.write().await });
+    repeat(app, "last-used", key_uses::WRITE_INTERVAL, |app| async move { app.key_uses.write().await });
+    repeat(app, "ended-credentials", revocation::CHECK_INTERVAL, end_revoked);
+    repeat(app, "auto-stop", app.config.auto_stop.every, |app| async move {
+        app.auto_stop.check_computers().await
+    });
+    repeat(
+        app,
+        "ended trials",
+        app.config.auto_stop.every,
+        |app| async move { app.trials.end_expired().await },
+    );
+    repeat(app, "agents' accounts", EXPIRY_INTERVAL, expired_agents::remove_expired);
     repeat(app, "stamp-running", STAMP_INTERVAL, stamp_running);
-    repeat(app, "streams to end", END_STREAMS_INTERVAL, streams::retry_ending);
+    repeat(app, "streams to end", END_STREAMS_INTERVAL, |app| async move { app.streams.retry().await });
     repeat(app, "old usage", FORGET_USAGE_INTERVAL, forget_old_usage);
     if let Some(archive) = app.fleet.state_archive() {
-        let (archive, app_handle) = (Arc::clone(archive), Arc::clone(app));
-        let _task = app.tasks.spawn("copies in storage", async move { archive.run(app_handle).await });
+        let (archive, fleet) = (Arc::clone(archive), app.fleet.clone());
+        let stop = app.tasks.stopping();
+        let maintained = async move { archive.run(&stop, |id, evict| fleet.check_copy(id, evict)).await };
+        let _task = app.tasks.spawn("copies in storage", maintained);
     }
 }
 
@@ -75,10 +83,17 @@ fn repeat<F: Future<Output = Result<()>> + Send>(
     });
 }
 
+/// Ends requests and MCP sessions whose credential is gone.
+async fn end_revoked(app: AppState) -> Result<()> {
+    let ended = revocation::end_removed(&app.store).await;
+    app.mcp.close_revoked().await;
+    ended
+}
+
 async fn sweep(app: AppState) -> Result<()> {
     app.rates.forget_idle();
     app.oauth.sweep();
-    audit::trim(&app).await?;
+    app.audit.trim(&app.config.audit).await?;
     idempotency::sweep(&app).await?;
     let known = app.store.file_ids().await?;
     let blobs = app.blobs.clone();

@@ -1,8 +1,7 @@
 //! Automatic resume: waits for a computer that starts, and wakes a suspended one.
 
-use std::time::Duration;
-
-use super::fleet::{Fleet, stopping};
+use super::fleet::{ACT_TIMEOUT, Fleet};
+use super::runner::registry::stopping;
 use super::runner::{Work, computer_not_found};
 use hotdesk_domain::computer::lifecycle::{self, Command, Status};
 use hotdesk_domain::error::{Error, Result};
@@ -10,9 +9,6 @@ use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
 
-/// Time in which an action waits for a computer that starts. Clients act right after create or start without
-/// polling (docs/api/compatibility.md), and a boot takes seconds.
-pub(super) const ACT_TIMEOUT: Duration = Duration::from_secs(45);
 /// Seconds after which a client may retry on a computer that wakes.
 const WAKE_RETRY_SECONDS: u32 = 5;
 
@@ -24,7 +20,7 @@ impl Fleet {
     /// that takes longer than configured.
     pub async fn guest(&self, computer: &Computer) -> Result<Guest> {
         let is_suspended = |status: Status| matches!(status, Status::Suspending | Status::Suspended);
-        let now = self.presence(computer.id).and_then(|presence| presence.borrow().status);
+        let now = self.shared.presence(computer.id).and_then(|presence| presence.borrow().status);
         let suspended = is_suspended(now.unwrap_or(computer.status));
         // A row with a saved token belongs to a computer that another request wakes.
         if !suspended && !is_suspended(computer.status) && computer.saved_token.is_none() {
@@ -32,10 +28,10 @@ impl Fleet {
         }
         // Recorded even if the wait is short, so that auto-stop does not suspend it before the client
         // retries.
-        self.note_action(computer.id);
-        let deadline = tokio::time::Instant::now() + self.shared.wake_wait;
+        self.shared.note_action(computer.id);
+        let deadline = tokio::time::Instant::now() + self.wake_wait;
         if suspended {
-            let (accepted, woken) = self.send(computer.id, Work::Command(Command::Act))?;
+            let (accepted, woken) = self.shared.send(computer.id, Work::Command(Command::Act))?;
             // A refusal is reported however short the wait is. The runner may still be busy with a suspend.
             let accepted = tokio::time::timeout(ACT_TIMEOUT, accepted).await.map_err(|_| resuming())?;
             accepted.map_err(|_| stopping())??;
@@ -53,7 +49,7 @@ impl Fleet {
     /// # Errors
     /// The errors of [`Fleet::guest`] or [`Fleet::guest_awake`].
     pub async fn guest_to_read(&self, computer: &Computer) -> Result<Guest> {
-        if self.shared.reads_wake { self.guest(computer).await } else { self.guest_awake(computer).await }
+        if self.reads_wake { self.guest(computer).await } else { self.guest_awake(computer).await }
     }
 
     /// Returns the guest of a computer that runs or will run soon. A suspended computer is not woken.
@@ -62,12 +58,12 @@ impl Fleet {
     /// `Conflict` with the status when it does not run (`computer_asleep` when it is suspended);
     /// `Unavailable` when it is not ready in time.
     pub async fn guest_awake(&self, computer: &Computer) -> Result<Guest> {
-        self.note_action(computer.id);
+        self.shared.note_action(computer.id);
         let starting = [Status::Creating, Status::Starting, Status::Restarting, Status::Running];
         if !starting.contains(&computer.status) {
             lifecycle::decide(computer.status, Command::Look)?;
         }
-        let Some(mut presence) = self.presence(computer.id) else {
+        let Some(mut presence) = self.shared.presence(computer.id) else {
             return Err(Error::unavailable("The computer is being adopted; retry in a moment").retry_after(1));
         };
         let ready = presence

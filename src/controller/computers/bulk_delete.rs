@@ -2,13 +2,13 @@
 //!
 //! Every deletion is started before the first one is awaited.
 
-use crate::App;
+use super::fleet::Fleet;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_domain::computer::lifecycle::Command;
 use hotdesk_domain::error::{Kind, Result};
 use hotdesk_store::fleet::find::ComputerFilter;
 
-impl App {
+impl Fleet {
     /// Deletes the computers of a workspace. Computers that another request deletes meanwhile are not an
     /// error.
     ///
@@ -16,10 +16,10 @@ impl App {
     /// The first error of a deletion; the other deletions continue.
     pub async fn remove_computers(&self, owner: AccountId, workspace: WorkspaceId) -> Result<()> {
         let filter = ComputerFilter { workspace: Some(workspace), ..ComputerFilter::default() };
-        let (computers, _) = self.store.computers(owner, &filter).await?;
+        let (computers, _) = self.shared.store.computers(owner, &filter).await?;
         let mut deletions = Vec::new();
         for computer in &computers {
-            match self.fleet.command(computer, Command::Delete).await {
+            match self.command(computer, Command::Delete).await {
                 Ok(deletion) => deletions.push(deletion),
                 // Another request deleted it.
                 Err(error) if error.kind == Kind::NotFound => {}

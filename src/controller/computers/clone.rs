@@ -3,9 +3,8 @@
 //! The clone's runner creates its machine. The source's runner copies the disk in its turn, so that nothing
 //! else happens to the source meanwhile.
 
-use std::sync::Arc;
-
-use super::fleet::{Fleet, stopping};
+use super::fleet::Fleet;
+use super::runner::registry::stopping;
 use super::runner::{Runner, Work, computer_not_found, machine_spec, refused};
 use hotdesk_base::ids::{ComputerId, ComputerRef};
 use hotdesk_domain::computer::clone::{check_source, not_clonable};
@@ -31,7 +30,7 @@ impl Fleet {
 impl Runner {
     /// Asks the source's runner to copy, and waits. Runs in the copy's runner.
     pub(super) async fn copied_from(&self, source: ComputerId, work: Work) -> Result<()> {
-        let (_, copied) = Fleet::from_state(Arc::clone(&self.shared)).send(source, work)?;
+        let (_, copied) = self.shared.send(source, work)?;
         copied.await.map_err(|_| stopping())?
     }
 

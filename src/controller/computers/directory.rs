@@ -2,21 +2,35 @@
 
 use axum::http::Method;
 
+use super::fleet::Fleet;
 use super::view;
-use crate::identity::auth::request_lease;
+use crate::audit;
 use crate::web::origin::Origin;
-use crate::{App, audit};
+use crate::web::request_lease;
 use hotdesk_base::ids::{AccountId, ComputerRef, WorkspaceId};
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{self, Caller, Role, Target};
 use hotdesk_guest::Guest;
+use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::identity::members::Membership;
 use hotdesk_store::identity::workspaces::Workspace;
 use hotdesk_wire::computer::Computer as Record;
 
-impl App {
+/// Look-up of computers and workspaces; cheap to clone.
+#[derive(Clone)]
+pub struct Directory {
+    store: Store,
+    fleet: Fleet,
+}
+
+impl Directory {
+    /// Creates a directory of the stored computers and workspaces.
+    pub fn new(store: Store, fleet: Fleet) -> Self {
+        Self { store, fleet }
+    }
+
     /// Finds a computer by UUID or instance handle, and checks that the caller may use it.
     ///
     /// # Errors
@@ -25,10 +39,10 @@ impl App {
         Ok(self.find_computer_as(caller, reference).await?.0)
     }
 
-    /// Does the same as [`App::find_computer`], and returns the caller's role in the computer's workspace.
+    /// Does the same as [`Directory::find_computer`], and returns the caller's role in the computer's workspace.
     ///
     /// # Errors
-    /// The errors of [`App::find_computer`].
+    /// The errors of [`Directory::find_computer`].
     pub async fn find_computer_as(&self, caller: &Caller, reference: &str) -> Result<(Computer, Role)> {
         let unknown = || Error::not_found("Desktop not found");
         let reference: ComputerRef = reference.parse().map_err(|()| unknown())?;
@@ -59,8 +73,7 @@ impl App {
     /// Returns the guest for a request with this method.
     ///
     /// # Errors
-    /// The errors of [`Fleet::guest`](super::fleet::Fleet::guest), or of
-    /// [`Fleet::guest_to_read`](super::fleet::Fleet::guest_to_read) for a safe method.
+    /// The errors of [`Fleet::guest`], or of [`Fleet::guest_to_read`] for a safe method.
     pub async fn guest_for(&self, method: &Method, computer: &Computer) -> Result<Guest> {
         if method.is_safe() {
             self.fleet.guest_to_read(computer).await
@@ -77,11 +90,11 @@ impl App {
         Ok(self.find_workspace_as(caller, id, Role::Viewer).await?.0)
     }
 
-    /// Does the same as [`App::find_workspace`] for a caller with at least the role `least`, and returns its
+    /// Does the same as [`Directory::find_workspace`] for a caller with at least the role `least`, and returns its
     /// role.
     ///
     /// # Errors
-    /// The errors of [`App::find_workspace`]; `Forbidden` by [`access::check_role`].
+    /// The errors of [`Directory::find_workspace`]; `Forbidden` by [`access::check_role`].
     pub async fn find_workspace_as(
         &self,
         caller: &Caller,

@@ -1,15 +1,12 @@
-//! Registry of runners: one per computer.
-//!
-//! It starts runners, sends them commands and reports the live state of computers.
+//! Fleet: commands to the runners of computers, and the live state of computers.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::oneshot;
 
-use super::auto_resume::ACT_TIMEOUT;
-use super::runner::{CommandAck, Message, Runner, Work, computer_not_found, suspend_unsupported};
+use super::runner::registry::{FleetState, stopping};
+use super::runner::{CommandAck, Work, computer_not_found, suspend_unsupported};
 use super::view;
 use crate::config::Suspension;
 use crate::data_dir::blobs::BlobStore;
@@ -27,76 +24,23 @@ use hotdesk_guest::Guest;
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::{Computer, NewComputer};
 
-/// Most commands that wait for one computer. Further ones are refused.
-const MAILBOX: usize = 16;
-/// Machines that start concurrently. Boots are CPU-bound; more would only slow each other down.
-const STARTS_AT_ONCE: usize = 4;
+/// Time in which an action waits for a computer that starts. Clients act right after create or start without
+/// polling (docs/api/compatibility.md), and a boot takes seconds.
+pub(super) const ACT_TIMEOUT: Duration = Duration::from_secs(45);
 /// Time in which suspend and resume wait for their end before they respond `202`. Clients wait 60 s for a
 /// response (docs/lifecycle.md).
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(45);
 /// Time in which ensure-running waits for a boot that another request started. A boot may take slightly less.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(200);
 
-/// Live state of one computer. Only its runner writes it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Presence {
-    pub(super) status: Option<Status>,
-    pub(super) guest: Option<Guest>,
-    pub(super) address: Option<std::net::IpAddr>,
-    /// Why it does not run, if the service stopped it.
-    pub(super) because: Option<&'static str>,
-}
-
-struct RunnerHandle {
-    mailbox: mpsc::Sender<Message>,
-    presence: watch::Receiver<Presence>,
-    /// Last action on it; initially the start of its runner.
-    last_action: Instant,
-}
-
-/// State that runners share.
-pub(super) struct FleetState {
-    pub(super) engine: Arc<dyn Engine>,
-    pub(super) store: Store,
-    pub(super) blobs: BlobStore,
-    pub(super) tasks: Tasks,
-    pub(super) starts: Semaphore,
-    /// Copies saved states to object storage, where that is configured.
-    pub(super) archive: Option<Arc<StateArchive>>,
-    /// Whether reads also wake a suspended computer.
-    pub(super) reads_wake: bool,
-    /// Time in which an action waits for a computer that wakes.
-    pub(super) wake_wait: Duration,
-    /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
-    pub(super) ending_streams: KeyedSemaphore<ComputerId>,
-    runners: Mutex<HashMap<ComputerId, RunnerHandle>>,
-}
-
-impl FleetState {
-    pub(super) fn forget(&self, id: ComputerId) {
-        self.runners.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-    }
-
-    /// Returns the last action on a computer; see [`Fleet::last_action`].
-    pub(super) fn last_action(&self, id: ComputerId) -> Option<Instant> {
-        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
-        runners.get(&id).map(|handle| handle.last_action)
-    }
-
-    /// Records an auto-stop as an action, so that it is not repeated immediately. `None` when another action
-    /// came since `judged`.
-    fn claim_auto_stop(&self, id: ComputerId, judged: Instant) -> Option<Instant> {
-        let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
-        let handle = runners.get_mut(&id).filter(|handle| handle.last_action == judged)?;
-        handle.last_action = Instant::now();
-        Some(handle.last_action)
-    }
-}
-
 /// All computers of this controller; cheap to clone.
 #[derive(Clone)]
 pub struct Fleet {
     pub(super) shared: Arc<FleetState>,
+    /// Whether reads also wake a suspended computer.
+    pub(super) reads_wake: bool,
+    /// Time in which an action waits for a computer that wakes.
+    pub(super) wake_wait: Duration,
 }
 
 /// Command that was accepted: its intent is stored.
@@ -121,10 +65,6 @@ impl AcceptedCommand {
     }
 }
 
-pub(super) fn stopping() -> Error {
-    Error::unavailable("The service is shutting down").retry_after(5)
-}
-
 impl Fleet {
     /// Creates an empty fleet; [`Fleet::recover`] fills it.
     pub fn new(
@@ -136,24 +76,9 @@ impl Fleet {
         archive: Option<Arc<StateArchive>>,
     ) -> Self {
         let wake_wait = Duration::from_secs(suspension.wake_wait_seconds.into()).min(ACT_TIMEOUT);
-        let shared = FleetState {
-            engine,
-            store,
-            blobs,
-            tasks,
-            starts: Semaphore::new(STARTS_AT_ONCE),
-            archive,
-            reads_wake: suspension.reads_wake,
-            wake_wait,
-            ending_streams: KeyedSemaphore::default(),
-            runners: Mutex::default(),
-        };
-        Self { shared: Arc::new(shared) }
-    }
-
-    /// Returns the fleet of a shared state, for a runner that needs another runner.
-    pub(super) fn from_state(shared: Arc<FleetState>) -> Self {
-        Self { shared }
+        let reads_wake = suspension.reads_wake;
+        let shared = FleetState::new(engine, store, blobs, tasks, archive);
+        Self { shared: Arc::new(shared), reads_wake, wake_wait }
     }
 
     /// Returns the engine.
@@ -174,7 +99,7 @@ impl Fleet {
     /// Asks a computer's runner to complete work on the copy of its saved state. With `evict` it also frees
     /// the host's copy.
     pub fn check_copy(&self, id: ComputerId, evict: bool) {
-        if let Err(error) = self.send(id, Work::CheckCopy { evict }) {
+        if let Err(error) = self.shared.send(id, Work::CheckCopy { evict }) {
             tracing::debug!(
                 computer = %id,
                 %error,
@@ -205,7 +130,7 @@ impl Fleet {
     pub async fn recover(&self) -> Result<()> {
         let rows = self.shared.store.all_computers().await?;
         for row in &rows {
-            let _accepted = self.send(row.id, Work::Recover)?;
+            let _accepted = self.shared.send(row.id, Work::Recover)?;
         }
         let machines = self.shared.engine.list().await.map_err(Error::internal)?;
         for orphan in machines.into_iter().filter(|id| rows.iter().all(|row| row.id != *id)) {
@@ -243,7 +168,7 @@ impl Fleet {
         let fleet = self.clone();
         let made = self.shared.tasks.spawn("create", async move {
             let stored = stored.await?;
-            let (_, finished) = fleet.send(stored.id, work)?;
+            let (_, finished) = fleet.shared.send(stored.id, work)?;
             finished.await.map_err(|_| stopping())??;
             let made = fleet.shared.store.computer(&ComputerRef::Id(stored.id)).await?;
             made.ok_or_else(computer_not_found)
@@ -257,7 +182,7 @@ impl Fleet {
     /// # Errors
     /// The errors of [`billing::decide`], when the computer's status or billing forbids the command.
     pub async fn command(&self, computer: &Computer, command: Command) -> Result<AcceptedCommand> {
-        self.note_action(computer.id);
+        self.shared.note_action(computer.id);
         // The stored status decides commands that change nothing. The runner decides again in its turn.
         let decision = billing::decide(computer.status, &computer.billing, command, now_ms())?;
         let (accepted, finished) = match decision {
@@ -266,7 +191,7 @@ impl Fleet {
                 let _ = sender.send(Ok(()));
                 return Ok(AcceptedCommand { status: computer.status, begun: false, finished });
             }
-            Decision::Do(_) => self.send(computer.id, Work::Command(command))?,
+            Decision::Do(_) => self.shared.send(computer.id, Work::Command(command))?,
         };
         let CommandAck { status, begun } = accepted.await.map_err(|_| stopping())??;
         Ok(AcceptedCommand { status, begun, finished })
@@ -279,7 +204,7 @@ impl Fleet {
     /// The errors of [`Fleet::command`].
     pub async fn stop_idle(&self, id: ComputerId, command: Command, judged: Instant) -> Result<()> {
         let Some(claimed) = self.shared.claim_auto_stop(id, judged) else { return Ok(()) };
-        let (accepted, _finished) = self.send(id, Work::AutoStop(command, claimed))?;
+        let (accepted, _finished) = self.shared.send(id, Work::AutoStop(command, claimed))?;
         accepted.await.map_err(|_| stopping())?.map(drop)
     }
 
@@ -338,7 +263,7 @@ impl Fleet {
     async fn wait_settled(&self, id: ComputerId) -> Result<Computer> {
         let is_settled =
             |status| [Status::Running, Status::Stopped, Status::Suspended, Status::Error].contains(&status);
-        let mut presence = self.presence(id).ok_or_else(computer_not_found)?;
+        let mut presence = self.shared.presence(id).ok_or_else(computer_not_found)?;
         let deadline = tokio::time::Instant::now() + SETTLE_TIMEOUT;
         loop {
             // The live state follows the stored one: a row in transition is followed by a change of presence.
@@ -357,13 +282,13 @@ impl Fleet {
 
     /// Returns the live details for a computer's API record.
     pub fn live_details(&self, id: ComputerId) -> view::LiveDetails {
-        let address = self.presence(id).and_then(|presence| presence.borrow().address);
+        let address = self.shared.presence(id).and_then(|presence| presence.borrow().address);
         view::LiveDetails { address }
     }
 
     /// Returns the guest of a running computer.
     pub fn running_guest(&self, id: ComputerId) -> Option<Guest> {
-        self.presence(id).and_then(|presence| presence.borrow().guest.clone())
+        self.shared.presence(id).and_then(|presence| presence.borrow().guest.clone())
     }
 
     /// Returns the last action on a computer over the API, commands included. Without one it is the start of
@@ -372,57 +297,11 @@ impl Fleet {
         self.shared.last_action(id)
     }
 
-    pub(super) fn note_action(&self, id: ComputerId) {
-        let mut runners = self.shared.runners.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(handle) = runners.get_mut(&id) {
-            handle.last_action = Instant::now();
-        }
-    }
-
     /// Waits until a computer stops running. Returns why, if the service stopped it.
     pub async fn wait_ended(&self, id: ComputerId) -> Option<&'static str> {
-        let mut presence = self.presence(id)?;
+        let mut presence = self.shared.presence(id)?;
         // A runner that ended is an end too.
         let end = presence.wait_for(|now| now.guest.is_none()).await;
         end.ok().and_then(|now| now.because)
-    }
-
-    pub(super) fn presence(&self, id: ComputerId) -> Option<watch::Receiver<Presence>> {
-        let runners = self.shared.runners.lock().unwrap_or_else(PoisonError::into_inner);
-        runners.get(&id).map(|handle| handle.presence.clone())
-    }
-
-    /// Sends work to a computer's runner, and starts the runner if there is none.
-    #[allow(clippy::type_complexity)] // two reply channels, named where they are created
-    pub(super) fn send(
-        &self,
-        id: ComputerId,
-        work: Work,
-    ) -> Result<(oneshot::Receiver<Result<CommandAck>>, oneshot::Receiver<Result<()>>)> {
-        let (accepted, was_accepted) = oneshot::channel();
-        let (finished, has_finished) = oneshot::channel();
-        let message = Message { work, accepted, finished };
-        let mut runners = self.shared.runners.lock().unwrap_or_else(PoisonError::into_inner);
-        let message = match runners.get(&id) {
-            None => message,
-            Some(handle) => match handle.mailbox.try_send(message) {
-                Ok(()) => return Ok((was_accepted, has_finished)),
-                Err(mpsc::error::TrySendError::Full(_)) => {
-                    return Err(
-                        Error::unavailable("The computer has too many commands waiting").retry_after(5)
-                    );
-                }
-                // Its runner has ended; a new one is started.
-                Err(mpsc::error::TrySendError::Closed(message)) => message,
-            },
-        };
-        let (mailbox, inbox) = mpsc::channel(MAILBOX);
-        let (presence, watched) = watch::channel(Presence::default());
-        // The channel is new and empty, so the message fits.
-        let _ = mailbox.try_send(message);
-        runners.insert(id, RunnerHandle { mailbox, presence: watched, last_action: Instant::now() });
-        let runner = Runner::new(id, Arc::clone(&self.shared), inbox, presence);
-        let _task = self.shared.tasks.spawn("runner", runner.run());
-        Ok((was_accepted, has_finished))
     }
 }

@@ -35,7 +35,7 @@ impl Fleet {
             check_launch(store.snapshot(source.id, snapshot).await?.memory, copies_memory)?;
         } else {
             check_fork(source.status, copies_memory)?;
-            self.note_action(source.id);
+            self.shared.note_action(source.id);
         }
         self.create_machine(async move { store.add_copy(&copy).await }, Work::Fork(source.id, at)).await
     }

@@ -8,6 +8,8 @@ pub mod fleet;
 mod fork;
 pub mod resize;
 pub mod rollback;
+pub mod rtmp_connections;
 mod runner;
 pub mod snapshots;
+pub mod streams;
 pub mod view;

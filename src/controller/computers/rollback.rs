@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::fleet::{ANSWER_TIMEOUT, Fleet, stopping};
+use super::fleet::{ANSWER_TIMEOUT, Fleet};
+use super::runner::registry::stopping;
 use super::runner::{CommandAck, Runner, STOP_GRACE, WithoutMemory, Work, refused};
 use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::allowance::Allowance;
@@ -38,8 +39,8 @@ impl Fleet {
         allowance: Allowance,
     ) -> Result<Status> {
         self.shared.store.snapshot(computer.id, snapshot).await?;
-        self.note_action(computer.id);
-        let (accepted, finished) = self.send(computer.id, Work::Rollback { snapshot, allowance })?;
+        self.shared.note_action(computer.id);
+        let (accepted, finished) = self.shared.send(computer.id, Work::Rollback { snapshot, allowance })?;
         accepted.await.map_err(|_| stopping())??;
         if let Ok(outcome) = tokio::time::timeout(ANSWER_TIMEOUT, finished).await {
             outcome.map_err(|_| stopping())??;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::fleet::{ANSWER_TIMEOUT, Fleet, stopping};
+use super::fleet::{ANSWER_TIMEOUT, Fleet};
+use super::runner::registry::stopping;
 use super::runner::{CommandAck, Runner, Work, refused};
 use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::snapshot::{SnapshotCapabilities, SnapshotState, check_snapshot, unsupported};
@@ -24,9 +25,9 @@ impl Fleet {
     /// The errors of [`check_snapshot`] and [`hotdesk_store::Store::add_snapshot`]; the engine's failure,
     /// after which nothing remains.
     pub async fn snapshot(&self, computer: &Computer, new: NewSnapshot) -> Result<Snapshot> {
-        self.note_action(computer.id);
+        self.shared.note_action(computer.id);
         let snapshot = new.id;
-        let (accepted, finished) = self.send(computer.id, Work::Snapshot(Arc::new(new)))?;
+        let (accepted, finished) = self.shared.send(computer.id, Work::Snapshot(Arc::new(new)))?;
         accepted.await.map_err(|_| stopping())??;
         if let Ok(outcome) = tokio::time::timeout(ANSWER_TIMEOUT, finished).await {
             outcome.map_err(|_| stopping())??;
@@ -40,7 +41,7 @@ impl Fleet {
     /// `NotFound`; the engine's failure, after which the snapshot stays `deleting` and can be removed again.
     pub async fn remove_snapshot(&self, computer: &Computer, snapshot: SnapshotId) -> Result<()> {
         self.shared.store.snapshot(computer.id, snapshot).await?;
-        let (_, finished) = self.send(computer.id, Work::RemoveSnapshot(snapshot))?;
+        let (_, finished) = self.shared.send(computer.id, Work::RemoveSnapshot(snapshot))?;
         finished.await.map_err(|_| stopping())?
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use config::{Environment, File, FileFormat};
 
 use super::Config;
+use hotdesk_domain::error::{Error, Result};
 
 /// Settings of the command line; `None` leaves the value of the file and the environment.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +29,8 @@ impl Config {
     /// and of the build are ignored.
     ///
     /// # Errors
-    /// A sentence that names the file, the unknown field or the invalid value.
-    pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, String> {
+    /// `Internal` with a sentence that names the file, the unknown field or the invalid value.
+    pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self> {
         let own = std::env::vars().filter(|(name, _)| !CLIENT_VARIABLES.contains(&name.as_str())).collect();
         let mut builder = config::Config::builder();
         if let Some(file) = file {
@@ -39,7 +40,7 @@ impl Config {
         let merged = builder.add_source(environment.try_parsing(true).source(Some(own))).build();
         let mut config: Self = merged
             .and_then(config::Config::try_deserialize)
-            .map_err(|error| format!("configuration: {error}"))?;
+            .map_err(|error| Error::failed(format!("configuration: {error}")))?;
         if let Some(data_dir) = &flags.data_dir {
             config.data_dir.clone_from(data_dir);
         }
@@ -91,7 +92,7 @@ mod tests {
             (2, 3, 300)
         );
         std::fs::write(&file, "lisssten = \"127.0.0.1:1\"\n").unwrap();
-        assert!(Config::load(Some(&file), &Flags::default()).unwrap_err().contains("lisssten"));
+        assert!(Config::load(Some(&file), &Flags::default()).unwrap_err().message.contains("lisssten"));
         assert!(Config::load(Some(Path::new("/nowhere.toml")), &Flags::default()).is_err());
     }
 }

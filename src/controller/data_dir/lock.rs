@@ -10,6 +10,8 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use procfs::process::{ProcState, Process};
 
+use hotdesk_domain::error::{Error, Result};
+
 /// Time to retry while the holder lives. A second controller must give up within a second, T19
 /// (docs/security.md).
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -30,11 +32,11 @@ pub struct DataDirLock {
 /// Waits up to half a second for a live holder and up to 10 seconds for a child of a dead one.
 ///
 /// # Errors
-/// A sentence for people. It names the process id of a controller that holds the lock.
-pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
+/// `Internal` with a sentence for people. It names the process id of a controller that holds the lock.
+pub fn acquire(data_dir: &Path) -> Result<DataDirLock> {
     let shown = data_dir.display();
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
-    made.map_err(|error| format!("cannot create the data folder {shown}: {error}"))?;
+    made.map_err(|error| Error::failed(format!("cannot create the data folder {shown}: {error}")))?;
     let path = data_dir.join("lock");
     let opened = std::fs::OpenOptions::new()
         .read(true)
@@ -43,20 +45,20 @@ pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
         .truncate(false)
         .mode(0o600)
         .open(&path);
-    let file = opened.map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+    let file = opened.map_err(|error| Error::failed(format!("cannot open {}: {error}", path.display())))?;
     let mut file = lock(file, &path).map_err(|(why, holder)| {
-        if why == Errno::EWOULDBLOCK {
+        Error::failed(if why == Errno::EWOULDBLOCK {
             format!("{shown} is in use by the controller with process id {holder}")
         } else {
             format!("cannot lock {}: {why}", path.display())
-        }
+        })
     })?;
     let written = file
         .set_len(0)
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .and_then(|()| file.flush());
-    written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    written.map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))?;
     Ok(DataDirLock { _file: file })
 }
 
@@ -97,7 +99,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let held = super::acquire(folder.path()).unwrap();
         let refused = super::acquire(folder.path()).unwrap_err();
-        assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        assert!(refused.message.contains(&std::process::id().to_string()), "{refused}");
         drop(held);
         assert!(super::acquire(folder.path()).is_ok());
     }

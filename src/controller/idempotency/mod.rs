@@ -25,7 +25,7 @@ use axum::response::Response;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::{OpenApi, RefOr};
 
-use crate::identity::auth::IdentifiedCaller;
+use crate::web::caller::IdentifiedCaller;
 use crate::{AppState, audit};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::answer::{ToolResult, call_result};
 use super::tools::{self, Call, Tool};
-use crate::identity::auth::request_lease;
 use crate::web::origin::Origin;
+use crate::web::request_lease;
 use crate::{AppState, audit};
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
@@ -59,7 +59,7 @@ impl McpHandler {
         // The name is a constant, not client input.
         let route = format!("/mcp tools/call {}", tool.definition.name);
         // In a session the task of a call is not the task of its request.
-        audit::record_call(app.clone(), &caller, parts, &route, request_lease::belonging(work)).await
+        audit::record_call(app, &caller, parts, &route, request_lease::belonging(work)).await
     }
 }
 

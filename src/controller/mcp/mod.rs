@@ -16,15 +16,18 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
-use crate::identity::auth::source::Source;
-use crate::identity::auth::{ClientName, revocation};
+use crate::identity::auth::revocation;
 use crate::identity::oauth::challenge::{TokenProblem, challenge};
+use crate::web::caller::ClientName;
 use crate::web::origin::Origin;
+use crate::web::source::Source;
 use crate::{AppState, audit};
-use hotdesk_base::ids::{AccountId, GrantId};
+use hotdesk_base::ids::AccountId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
+use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
+use hotdesk_domain::identity::access::Credential;
 use hotdesk_domain::identity::api_key;
 use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response;
@@ -37,24 +40,24 @@ mod sessions;
 mod tools;
 
 use handler::McpHandler;
-use sessions::{OwnedSessions, SessionOwner, Sessions};
+use sessions::{McpSessions, OwnedSessions, SessionOwner};
 
 /// Header field with the session of a request.
 const SESSION: &str = "mcp-session-id";
 /// Bytes of an rmcp error text that are passed on; they are sentences.
 const MAX_REFUSAL: usize = 4096;
 
-/// Sessions and calls of all MCP clients; cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Clients {
-    sessions: Arc<Sessions>,
+/// Sessions and calls of all MCP clients.
+#[derive(Debug, Default)]
+pub struct McpClients {
+    sessions: Arc<McpSessions>,
     calls: KeyedSemaphore<AccountId>,
 }
 
-impl Clients {
-    /// Ends the sessions of a revoked connection.
-    pub async fn end(&self, grant: GrantId) {
-        self.sessions.end(grant).await;
+impl McpClients {
+    /// Ends the sessions of revoked connections. Their tokens are refused already.
+    pub async fn close_revoked(&self) {
+        self.sessions.close_revoked().await;
     }
 }
 
@@ -65,7 +68,7 @@ pub fn router(app: AppState) -> Router<AppState> {
 
 /// Handles a request: checks its origin, A76 (docs/authentication-rules.md), then its token.
 async fn enter(State(app): State<AppState>, own: Origin, source: Source, request: Request) -> Response {
-    let page = match app.page_of(&own, request.headers()) {
+    let page = match app.hosts.page_of(&own, request.headers()) {
         Ok(page) => page,
         Err(refused) => return HttpError(refused).into_response(),
     };
@@ -92,18 +95,18 @@ async fn serve(app: &AppState, own: &Origin, source: Source, request: Request) -
             } else {
                 TokenProblem::BadToken
             };
-            app.hold_grant(token).await?.ok_or(wrong)
+            app.grants.hold(token).await?.ok_or(wrong)
         }
     };
     let (caller, client, hold) = match found {
         Ok(found) => found,
         Err(TokenProblem::NoToken) => return Ok(challenge(own, TokenProblem::NoToken)),
         Err(why) => {
-            let one_too_many = app.note_wrong_credential(source, "Invalid access token");
+            let one_too_many = app.wrong_credentials.note(source, "Invalid access token");
             return Ok(one_too_many.unwrap_or_else(|| challenge(own, why)));
         }
     };
-    app.wrong_credentials.forget(&source);
+    app.wrong_credentials.forget(source);
     audit::set_actor(caller.credential, caller.account);
     let rate_status = match app.rates.take(&caller.credential) {
         Ok(rate_status) => rate_status,
@@ -125,10 +128,12 @@ async fn serve(app: &AppState, own: &Origin, source: Source, request: Request) -
     parts.extensions.insert(ClientName(client));
     parts.extensions.insert(own.clone());
     // If the connection is revoked, the request ends, even while its body is received.
+    let lease = hold.clone();
     let answering = async {
         let answered = async {
             let body = read_body(body, MAX_JSON_BYTES).await?;
-            let served = protocol(app, owner).handle(Request::from_parts(parts, Body::from(body))).await;
+            let served =
+                protocol(app, owner, lease).handle(Request::from_parts(parts, Body::from(body))).await;
             as_error_body(app, served.map(Body::new)).await
         };
         answered.await.unwrap_or_else(|error: Error| HttpError(error).into_response())
@@ -139,14 +144,18 @@ async fn serve(app: &AppState, own: &Origin, source: Source, request: Request) -
 }
 
 /// Creates the protocol service for one request. Host, origin and body size were checked before.
-fn protocol(app: &AppState, owner: SessionOwner) -> StreamableHttpService<McpHandler, OwnedSessions> {
+fn protocol(
+    app: &AppState,
+    owner: SessionOwner,
+    lease: Lease<Credential>,
+) -> StreamableHttpService<McpHandler, OwnedSessions> {
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .with_max_request_body_bytes(MAX_JSON_BYTES)
         .with_json_response(true)
         .with_cancellation_token(app.tasks.stopping());
     let handler = McpHandler(Arc::clone(app));
-    let own = OwnedSessions { all: Arc::clone(&app.mcp.sessions), owner };
+    let own = OwnedSessions { all: Arc::clone(&app.mcp.sessions), owner, lease };
     StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(own), config)
 }
 

@@ -15,7 +15,8 @@ use rmcp::transport::streamable_http_server::session::local::{
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 
-use hotdesk_base::ids::{AccountId, GrantId};
+use hotdesk_base::ids::AccountId;
+use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::identity::access::{Caller, Credential};
 
 /// Most sessions of one account; the least recently used is closed. An account has a handful of clients.
@@ -44,16 +45,18 @@ impl SessionOwner {
 struct OpenSession {
     owner: SessionOwner,
     used: Instant,
+    /// Ends with the connection.
+    lease: Lease<Credential>,
 }
 
 /// All open sessions.
 #[derive(Debug)]
-pub(super) struct Sessions {
+pub(super) struct McpSessions {
     workers: LocalSessionManager,
     open: Mutex<HashMap<SessionId, OpenSession>>,
 }
 
-impl Default for Sessions {
+impl Default for McpSessions {
     fn default() -> Self {
         let mut config = SessionConfig::default();
         config.keep_alive = Some(IDLE_TIMEOUT);
@@ -64,7 +67,7 @@ impl Default for Sessions {
     }
 }
 
-impl Sessions {
+impl McpSessions {
     /// Whether a session is open and has this owner. If so it counts as used now.
     pub(super) fn is_of(&self, id: &str, owner: SessionOwner) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,9 +76,15 @@ impl Sessions {
     }
 
     /// Registers a new session, and returns the sessions to close for it.
-    fn note(&self, id: SessionId, owner: SessionOwner, now: Instant) -> Vec<SessionId> {
+    fn note(
+        &self,
+        id: SessionId,
+        owner: SessionOwner,
+        lease: Lease<Credential>,
+        now: Instant,
+    ) -> Vec<SessionId> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(id, OpenSession { owner, used: now });
+        open.insert(id, OpenSession { owner, used: now, lease });
         let of_account = open.values().filter(|session| session.owner.account == owner.account).count();
         let all = open.len();
         let mut gone = Vec::new();
@@ -92,14 +101,14 @@ impl Sessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Ends the sessions of a connection, and their streams.
-    pub(super) async fn end(&self, grant: GrantId) {
-        let of_grant = |session: &OpenSession| session.owner.credential == Credential::Grant(grant);
-        let ended: Vec<SessionId> = {
+    /// Ends the sessions of revoked connections, and their streams.
+    pub(super) async fn close_revoked(&self) {
+        let revoked: Vec<SessionId> = {
             let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.iter().filter(|(_, session)| of_grant(session)).map(|(id, _)| SessionId::clone(id)).collect()
+            let revoked = open.iter().filter(|(_, session)| session.lease.is_revoked());
+            revoked.map(|(id, _)| SessionId::clone(id)).collect()
         };
-        for id in ended {
+        for id in revoked {
             self.close(&id).await;
         }
     }
@@ -120,8 +129,10 @@ fn oldest(open: &HashMap<SessionId, OpenSession>, among: impl Fn(&OpenSession) -
 /// Sessions as one owner sees them; those of others do not exist for it.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedSessions {
-    pub(super) all: Arc<Sessions>,
+    pub(super) all: Arc<McpSessions>,
     pub(super) owner: SessionOwner,
+    /// Lease on the owner's connection, for new sessions.
+    pub(super) lease: Lease<Credential>,
 }
 
 impl SessionManager for OwnedSessions {
@@ -130,7 +141,8 @@ impl SessionManager for OwnedSessions {
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
         let (id, transport) = self.all.workers.create_session().await?;
-        for gone in self.all.note(SessionId::clone(&id), self.owner, Instant::now()) {
+        let gone = self.all.note(SessionId::clone(&id), self.owner, self.lease.clone(), Instant::now());
+        for gone in gone {
             self.all.close(&gone).await;
         }
         Ok((id, transport))
@@ -184,6 +196,12 @@ impl SessionManager for OwnedSessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotdesk_base::ids::GrantId;
+    use hotdesk_base::revocation_registry::RevocationRegistry;
+
+    fn lease(owner: SessionOwner) -> Lease<Credential> {
+        RevocationRegistry::default().lease(owner.credential)
+    }
 
     fn owner() -> SessionOwner {
         SessionOwner { account: AccountId::random(), credential: Credential::Grant(GrantId::random()) }
@@ -195,8 +213,8 @@ mod tests {
 
     #[test]
     fn a_session_belongs_to_one_connection() {
-        let (sessions, one) = (Sessions::default(), owner());
-        sessions.note(id(1), one, Instant::now());
+        let (sessions, one) = (McpSessions::default(), owner());
+        sessions.note(id(1), one, lease(one), Instant::now());
         assert!(sessions.is_of("1", one) && !sessions.is_of("2", one) && !sessions.is_of("1", owner()));
         let same_account = SessionOwner { credential: Credential::Grant(GrantId::random()), ..one };
         assert!(!sessions.is_of("1", same_account));
@@ -206,21 +224,22 @@ mod tests {
 
     #[test]
     fn the_oldest_session_of_the_same_account_is_closed() {
-        let (sessions, one, began) = (Sessions::default(), owner(), Instant::now());
-        assert!(sessions.note(id(0), owner(), began).is_empty());
+        let (sessions, one, began) = (McpSessions::default(), owner(), Instant::now());
+        assert!(sessions.note(id(0), owner(), lease(one), began).is_empty());
         for number in 1..=MAX_PER_ACCOUNT {
             let at = began + Duration::from_secs(number as u64);
-            assert!(sessions.note(id(number), one, at).is_empty());
+            assert!(sessions.note(id(number), one, lease(one), at).is_empty());
         }
-        assert_eq!(sessions.note(id(99), one, began + IDLE_TIMEOUT), [id(1)]);
+        assert_eq!(sessions.note(id(99), one, lease(one), began + IDLE_TIMEOUT), [id(1)]);
         assert_eq!(sessions.open.lock().unwrap().len(), MAX_PER_ACCOUNT + 1);
     }
 
     #[test]
     fn all_sessions_are_bounded() {
-        let (sessions, began) = (Sessions::default(), Instant::now());
+        let (sessions, began) = (McpSessions::default(), Instant::now());
         let gone = (0..MAX_SESSIONS + 10).flat_map(|number| {
-            sessions.note(id(number), owner(), began + Duration::from_millis(number as u64))
+            let (owner, at) = (owner(), began + Duration::from_millis(number as u64));
+            sessions.note(id(number), owner, lease(owner), at)
         });
         assert_eq!(gone.collect::<Vec<_>>(), (0..10).map(id).collect::<Vec<_>>());
         assert_eq!(sessions.open.lock().unwrap().len(), MAX_SESSIONS);
@@ -228,12 +247,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_sessions_of_a_connection_end_together() {
-        let (sessions, one, other) = (Sessions::default(), owner(), owner());
+        let (sessions, registry) = (McpSessions::default(), RevocationRegistry::default());
+        let (one, other) = (owner(), owner());
         for (number, owner) in [(1, one), (2, one), (3, other)] {
-            sessions.note(id(number), owner, Instant::now());
+            sessions.note(id(number), owner, registry.lease(owner.credential), Instant::now());
         }
-        let Credential::Grant(grant) = one.credential else { panic!("it is a grant") };
-        sessions.end(grant).await;
+        registry.revoke(&one.credential);
+        sessions.close_revoked().await;
         assert!(!sessions.is_of("1", one) && !sessions.is_of("2", one) && sessions.is_of("3", other));
     }
 }

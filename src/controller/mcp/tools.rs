@@ -242,7 +242,7 @@ async fn take_screenshot(call: Call, arguments: Screenshot) -> Result<ToolResult
         screen: arguments.screen,
         ..ScreenshotQuery::default()
     };
-    let computer = call.app.find_computer(&call.caller, &arguments.computer_id).await?;
+    let computer = call.app.directory.find_computer(&call.caller, &arguments.computer_id).await?;
     let guest = call.app.fleet.guest_to_read(&computer).await?;
     let image = screenshot::take(&guest, &query).await?;
     if image.bytes.len() as u64 > MAX_IMAGE {

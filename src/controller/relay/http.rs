@@ -108,9 +108,9 @@ pub async fn proxy(
     OriginalUri(uri): OriginalUri,
     request: Request,
 ) -> Result<Response> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let target = upstream(&uri)?;
-    let guest = app.guest_for(request.method(), &computer).await?;
+    let guest = app.directory.guest_for(request.method(), &computer).await?;
     let (parts, body) = request.into_parts();
     let mut forwarded = Request::new(Body::new(Limited::new(body, MAX_REQUEST)));
     *forwarded.method_mut() = parts.method;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use futures_util::{SinkExt, StreamExt};
@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use crate::AppState;
 use crate::identity::auth::socket_auth::{self, AdmittedSocket};
+use crate::web::source::Source;
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::desktop::channel::{self, Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::desktop::rfb::{RfbViolation, ViewOnly};
@@ -22,7 +23,6 @@ use hotdesk_domain::identity::access::Credential;
 use hotdesk_guest::Socket;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
-use hotdesk_http::serve::Peer;
 use hotdesk_http::socket::{CloseReason, PeerMessage, Receiver, Sender, Upgrade};
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::fleet::passwords::PasswordDigest;
@@ -47,7 +47,7 @@ const AGENT_FAILURES: [Failure; 4] =
 /// `GET /desktops/{id}/ws/{channel}`.
 pub async fn open(
     State(app): State<AppState>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    source: Source,
     Path((id, channel)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -57,24 +57,27 @@ pub async fn open(
     let query: Vec<(String, String)> = serde_urlencoded::from_str(query.as_deref().unwrap_or_default())
         .map_err(|_| Error::invalid("the query is not name=value pairs"))?;
     let shown = query.iter().find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket.as_str());
-    let source = app.source(&peer, &headers);
     let admitted = match shown.filter(|_| channel == Channel::Websockify) {
-        None => app.admit(channel, &id, socket_auth::token(&headers, &query).as_deref(), source).await?.map(
-            |AdmittedSocket { computer, hold, by, .. }| AdmittedClient {
+        None => app
+            .socket_auth
+            .admit(channel, &id, socket_auth::token(&headers, &query).as_deref(), source)
+            .await?
+            .map(|AdmittedSocket { computer, hold, by, .. }| AdmittedClient {
                 computer,
                 hold,
                 by,
                 query,
                 filter: None,
-            },
-        ),
-        Some(ticket) => app.admit_ticket(&id, ticket, source).await?.map(|admitted| AdmittedClient {
-            computer: admitted.computer,
-            hold: admitted.hold,
-            by: admitted.by,
-            query: vec![("screen".to_owned(), admitted.given.screen)],
-            filter: (admitted.given.mode == TicketMode::View).then(ViewOnly::default),
-        }),
+            }),
+        Some(ticket) => {
+            app.socket_auth.admit_ticket(&id, ticket, source).await?.map(|admitted| AdmittedClient {
+                computer: admitted.computer,
+                hold: admitted.hold,
+                by: admitted.by,
+                query: vec![("screen".to_owned(), admitted.given.screen)],
+                filter: (admitted.given.mode == TicketMode::View).then(ViewOnly::default),
+            })
+        }
     };
     let sockets = app.sockets.clone();
     Ok(sockets.open(upgrade, channel.name(), move |sender, receiver| async move {

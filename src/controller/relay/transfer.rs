@@ -46,6 +46,23 @@ pub struct TransferRules {
     pub requires_length: bool,
 }
 
+impl TransferRules {
+    /// Rules for a file that is downloaded, completely or in ranges.
+    pub const DOWNLOAD: Self = Self {
+        request_fields: &["range", "if-range", "if-none-match"],
+        response_fields: &[
+            "accept-ranges",
+            "content-disposition",
+            "content-length",
+            "content-range",
+            "content-type",
+            "etag",
+            "last-modified",
+        ],
+        requires_length: true,
+    };
+}
+
 /// Forwards a request to `path` of a computer's agent. The path is constructed here; only the raw query comes
 /// from the client, T5 (docs/security.md).
 ///
@@ -59,8 +76,8 @@ pub async fn transfer(
     rules: TransferRules,
     request: Request,
 ) -> Result<Response> {
-    let computer = app.find_computer(caller, id).await?;
-    let guest = app.guest_for(request.method(), &computer).await?;
+    let computer = app.directory.find_computer(caller, id).await?;
+    let guest = app.directory.guest_for(request.method(), &computer).await?;
     let (parts, body) = request.into_parts();
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let progress = Progress::starting();

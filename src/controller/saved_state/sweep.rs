@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{StateArchive, label};
-use crate::AppState;
+use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::saved_state::{CopyState, EvictionCandidate, choose_evictions};
 use hotdesk_domain::error::{Error, Result};
@@ -21,9 +22,9 @@ const ROUND_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(300);
 
 impl StateArchive {
-    /// Maintains copies and quota until the controller stops.
-    pub async fn run(&self, app: AppState) {
-        let stop = app.tasks.stopping();
+    /// Maintains copies and quota until the controller stops. `check_copy` asks a computer's runner to
+    /// complete work on its copy, and to free the host's copy if its second argument is true.
+    pub async fn run(&self, stop: &CancellationToken, check_copy: impl Fn(ComputerId, bool)) {
         let mut swept: Option<Instant> = None;
         loop {
             let all = swept.is_none_or(|at| at.elapsed() >= SWEEP_INTERVAL);
@@ -32,7 +33,7 @@ impl StateArchive {
                     self.sweep().await?;
                 }
                 self.remove_discarded().await?;
-                self.enforce_quota(&app).await
+                self.enforce_quota(&check_copy).await
             };
             let done = tokio::select! {
                 () = stop.cancelled() => return,
@@ -79,7 +80,7 @@ impl StateArchive {
     }
 
     /// Asks runners to evict states beyond the quota, and to complete pending work.
-    async fn enforce_quota(&self, app: &AppState) -> Result<()> {
+    async fn enforce_quota(&self, check_copy: &impl Fn(ComputerId, bool)) -> Result<()> {
         let (rows, copies) = (self.store.all_computers().await?, self.store.saved_copies().await?);
         let mut kept = Vec::new();
         for row in rows.iter().filter(|row| row.status == Status::Suspended) {
@@ -102,12 +103,12 @@ impl StateArchive {
                 }
             }
             if copy.is_none() {
-                app.fleet.check_copy(row.id, false);
+                check_copy(row.id, false);
             }
         }
         if let Some(quota) = self.quota {
             for computer in choose_evictions(&kept, quota) {
-                app.fleet.check_copy(computer, true);
+                check_copy(computer, true);
             }
         }
         Ok(())

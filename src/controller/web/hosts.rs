@@ -5,8 +5,9 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
+use crate::AppState;
+use crate::config::Config;
 use crate::web::origin::Origin;
-use crate::{App, AppState};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::network::host;
@@ -20,7 +21,7 @@ const MAX_LOGGED: usize = 63;
 pub async fn check(State(app): State<AppState>, request: Request, next: Next) -> Result<Response, HttpError> {
     let shown = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
     let name = shown.and_then(host::parse).ok_or_else(|| Error::invalid("the Host header is not a host"))?;
-    if host::is_own(name, app.own_hosts()) {
+    if app.hosts.owns(name) {
         return Ok(next.run(request).await);
     }
     // Counted, not written to the audit log, because senders of such requests could fill it.
@@ -36,11 +37,26 @@ pub async fn check(State(app): State<AppState>, request: Request, next: Next) ->
     .into())
 }
 
-impl App {
-    fn own_hosts(&self) -> impl Iterator<Item = &str> {
-        let public =
-            self.config.public_url.split_once("://").and_then(|(_, authority)| host::parse(authority));
-        public.into_iter().chain(listed(&self.config.web.allowed_hosts))
+/// Host names and origins that the service owns or allows.
+#[derive(Debug)]
+pub struct Hosts {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Hosts {
+    /// Returns the host of `public_url` and the listed hosts and origins of a configuration.
+    pub fn new(config: &Config) -> Self {
+        let public = config.public_url.split_once("://").and_then(|(_, authority)| host::parse(authority));
+        let hosts = public.into_iter().chain(listed(&config.web.allowed_hosts));
+        Self {
+            hosts: hosts.map(str::to_owned).collect(),
+            origins: listed(&config.web.allowed_origins).map(str::to_owned).collect(),
+        }
+    }
+
+    fn owns(&self, name: &str) -> bool {
+        host::is_own(name, self.hosts.iter().map(String::as_str))
     }
 
     /// Returns the `Origin` of a browser's request if it may reach `/mcp`: the service's own or one of
@@ -52,9 +68,7 @@ impl App {
         let mut fields = headers.get_all(header::ORIGIN).iter();
         let Some(first) = fields.next() else { return Ok(None) };
         let page = first.to_str().ok().filter(|_| fields.next().is_none());
-        let known = |page: &&str| {
-            *page == own.0 || listed(&self.config.web.allowed_origins).any(|listed| listed == *page)
-        };
+        let known = |page: &&str| *page == own.0 || self.origins.iter().any(|listed| listed == page);
         let refused =
             || Error::forbidden("This Origin may not reach the MCP server").code(ErrorCode::OriginNotAllowed);
         page.filter(known).map(|page| Some(page.to_owned())).ok_or_else(refused)

@@ -1,7 +1,13 @@
-//! Web server layers: host and origin checks, CORS, request metrics, and the viewer page.
+//! What every request has: host and origin checks, CORS, client address, caller, leases, metrics, the frame of
+//! HTML pages, and the viewer page.
 
+pub mod caller;
 pub mod cors;
+pub mod failures;
 pub mod hosts;
 pub mod metrics;
 pub mod origin;
+pub mod page;
+pub mod request_lease;
+pub mod source;
 pub mod viewer;

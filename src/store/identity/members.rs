@@ -30,15 +30,6 @@ pub struct Member {
     pub created_at: i64,
 }
 
-/// Consequences of a removal that the caller still has to carry out.
-#[derive(Clone, Debug)]
-pub struct RemovalEffects {
-    /// Computers whose stream must end.
-    pub streams: Vec<ComputerId>,
-    /// Removed connections of MCP clients.
-    pub grants: Vec<GrantId>,
-}
-
 row! {
     struct Row {
         id: String,
@@ -131,8 +122,8 @@ impl Store {
     }
 
     /// Removes a member with its keys, MCP connections and invitations in this workspace, and changes the
-    /// passwords that it knows. Requests of the member and of those clients end. Returns `None` when there is
-    /// no such member.
+    /// passwords that it knows. Requests of the member and of those clients end. Returns the computers whose
+    /// stream must end, or `None` when there is no such member.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
@@ -140,7 +131,7 @@ impl Store {
         &self,
         workspace: WorkspaceId,
         account: AccountId,
-    ) -> Result<Option<RemovalEffects>> {
+    ) -> Result<Option<Vec<ComputerId>>> {
         let mut write = self.write().await?;
         if write.role_of(workspace, account).await?.is_none() {
             return Ok(None);
@@ -155,7 +146,7 @@ impl Store {
         write.of_member(workspace, account, &[INVITATIONS_BY, KEYS_OF, GRANTS_OF]).await?;
         let streams = self.commit_access_loss(write, Membership { workspace, account }).await?;
         grants.iter().for_each(|grant| self.credentials.revoke(&Credential::Grant(*grant)));
-        Ok(Some(RemovalEffects { streams, grants }))
+        Ok(Some(streams))
     }
 
     /// Commits a loss of access: ends streams and changes passwords in the workspace, and revokes the

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::base::wait;
-use hotdesk::domain::audit::{AuditAction, Entry};
+use hotdesk::domain::audit::{AuditAction, AuditOutcome, Entry};
 use hotdesk::domain::identity::access::Role;
 use hotdesk::store::Store;
 use hotdesk::store::audit::AuditFilter;
@@ -237,7 +237,7 @@ async fn the_log_keeps_so_many_days_and_so_many_entries() {
         method: "POST".to_owned(),
         route: "/computers".to_owned(),
         action: None,
-        status: Some(201),
+        outcome: AuditOutcome::CREATED,
         request_id: "r".to_owned(),
         ..Entry::of_the_service(at, AuditAction::TrialEnd)
     };

@@ -84,7 +84,7 @@ pub enum Command {
 /// already exists, for `add`), or the store fails.
 pub fn run(folder: &Folder, command: Command, json: bool) -> Outcome<()> {
     let flags = Flags { data_dir: folder.data_dir.clone(), ..Flags::default() };
-    let config = Config::load(folder.config.as_deref(), &flags)?;
+    let config = Config::load(folder.config.as_deref(), &flags).map_err(failure)?;
     let file = config.data_dir.join("hotdesk.db");
     let shown = file.display();
     let metadata = std::fs::metadata(&file).map_err(|error| {

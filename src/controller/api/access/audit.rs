@@ -45,7 +45,7 @@ async fn list(
         return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")).into());
     }
     let requested_workspace = match non_empty(&query.workspace_id) {
-        Some(id) => Some(app.find_workspace(&caller, id).await?.id),
+        Some(id) => Some(app.directory.find_workspace(&caller, id).await?.id),
         None => None,
     };
     let computer = match non_empty(&query.computer_id) {
@@ -67,7 +67,7 @@ async fn list(
         limit: limit + 1,
     };
     // The reader finds its own earlier actions.
-    app.write_audit().await?;
+    app.audit.write().await?;
     let mut found = app.store.audit(&filter).await?;
     let more = found.len() > limit as usize;
     found.truncate(limit as usize);
@@ -84,7 +84,7 @@ fn non_empty(value: &Option<String>) -> Option<&str> {
 
 /// Returns a computer that the caller may use, or a deleted one.
 async fn computer(app: &App, caller: &Caller, id: &str) -> Result<ComputerId> {
-    match app.find_computer(caller, id).await {
+    match app.directory.find_computer(caller, id).await {
         Ok(found) => Ok(found.id),
         Err(error) if error.kind == Kind::NotFound => Ok(id.parse().map_err(|_| error)?),
         Err(error) => Err(error.into()),
@@ -115,7 +115,7 @@ fn record(reader: AccountId, emails: &BTreeMap<AccountId, String>, number: i64, 
         Some(Credential::Grant(id)) => (Some("grant"), Some(id.to_string())),
         None => (None, None),
     };
-    let result = entry.result().name().to_owned();
+    let result = entry.outcome.name().to_owned();
     let visible_account = entry.account.filter(|_| shows_account(reader, &entry));
     AuditEntry {
         id: number,
@@ -133,7 +133,7 @@ fn record(reader: AccountId, emails: &BTreeMap<AccountId, String>, number: i64, 
         computer_id: entry.computer.filter(|_| !hidden).map(|computer| computer.to_string()),
         target_id: entry.target,
         result,
-        status: entry.status,
+        status: entry.outcome.status(),
         code: entry.code,
         request_id: entry.request_id,
     }

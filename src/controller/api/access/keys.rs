@@ -8,6 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use hotdesk_domain::audit::AuditOutcome;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
 use hotdesk_wire::desktop::action::Acknowledgement;
@@ -28,8 +29,8 @@ async fn list(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Query(query): Query<KeyQuery>,
 ) -> Result<Json<KeyList>> {
-    let keys = app.visible_keys(&caller, query.workspace_id.as_deref()).await?;
-    Ok(Json(KeyList { keys: keys.into_iter().map(|key| app.key_record(key)).collect() }))
+    let keys = app.keys.visible(&caller, query.workspace_id.as_deref()).await?;
+    Ok(Json(KeyList { keys: keys.into_iter().map(|key| app.keys.record(key)).collect() }))
 }
 
 /// Creates a key.
@@ -42,10 +43,12 @@ async fn create(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Body(wanted): Body<CreateKey>,
 ) -> Result<(StatusCode, Json<MintedKey>)> {
-    let status = StatusCode::CREATED;
-    let (key, text) = app.mint_key(&caller, &wanted.name, wanted.workspace_id.as_deref(), status).await?;
+    let (key, text) = app.keys.mint(&caller, &wanted.name, wanted.workspace_id.as_deref()).await?;
     let text = text.reveal().to_owned();
-    Ok((status, Json(MintedKey { key: text.clone(), api_key: text, record: app.key_record(key) })))
+    Ok((
+        StatusCode::CREATED,
+        Json(MintedKey { key: text.clone(), api_key: text, record: app.keys.record(key) }),
+    ))
 }
 
 /// Deletes a key.
@@ -58,6 +61,6 @@ async fn delete(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<Acknowledgement>> {
-    app.delete_key(&caller, &id, StatusCode::OK).await?;
+    app.keys.delete(&caller, &id, AuditOutcome::CHANGED).await?;
     Ok(Json(Acknowledgement { success: true }))
 }

@@ -2,15 +2,16 @@
 
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
-use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::NO_STORE;
-use crate::identity::accounts::agents::ProofOfWork;
+use crate::identity::accounts::challenges::ProofOfWork;
 use crate::web::origin::Origin;
+use crate::web::source::Source;
 use crate::{App, AppState};
 use hotdesk_base::clock::iso8601;
 use hotdesk_base::secret::Secret;
@@ -20,7 +21,6 @@ use hotdesk_domain::identity::access::{Caller, check_account_wide};
 use hotdesk_domain::identity::proof_of_work::MAX_BITS;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json as Body;
-use hotdesk_http::serve::Peer;
 use hotdesk_store::identity::agent_accounts::AgentAccount;
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::error::ErrorBody;
@@ -50,8 +50,7 @@ pub fn router() -> OpenApiRouter<AppState> {
     (status = 503, description = "`agent_accounts_full`, or the database is unavailable", body = ErrorBody)))]
 async fn create(
     State(app): State<AppState>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    headers: HeaderMap,
+    source: Source,
     origin: Origin,
     Body(wanted): Body<CreateAgentAccount>,
 ) -> Result<impl IntoResponse> {
@@ -59,15 +58,14 @@ async fn create(
         (Some(challenge), Some(nonce)) => Some(ProofOfWork { challenge, nonce }),
         _ => None,
     };
-    let source = app.source(&peer, &headers);
-    let made = app.make_agent_account(source, wanted.name.as_deref(), work).await?;
+    let made = app.agent_signup.create(source, wanted.name.as_deref(), work).await?;
     let key = made.key.reveal().to_owned();
     let record = CreatedAgentAccount {
         id: made.account.id.to_string(),
         name: made.account.full_name,
         key: key.clone(),
         api_key: key,
-        limits: limits(app.terms(made.account.id).await?),
+        limits: limits(app.billing.terms(made.account.id).await?),
         claim_url: link(&origin, &made.code),
         expires_at: iso8601(made.expires_at),
     };
@@ -117,7 +115,7 @@ async fn new_claim_link(
     origin: Origin,
 ) -> Result<impl IntoResponse> {
     let agent = own(&app, &caller).await?;
-    let code = app.new_claim(agent.account).await?;
+    let code = app.agent_signup.new_claim(agent.account).await?;
     Ok((StatusCode::CREATED, NO_STORE, Json(NewClaimLink { claim_url: link(&origin, &code) })))
 }
 

@@ -34,7 +34,8 @@ async fn capacity(
     AuthenticatedCaller(caller): AuthenticatedCaller,
 ) -> Result<Json<AccountCapacity>> {
     check_account_wide(&caller, "see the account's capacity")?;
-    let (terms, used) = (app.terms(caller.account).await?, app.store.resource_use(caller.account).await?);
+    let (terms, used) =
+        (app.billing.terms(caller.account).await?, app.store.resource_use(caller.account).await?);
     Ok(Json(capacity_record(&terms, &used, false)))
 }
 
@@ -86,7 +87,7 @@ async fn subscription(
     AuthenticatedCaller(caller): AuthenticatedCaller,
 ) -> Result<Json<Subscription>> {
     check_account_wide(&caller, "see the account's plan")?;
-    let terms = app.terms(caller.account).await?;
+    let terms = app.billing.terms(caller.account).await?;
     let (allowed, template_authoring) = (terms.allowance, terms.may_author_templates());
     Ok(Json(Subscription {
         tier: terms.tier,
@@ -115,8 +116,8 @@ async fn compute_limits(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Query(query): Query<ComputeLimitsQuery>,
 ) -> Result<Json<ComputeLimits>> {
-    let workspace = app.find_workspace(&caller, &query.workspace_id).await?;
-    let allowed = app.allowance(workspace.account).await?;
+    let workspace = app.directory.find_workspace(&caller, &query.workspace_id).await?;
+    let allowed = app.billing.allowance(workspace.account).await?;
     let used = app.store.resource_use(workspace.account).await?;
     let client = app.store.client_of(workspace.id).await?;
     let bound = client.and_then(|client| client.terms.max_computers.map(|most| (most, client.computers)));

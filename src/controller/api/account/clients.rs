@@ -8,14 +8,14 @@ use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::AppState;
 use crate::api::NO_STORE;
 use crate::identity::accounts::agents;
 use crate::identity::auth::keys;
-use crate::{App, AppState};
 use hotdesk_base::clock::iso8601;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_domain::identity::access::{Caller, check_account_wide};
+use hotdesk_domain::identity::access::check_account_wide;
 use hotdesk_domain::identity::client::{BilledTo, ClientTerms, check_external_id, dollars, micros};
 use hotdesk_domain::name::Name;
 use hotdesk_http::error_response::Result;
@@ -88,7 +88,7 @@ async fn get(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<Record>> {
-    Ok(Json(record(app.find_client(&caller, &id).await?)?))
+    Ok(Json(record(app.clients.find(&caller, &id).await?)?))
 }
 
 /// Changes a client.
@@ -104,7 +104,7 @@ async fn update(
     Path(id): Path<String>,
     Body(wanted): Body<UpdateClient>,
 ) -> Result<Json<Record>> {
-    let client = app.find_client(&caller, &id).await?;
+    let client = app.clients.find(&caller, &id).await?;
     let cap = wanted.monthly_ai_cap_usd.map(|cap| cap.map(|usd| micros(CAP, usd)).transpose()).transpose()?;
     let terms = ClientTerms {
         max_computers: wanted.max_computers.unwrap_or(client.terms.max_computers),
@@ -131,31 +131,14 @@ async fn remove(
     Path(id): Path<String>,
     Query(query): Query<RemoveClientQuery>,
 ) -> Result<Json<Acknowledgement>> {
-    let client = app.find_client(&caller, &id).await?;
+    let client = app.clients.find(&caller, &id).await?;
     let computers_too = match query.computers.as_deref() {
         None | Some("keep") => false,
         Some("delete") => true,
         Some(_) => return Err(Error::invalid("computers must be delete or keep").into()),
     };
-    app.store.begin_client_removal(&client, computers_too).await?;
-    if let Some(workspace) = client.workspace {
-        app.remove_computers(client.account, workspace).await?;
-    }
-    let files = app.store.finish_client_removal(&client).await?;
-    app.blobs.forget(&files).await;
+    app.clients.remove(&client, computers_too).await?;
     Ok(Json(Acknowledgement { success: true }))
-}
-
-impl App {
-    /// Finds a client of the caller's account by its id.
-    ///
-    /// # Errors
-    /// `NotFound` ("Client not found"), also for another account's client; `Forbidden` for a scoped key.
-    pub async fn find_client(&self, caller: &Caller, id: &str) -> Result<Client> {
-        check_account_wide(caller, "see clients")?;
-        let id = id.parse().map_err(|_| Error::not_found("Client not found"))?;
-        Ok(self.store.client(caller.account, id).await?)
-    }
 }
 
 fn record(client: Client) -> Result<Record> {

@@ -98,7 +98,7 @@ async fn spend(
     Path(id): Path<String>,
     Body(wanted): Body<RecordSpend>,
 ) -> Result<Json<SpendRecorded>> {
-    let client = app.find_client(&caller, &id).await?;
+    let client = app.clients.find(&caller, &id).await?;
     let (entry, note) = (wanted.entry_id.trim(), wanted.note.unwrap_or_default());
     if entry.is_empty() || entry.chars().count() > MAX_TEXT || note.chars().count() > MAX_TEXT {
         return Err(Error::invalid(format!(

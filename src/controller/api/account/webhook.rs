@@ -58,7 +58,7 @@ async fn webhook(
 ) -> Result<Json<BillingEventResult>> {
     let bytes = read_body(body, MAX_EVENT).await?;
     let signature = headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !app.billing.signs(signature, &bytes, now_ms()) {
+    if !app.signatures.signs(signature, &bytes, now_ms()) {
         return Err(Error::forbidden("The event's signature is missing, expired or wrong").into());
     }
     let event: BillingEvent = parse_object(&bytes)?;

@@ -246,7 +246,7 @@ async fn cursor_position(
     Path(id): Path<String>,
     Query(screen): Query<ScreenQuery>,
 ) -> Result<Json<CursorPosition>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest_to_read(&computer).await?;
     Ok(Json(guest.call(Method::GET, "/cursor_position", screen, None::<&()>, QUICK_TIMEOUT).await?))
 }
@@ -295,7 +295,7 @@ pub(super) async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     IdempotencyKey(key): IdempotencyKey,
     timeout: Duration,
 ) -> Result<ActionReply<Receive>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest(&computer).await?;
     Ok(guest.act(path, query, body, key, timeout).await?)
 }

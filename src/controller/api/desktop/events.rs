@@ -27,6 +27,6 @@ async fn catalogue(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<Catalogue>> {
-    app.find_computer(&caller, &id).await?;
+    app.directory.find_computer(&caller, &id).await?;
     Ok(Json(Catalogue::current()))
 }

@@ -49,7 +49,7 @@ async fn forward<Send: Serialize + Sync, Receive: DeserializeOwned>(
     body: Option<&Send>,
     timeout: Duration,
 ) -> Result<Json<Receive>> {
-    let computer = app.find_computer(caller, id).await?;
-    let guest = app.guest_for(&method, &computer).await?;
+    let computer = app.directory.find_computer(caller, id).await?;
+    let guest = app.directory.guest_for(&method, &computer).await?;
     Ok(Json(guest.call(method, path, query, body, timeout).await?))
 }

@@ -44,7 +44,7 @@ async fn issue(
         TicketMode::View => caller.for_read(),
         TicketMode::Control => caller,
     };
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let life = wanted.ttl_seconds.map_or(DEFAULT_LIFE, |seconds| Duration::from_secs(seconds.into()));
     if life.is_zero() || life > MAX_LIFE {
         return Err(Error::invalid(format!("ttl_seconds must be 1 to {}", MAX_LIFE.as_secs())).into());

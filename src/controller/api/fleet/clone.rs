@@ -51,17 +51,17 @@ async fn clone(
     Path(id): Path<String>,
     Body(wanted): Body<CloneComputer>,
 ) -> Result<(StatusCode, Json<Computer>)> {
-    let source = app.find_computer(&caller, &id).await?;
+    let source = app.directory.find_computer(&caller, &id).await?;
     let name = wanted.name.as_deref().map(Name::parse).transpose()?;
     let workspace = match &wanted.target_project_id {
-        Some(id) => Some(app.find_workspace(&caller, id).await?.id),
+        Some(id) => Some(app.directory.find_workspace(&caller, id).await?.id),
         None => None,
     };
     let id = ComputerId::random();
     let (extent, plans) = (Extent::Clone, app.plans.clone());
     let copy = NewCopy { id, source: source.id, extent, workspace, name, plans };
     let made = app.fleet.clone_computer(&source, copy).await?;
-    Ok((StatusCode::CREATED, Json(app.record_for(&caller, &made, &origin).await)))
+    Ok((StatusCode::CREATED, Json(app.directory.record_for(&caller, &made, &origin).await)))
 }
 
 /// Forks a running computer with its disk and memory.
@@ -80,7 +80,7 @@ async fn fork(
     Path(id): Path<String>,
     Body(wanted): Body<ForkComputer>,
 ) -> Result<(StatusCode, Json<Computer>)> {
-    let source = app.find_computer(&caller, &id).await?;
+    let source = app.directory.find_computer(&caller, &id).await?;
     let snapshot = wanted.snapshot_id.as_deref().map(snapshots::parse).transpose()?;
     let copy = NewCopy {
         id: ComputerId::random(),
@@ -91,7 +91,7 @@ async fn fork(
         plans: app.plans.clone(),
     };
     let made = app.fleet.fork(&source, copy).await?;
-    Ok((StatusCode::CREATED, Json(app.record_for(&caller, &made, &origin).await)))
+    Ok((StatusCode::CREATED, Json(app.directory.record_for(&caller, &made, &origin).await)))
 }
 
 /// Moves a computer to another workspace of the same owner, without interrupting it.
@@ -106,10 +106,10 @@ async fn move_to(
     Path(id): Path<String>,
     Body(wanted): Body<MoveComputer>,
 ) -> Result<Json<ComputerMoved>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let target = wanted.workspace_id.as_ref().or(wanted.project_id.as_ref());
     let target = target.ok_or_else(|| Error::invalid("workspace_id is missing"))?;
-    let target = app.find_workspace(&caller, target).await?;
+    let target = app.directory.find_workspace(&caller, target).await?;
     if target.account != computer.owner {
         // Otherwise the computer would count for another owner's plan, and its owner would lose it.
         return Err(Error::forbidden(
@@ -122,7 +122,7 @@ async fn move_to(
         return Err(Error::invalid("The computer is already in this workspace").into());
     }
     let streams = app.store.move_computer(computer.id, target).await?;
-    app.end_streams(streams);
+    app.streams.end(streams);
     Ok(Json(ComputerMoved {
         success: true,
         workspace_id: target.to_string(),

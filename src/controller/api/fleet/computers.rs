@@ -7,7 +7,6 @@ use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::background::auto_stop;
 use crate::computers::view;
 use crate::web::origin::Origin;
 use crate::{AppState, audit};
@@ -51,7 +50,7 @@ async fn create(
 ) -> Result<(StatusCode, Json<Computer>)> {
     let workspace = wanted.workspace_id.as_ref().or(wanted.project_id.as_ref());
     let workspace = workspace.ok_or_else(|| Error::invalid("workspace_id is missing"))?;
-    let workspace = app.find_workspace(&caller, workspace).await?;
+    let workspace = app.directory.find_workspace(&caller, workspace).await?;
     let name = Name::parse(&wanted.name)?;
     let order = ComputerRequest {
         cpu: wanted.cpu,
@@ -63,7 +62,7 @@ async fn create(
         auto_stop_minutes: wanted.auto_stop_minutes,
     };
     let mut hardware = parse_computer_request(&order)?;
-    hardware.bandwidth_mbps = app.allowance(workspace.account).await?.bandwidth_mbps;
+    hardware.bandwidth_mbps = app.billing.allowance(workspace.account).await?.bandwidth_mbps;
     if let Some(reference) = wanted.template_ref.as_ref().or(wanted.image.as_ref()) {
         template::check_ref(reference)?;
     }
@@ -77,7 +76,7 @@ async fn create(
     };
     audit::set_computer(new.id);
     let made = app.fleet.create(new).await?;
-    Ok((StatusCode::CREATED, Json(app.record_for(&caller, &made, &origin).await)))
+    Ok((StatusCode::CREATED, Json(app.directory.record_for(&caller, &made, &origin).await)))
 }
 
 /// Lists the computers to which the key has access.
@@ -90,7 +89,7 @@ pub(crate) async fn list(
     Query(query): Query<ComputerListQuery>,
 ) -> Result<Json<ComputerList>> {
     let requested_workspace = match query.workspace_id.as_ref().or(query.project_id.as_ref()) {
-        Some(id) => Some(app.find_workspace(&caller, id).await?.id),
+        Some(id) => Some(app.directory.find_workspace(&caller, id).await?.id),
         None => None,
     };
     let status = match query.status.as_deref() {
@@ -129,8 +128,8 @@ pub(crate) async fn get(
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
-    let (computer, role) = app.find_computer_as(&caller, &id).await?;
-    let auto_stop = Some(auto_stop::record(&app, &computer));
+    let (computer, role) = app.directory.find_computer_as(&caller, &id).await?;
+    let auto_stop = Some(app.auto_stop.record(&computer));
     let billing = Some(view::billing_record(&computer));
     let record = match role {
         // The password allows to control the screens.
@@ -155,9 +154,9 @@ async fn update(
     Path(id): Path<String>,
     Body(wanted): Body<UpdateComputer>,
 ) -> Result<Json<Computer>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let computer = app.store.rename_computer(computer.id, &Name::parse(&wanted.name)?).await?;
-    Ok(Json(app.record_for(&caller, &computer, &origin).await))
+    Ok(Json(app.directory.record_for(&caller, &computer, &origin).await))
 }
 
 /// Deletes a computer and everything on it.
@@ -168,7 +167,7 @@ async fn delete(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<Acknowledgement>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     app.fleet.command(&computer, Command::Delete).await?.finish().await?;
     Ok(Json(Acknowledgement { success: true }))
 }
@@ -183,6 +182,6 @@ async fn vnc_password(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<VncPassword>> {
-    let computer = app.find_computer(&caller.for_change(), &id).await?;
+    let computer = app.directory.find_computer(&caller.for_change(), &id).await?;
     Ok(Json(VncPassword { password: computer.vnc_password.reveal().to_owned() }))
 }

@@ -128,10 +128,10 @@ async fn store_upload(
     }
     let workspace =
         workspace.filter(|id| !id.is_empty()).ok_or_else(|| Error::invalid("Missing projectId"))?;
-    let workspace = app.find_workspace(caller, &workspace).await?;
+    let workspace = app.directory.find_workspace(caller, &workspace).await?;
     let computer = match computer.filter(|id| !id.is_empty()) {
         None => None,
-        Some(id) => Some(app.find_computer(caller, &id).await?),
+        Some(id) => Some(app.directory.find_computer(caller, &id).await?),
     };
     if computer.as_ref().is_some_and(|computer| computer.workspace != workspace.id) {
         return Err(Error::invalid("the computer is not in this workspace").into());
@@ -231,10 +231,10 @@ async fn list(
     Query(query): Query<FilesQuery>,
 ) -> Result<Json<FileList>> {
     let workspace = query.project_id.ok_or_else(|| Error::invalid("Missing projectId"))?;
-    let workspace = app.find_workspace(&caller, &workspace).await?;
+    let workspace = app.directory.find_workspace(&caller, &workspace).await?;
     let computer = match query.desktop_id {
         None => None,
-        Some(id) => Some(app.find_computer(&caller, &id).await?.id),
+        Some(id) => Some(app.directory.find_computer(&caller, &id).await?.id),
     };
     let files = app.store.files(workspace.id, computer).await?;
     Ok(Json(FileList { files: files.iter().map(record).collect() }))
@@ -249,7 +249,7 @@ async fn export(
     origin: Origin,
     Body(wanted): Body<Export>,
 ) -> Result<Json<ExportResult>> {
-    let computer = app.find_computer(&caller, &wanted.desktop_id).await?;
+    let computer = app.directory.find_computer(&caller, &wanted.desktop_id).await?;
     let path = hotdesk_domain::filename::exportable(&wanted.path)?;
     let _storing = permits(&app, &caller, TransferKind::Export)?;
     let guest = app.fleet.guest(&computer).await?;
@@ -272,7 +272,7 @@ async fn fetch(
     app.blobs.check_free_space()?;
     // A file beyond the quota is not fetched at all, instead of being refused afterwards.
     let (quota, held) =
-        (app.terms(computer.owner).await?.plan.quota, app.store.stored_files(computer.owner).await?);
+        (app.billing.terms(computer.owner).await?.plan.quota, app.store.stored_files(computer.owner).await?);
     quota.admit_file(&held, 0)?;
     let (most, refused) = match quota.bytes_left(&held) {
         left if left < MAX_EXPORT => (left, quota.full(&held)),
@@ -367,6 +367,6 @@ async fn find(app: &AppState, caller: &Caller, id: &str) -> Result<File> {
     let unknown = || Error::not_found("File not found");
     let id: FileId = id.parse().map_err(|_| unknown())?;
     let file = app.store.file(id).await?.ok_or_else(unknown)?;
-    app.find_workspace(caller, &file.workspace.to_string()).await?;
+    app.directory.find_workspace(caller, &file.workspace.to_string()).await?;
     Ok(file)
 }

@@ -71,9 +71,9 @@ async fn ensure_running(
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let computer = app.fleet.ensure_running(&computer).await?;
-    Ok(Json(app.record_for(&caller, &computer, &origin).await))
+    Ok(Json(app.directory.record_for(&caller, &computer, &origin).await))
 }
 
 async fn send_command(
@@ -82,7 +82,7 @@ async fn send_command(
     Path(id): Path<String>,
     command: Command,
 ) -> Result<Json<Transition>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let status = app.fleet.command(&computer, command).await?.status;
     Ok(Json(Transition { success: true, status: status.name().to_owned() }))
 }

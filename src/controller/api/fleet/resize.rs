@@ -37,7 +37,7 @@ async fn resize(
     Path(id): Path<String>,
     Body(wanted): Body<ResizeComputer>,
 ) -> Result<(StatusCode, Json<ResizeReport>)> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let ResizeComputer { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps, auto_stop_minutes } = wanted;
     let wish = ResizeRequest { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps };
     if wish.is_empty() && auto_stop_minutes.is_none() {
@@ -46,7 +46,8 @@ async fn resize(
         )
         .into());
     }
-    let params = ResizeParams { wish, auto_stop_minutes, allowance: app.allowance(computer.owner).await? };
+    let params =
+        ResizeParams { wish, auto_stop_minutes, allowance: app.billing.allowance(computer.owner).await? };
     let outcome = app.fleet.resize(&computer, params).await?;
     Ok(response(&params, outcome))
 }
@@ -74,13 +75,13 @@ async fn headroom(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<ResizeCeilings>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let hardware = &computer.hardware;
     if matches!(computer.status, Status::Error | Status::Deleting) {
         return Ok(Json(fixed(&computer)));
     }
     let others = app.store.resource_use_besides(&computer).await?;
-    let most = ceilings(hardware, &app.allowance(computer.owner).await?, &others);
+    let most = ceilings(hardware, &app.billing.allowance(computer.owner).await?, &others);
     let running = computer.status == Status::Running;
     Ok(Json(ResizeCeilings {
         resizable: true,

@@ -10,11 +10,10 @@ use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::{App, AppState};
+use crate::AppState;
+use crate::computers::rtmp_connections::check_access;
 use hotdesk_base::clock::iso8601;
-use hotdesk_domain::desktop::stream::{Destination, check_key, connection_name};
-use hotdesk_domain::error::Error;
-use hotdesk_domain::identity::access::{self, Caller, Role, Target};
+use hotdesk_domain::desktop::stream::{check_key, connection_name};
 use hotdesk_domain::name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
@@ -35,7 +34,7 @@ async fn list(
     AuthenticatedCaller(caller): AuthenticatedCaller,
 ) -> Result<Json<ConnectionList>> {
     let all = app.store.stream_connections(caller.account, None).await?;
-    let seen = all.into_iter().filter(|connection| check(&caller, connection).is_ok());
+    let seen = all.into_iter().filter(|connection| check_access(&caller, connection).is_ok());
     Ok(Json(ConnectionList { connections: seen.map(record).collect() }))
 }
 
@@ -53,14 +52,14 @@ async fn save(
     Body(wanted): Body<SaveConnection>,
 ) -> Result<(StatusCode, Json<Record>)> {
     let workspace = match wanted.workspace_id.as_deref().filter(|id| !id.is_empty()) {
-        Some(id) => Some(app.find_workspace(&caller, id).await?.id),
+        Some(id) => Some(app.directory.find_workspace(&caller, id).await?.id),
         None => caller.scope.as_ref().map(|(id, _)| *id),
     };
     let name = connection_name(&wanted.name)?;
-    let url = app.destination(&wanted.url)?.to_string();
+    let url = app.rtmp_connections.destination(&wanted.url)?.to_string();
     check_key(wanted.key.reveal())?;
     let new = NewRtmpConnection { account: caller.account, workspace, name, url, key: wanted.key };
-    let (saved, fresh) = app.store.save_stream_connection(&new, |old| check(&caller, old)).await?;
+    let (saved, fresh) = app.store.save_stream_connection(&new, |old| check_access(&caller, old)).await?;
     let status = if fresh { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(record(saved))))
 }
@@ -74,47 +73,9 @@ async fn remove(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(wanted): Path<String>,
 ) -> Result<Json<Acknowledgement>> {
-    app.find_connection(&caller, &wanted).await?;
+    app.rtmp_connections.find(&caller, &wanted).await?;
     app.store.remove_stream_connection(caller.account, &name::fold(&wanted)).await?;
     Ok(Json(Acknowledgement { success: true }))
-}
-
-impl App {
-    /// Finds a saved connection by its name, ignoring case, and checks that the caller may use it.
-    ///
-    /// # Errors
-    /// `NotFound` ("Connection not found"); `Forbidden` for a key of another workspace.
-    pub async fn find_connection(&self, caller: &Caller, wanted: &str) -> Result<RtmpConnection> {
-        let unknown = || Error::not_found("Connection not found");
-        let folded = Some(name::fold(wanted)).filter(|folded| !folded.is_empty()).ok_or_else(unknown)?;
-        let found = self.store.stream_connections(caller.account, Some(&folded)).await?.pop();
-        let found = found.ok_or_else(unknown)?;
-        check(caller, &found)?;
-        Ok(found)
-    }
-
-    /// Parses a stream's target, and refuses known private addresses where they are not allowed. The
-    /// computer's agent checks what a host name resolves to.
-    ///
-    /// # Errors
-    /// `Invalid`, with the code `private_address` for a private address.
-    pub fn destination(&self, url: &str) -> Result<Destination> {
-        let destination = Destination::parse(url)?;
-        if destination.is_private() && !self.config.streaming.allow_private {
-            return Err(Destination::private().into());
-        }
-        Ok(destination)
-    }
-}
-
-fn check(caller: &Caller, connection: &RtmpConnection) -> Result<(), Error> {
-    match &connection.workspace {
-        Some((id, name)) => {
-            let role = (caller.account == connection.account).then_some(Role::Owner);
-            access::check(caller, &Target { id: *id, name, role }).map(|_| ())
-        }
-        None => access::check_account_wide(caller, "use the account's streaming connections"),
-    }
 }
 
 fn record(connection: RtmpConnection) -> Record {

@@ -52,12 +52,12 @@ async fn create(
     Path(id): Path<String>,
     Body(wanted): Body<CreateSnapshot>,
 ) -> Result<(StatusCode, Json<Snapshot>)> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let new = NewSnapshot {
         id: SnapshotId::random(),
         name: wanted.name.as_deref().map(Name::parse).transpose()?,
         memory: wanted.memory,
-        allowance: app.allowance(computer.owner).await?,
+        allowance: app.billing.allowance(computer.owner).await?,
     };
     let made = app.fleet.snapshot(&computer, new).await?;
     let code = if made.state == Stage::Ready { StatusCode::CREATED } else { StatusCode::ACCEPTED };
@@ -74,7 +74,7 @@ async fn list(
     Path(id): Path<String>,
     Query(query): Query<SnapshotListQuery>,
 ) -> Result<Json<SnapshotList>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let limit = query.limit.unwrap_or(MAX_PAGE);
     if limit == 0 || limit > MAX_PAGE {
         return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")).into());
@@ -99,7 +99,7 @@ async fn get(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, snapshot)): Path<(String, String)>,
 ) -> Result<Json<Snapshot>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     Ok(Json(snapshot_record(app.store.snapshot(computer.id, parse(&snapshot)?).await?)))
 }
 
@@ -112,7 +112,7 @@ async fn delete(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, snapshot)): Path<(String, String)>,
 ) -> Result<Json<Acknowledgement>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     app.fleet.remove_snapshot(&computer, parse(&snapshot)?).await?;
     Ok(Json(Acknowledgement { success: true }))
 }
@@ -135,9 +135,10 @@ async fn roll_back(
     Path(id): Path<String>,
     Body(wanted): Body<RollBack>,
 ) -> Result<(StatusCode, Json<RollbackResult>)> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let snapshot = parse(&wanted.snapshot_id)?;
-    let status = app.fleet.roll_back(&computer, snapshot, app.allowance(computer.owner).await?).await?;
+    let status =
+        app.fleet.roll_back(&computer, snapshot, app.billing.allowance(computer.owner).await?).await?;
     let is_settled = matches!(status, Status::Running | Status::Stopped | Status::Suspended);
     let code = if is_settled { StatusCode::OK } else { StatusCode::ACCEPTED };
     let answer =

@@ -42,7 +42,7 @@ pub(crate) async fn suspend(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<(StatusCode, Json<SuspendResult>)> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let status = app.fleet.suspend(&computer).await?;
     let code = if status == Status::Suspending { StatusCode::ACCEPTED } else { StatusCode::OK };
     let storage = saving_copy(&app, &computer, status).await?;
@@ -66,7 +66,7 @@ async fn suspension(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<Suspension>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let status = lifecycle::suspension(computer.status)?;
     let storage = saving_copy(&app, &computer, status).await?;
     Ok(Json(Suspension { status: status.name().to_owned(), storage }))
@@ -82,7 +82,7 @@ pub(crate) async fn resume(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<(StatusCode, Json<ResumeResult>)> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let (status, from_storage) = app.fleet.resume(&computer).await?;
     let waking = from_storage || status != Status::Running;
     let answer = ResumeResult {
@@ -103,7 +103,7 @@ async fn auto_stop(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<AutoStopSetting>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     Ok(Json(AutoStopSetting { auto_stop_minutes: computer.auto_stop_minutes, configurable: true }))
 }
 
@@ -117,7 +117,7 @@ async fn set_auto_stop(
     Path(id): Path<String>,
     Body(wanted): Body<SetAutoStop>,
 ) -> Result<Json<AutoStopChanged>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let minutes = wanted.auto_stop_minutes.or(wanted.minutes);
     let minutes = minutes.ok_or_else(|| Error::invalid("auto_stop_minutes is missing"))?;
     let minutes = check_auto_stop(minutes)?;

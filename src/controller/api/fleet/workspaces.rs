@@ -73,7 +73,7 @@ async fn create(
     check_icon(icon_url)?;
     let status = wanted.status.as_deref().unwrap_or("active");
     check_status(status)?;
-    let workspace = app.make_workspace(&caller, &wanted.name, icon_url, status).await?;
+    let workspace = app.workspaces.create(&caller, &wanted.name, icon_url, status).await?;
     Ok((StatusCode::CREATED, Json(record(&app, &caller, workspace, &origin).await?)))
 }
 
@@ -86,7 +86,7 @@ async fn get(
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Record>> {
-    let workspace = app.find_workspace(&caller, &id).await?;
+    let workspace = app.directory.find_workspace(&caller, &id).await?;
     Ok(Json(record(&app, &caller, workspace, &origin).await?))
 }
 
@@ -101,7 +101,7 @@ async fn by_name(
 ) -> Result<Json<Record>> {
     let found = app.store.workspace_named(caller.account, &name::fold(&wanted)).await?;
     let workspace = found.ok_or_else(|| Error::not_found("Workspace not found"))?;
-    let workspace = app.find_workspace(&caller, &workspace.id.to_string()).await?;
+    let workspace = app.directory.find_workspace(&caller, &workspace.id.to_string()).await?;
     Ok(Json(record(&app, &caller, workspace, &origin).await?))
 }
 
@@ -118,7 +118,7 @@ async fn update(
     Path(id): Path<String>,
     Body(wanted): Body<UpdateWorkspace>,
 ) -> Result<Json<Record>> {
-    let (workspace, _) = app.find_workspace_as(&caller, &id, Role::Admin).await?;
+    let (workspace, _) = app.directory.find_workspace_as(&caller, &id, Role::Admin).await?;
     if let Some(status) = &wanted.status {
         check_status(status)?;
     }
@@ -200,7 +200,7 @@ async fn command_all(
     Path(id): Path<String>,
     command: Command,
 ) -> Result<Json<WorkspaceTransition>> {
-    let workspace = app.find_workspace(&caller, &id).await?;
+    let workspace = app.directory.find_workspace(&caller, &id).await?;
     let filter = ComputerFilter { workspace: Some(workspace.id), ..ComputerFilter::default() };
     for computer in &app.store.computers(workspace.account, &filter).await?.0 {
         // Stopping a suspended computer discards its memory, so that needs a request for each.
@@ -225,20 +225,19 @@ async fn command_all(
 }
 
 async fn remove(app: &AppState, caller: &Caller, id: &str) -> Result<Json<Acknowledgement>> {
-    let (workspace, _) = app.find_workspace_as(caller, id, Role::Owner).await?;
+    let (workspace, _) = app.directory.find_workspace_as(caller, id, Role::Owner).await?;
     if let Some(client) = app.store.client_of(workspace.id).await? {
         let text =
             format!("This workspace belongs to the client {:?} and is deleted with it", client.external_id);
         return Err(Error::conflict(text).code(ErrorCode::ClientWorkspace).into());
     }
-    app.remove_computers(workspace.account, workspace.id).await?;
-    let files = app.store.remove_workspace(workspace.id).await?;
-    app.blobs.forget(&files).await;
+    app.workspaces.remove(&workspace).await?;
     Ok(Json(Acknowledgement { success: true }))
 }
 
 async fn record(app: &AppState, caller: &Caller, workspace: Workspace, origin: &Origin) -> Result<Record> {
-    let role = app.admit_to(&caller.for_read(), workspace.id, &workspace.name, workspace.account).await?;
+    let role =
+        app.directory.admit_to(&caller.for_read(), workspace.id, &workspace.name, workspace.account).await?;
     let filter = ComputerFilter { workspace: Some(workspace.id), ..ComputerFilter::default() };
     let (computers, total) = app.store.computers(workspace.account, &filter).await?;
     Ok(Record {

@@ -10,8 +10,8 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::api::NO_STORE;
 use crate::identity::auth::devices::DevicePoll;
-use crate::identity::auth::source::Source;
 use crate::web::origin::Origin;
+use crate::web::source::Source;
 use hotdesk_domain::identity::device::{INTERVAL_SECONDS, LIFE_SECONDS};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json as Body;
@@ -40,7 +40,7 @@ async fn device_start(
     origin: Origin,
     Body(wanted): Body<StartDevice>,
 ) -> Result<Response> {
-    let started = app.start_device(&wanted.client, &wanted.hostname, source).await?;
+    let started = app.devices.start(&wanted.client, &wanted.hostname, source).await?;
     let page = format!("{}/cli/approve", origin.0);
     let answer = DeviceAuthorization {
         device_code: started.device_code.reveal().to_owned(),
@@ -68,7 +68,7 @@ async fn device_poll(
     Body(wanted): Body<PollDevice>,
 ) -> Result<Response> {
     let plain = |status| DevicePollResult { status, interval_seconds: None, api_key: None, user: None };
-    let answer = match app.poll_device(&wanted.device_code, source).await? {
+    let answer = match app.devices.poll(&wanted.device_code, source).await? {
         DevicePoll::Pending(seconds) => {
             DevicePollResult { interval_seconds: Some(seconds), ..plain(DeviceStatus::Pending) }
         }

@@ -34,7 +34,7 @@ async fn list(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<MemberList>> {
-    let people = app.people(&caller, &id).await?;
+    let people = app.members.list(&caller, &id).await?;
     let members = people.members.into_iter().map(|member| Member {
         id: member.account.to_string(),
         role: member.role.name().to_owned(),
@@ -60,7 +60,7 @@ async fn change(
     Path(id): Path<String>,
     Body(wanted): Body<ChangeMember>,
 ) -> Result<Json<Acknowledgement>> {
-    app.change_member(&caller, &id, &wanted.member_id, wanted.role.into()).await?;
+    app.members.change(&caller, &id, &wanted.member_id, wanted.role.into()).await?;
     Ok(Json(Acknowledgement { success: true }))
 }
 
@@ -77,7 +77,7 @@ async fn remove(
     Path(id): Path<String>,
     Body(wanted): Body<RemoveMember>,
 ) -> Result<Json<Acknowledgement>> {
-    app.remove_member(&caller, &id, &wanted.member_id).await?;
+    app.members.remove(&caller, &id, &wanted.member_id).await?;
     Ok(Json(Acknowledgement { success: true }))
 }
 
@@ -95,7 +95,7 @@ async fn invite(
     Path(id): Path<String>,
     Body(wanted): Body<Invite>,
 ) -> Result<Response> {
-    let invited = app.invite(&caller, &id, &wanted.email, wanted.permission.into()).await?;
+    let invited = app.invitations.create(&caller, &id, &wanted.email, wanted.permission.into()).await?;
     let (url, token) = (invited.url(&origin), invited.token.reveal().to_owned());
     let invite = invitation(invited.email.to_string(), invited.role, invited.created_at, invited.expires_at);
     Ok((NO_STORE, Json(InvitationCreated { success: true, invite, url, token })).into_response())
@@ -113,7 +113,7 @@ async fn uninvite(
     Path(id): Path<String>,
     Body(wanted): Body<Uninvite>,
 ) -> Result<Json<Acknowledgement>> {
-    app.uninvite(&caller, &id, &wanted.email).await?;
+    app.invitations.revoke(&caller, &id, &wanted.email).await?;
     Ok(Json(Acknowledgement { success: true }))
 }
 

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Runner, STOP_GRACE, boot_spec, log_renewal_failures, machine_spec, refused, renewal};
+use super::{
+    Runner, STOP_GRACE, boot_spec, log_renewal_failures, machine_spec, refused, renewal, stream_end,
+};
 use crate::data_dir::files;
-use crate::identity::people::streams;
 use hotdesk_base::wait;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
@@ -63,7 +64,7 @@ impl Runner {
     fn end_stream(&self, guest: &Guest) {
         let (shared, id, guest) = (Arc::clone(&self.shared), self.id, guest.clone());
         let ending =
-            async move { streams::end_at_wake(&shared.ending_streams, &shared.store, id, &guest).await };
+            async move { stream_end::end_at_wake(&shared.ending_streams, &shared.store, id, &guest).await };
         let _task = self.shared.tasks.spawn("end a stream", ending);
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::super::fleet::stopping;
 use super::Runner;
+use super::registry::stopping;
 use hotdesk_base::backoff::Backoff;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::saved_state::{CopyState, CopyTask, next_copy_task};

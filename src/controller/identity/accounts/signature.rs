@@ -10,6 +10,7 @@ use sha2::Sha256;
 
 use hotdesk_base::hex::unhex;
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::{Error, Result};
 
 /// Greatest difference between the time of signing and now, in seconds. A replayed event is useless after
 /// that, and clocks differ by less.
@@ -25,12 +26,15 @@ impl Signatures {
     /// Reads the secret from a file with mode 0600; an empty path means no secret.
     ///
     /// # Errors
-    /// A sentence that names the file and the problem, without the contents.
-    pub fn open(file: &Path) -> Result<Self, String> {
+    /// `Internal` with a context that names the file and the problem, without the contents.
+    pub fn open(file: &Path) -> Result<Self> {
         if file.as_os_str().is_empty() {
             return Ok(Self(None));
         }
-        let described = |what: String| format!("billing.webhook_secret_file {}: {what}", file.display());
+        let described = |what: String| {
+            let file = file.display();
+            Error::internal(format!("configuration: billing.webhook_secret_file {file}: {what}"))
+        };
         let mode = file.metadata().map_err(|error| described(error.to_string()))?.permissions().mode();
         if mode & 0o077 != 0 {
             return Err(described("other users can read it; run chmod 0600 on it".to_owned()));
@@ -108,7 +112,7 @@ mod tests {
         let with = |text: &str, mode: u32| {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
-            Signatures::open(&file).map(|_| ())
+            Signatures::open(&file).map(|_| ()).map_err(|error| error.to_string())
         };
         assert_eq!(with(SECRET, 0o600), Ok(()));
         for (text, mode) in [(SECRET, 0o640), (SECRET, 0o604), ("short", 0o600), ("", 0o600)] {

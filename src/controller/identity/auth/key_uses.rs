@@ -1,13 +1,13 @@
 //! Last use of each API key. It is in memory and stored once a minute, so that a use costs no write.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::{App, AppState};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::KeyId;
 use hotdesk_domain::error::Result;
+use hotdesk_store::Store;
 
 /// Time between two writes. Each key in use is written once in it.
 pub const WRITE_INTERVAL: Duration = Duration::from_secs(60);
@@ -15,21 +15,52 @@ pub const WRITE_INTERVAL: Duration = Duration::from_secs(60);
 /// about 40 bytes are a megabyte.
 const MAX_WAITING: usize = 20_000;
 
+/// Last uses of keys; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct KeyUses {
+    store: Store,
+    waiting: Waiting,
+}
+
 /// Last uses that are not stored yet.
-#[derive(Debug, Default)]
-pub struct KeyUses(Mutex<HashMap<KeyId, i64>>);
+#[derive(Clone, Debug, Default)]
+struct Waiting(Arc<Mutex<HashMap<KeyId, i64>>>);
 
 impl KeyUses {
+    /// Creates the service with no uses that wait to be stored.
+    pub fn new(store: Store) -> Self {
+        Self { store, waiting: Waiting::default() }
+    }
+
     /// Records that a key is used now.
     pub fn note(&self, key: KeyId) {
+        self.waiting.note(key);
+    }
+
+    /// Returns the last use of a key in Unix milliseconds: the later of `stored` and what waits to be stored.
+    pub fn last(&self, key: KeyId, stored: Option<i64>) -> Option<i64> {
+        self.waiting.last(key, stored)
+    }
+
+    /// Stores the last uses. If that fails they are dropped, because a later use supersedes them.
+    ///
+    /// # Errors
+    /// `Internal` when the database fails.
+    pub async fn write(&self) -> Result<()> {
+        let used = self.waiting.take();
+        if used.is_empty() { Ok(()) } else { self.store.note_used(&used).await }
+    }
+}
+
+impl Waiting {
+    fn note(&self, key: KeyId) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < MAX_WAITING || waiting.contains_key(&key) {
             waiting.insert(key, now_ms());
         }
     }
 
-    /// Returns the last use of a key in Unix milliseconds: the later of `stored` and what waits to be stored.
-    pub fn last(&self, key: KeyId, stored: Option<i64>) -> Option<i64> {
+    fn last(&self, key: KeyId, stored: Option<i64>) -> Option<i64> {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.get(&key).copied().max(stored)
     }
@@ -39,29 +70,13 @@ impl KeyUses {
     }
 }
 
-impl App {
-    /// Stores the last uses. If that fails they are dropped, because a later use supersedes them.
-    ///
-    /// # Errors
-    /// `Internal` when the database fails.
-    pub async fn write_key_uses(&self) -> Result<()> {
-        let used = self.key_uses.take();
-        if used.is_empty() { Ok(()) } else { self.store.note_used(&used).await }
-    }
-}
-
-/// Calls [`App::write_key_uses`] in the background.
-pub async fn write(app: AppState) -> Result<()> {
-    app.write_key_uses().await
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_use_is_visible_before_it_is_stored_and_taken_once() {
-        let (uses, key) = (KeyUses::default(), KeyId::random());
+        let (uses, key) = (Waiting::default(), KeyId::random());
         assert_eq!(uses.last(key, None), None);
         assert_eq!(uses.last(key, Some(7)), Some(7));
         uses.note(key);

@@ -1,15 +1,15 @@
 //! Request authentication: the API key of a request becomes a [`Caller`] or a 401.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
-use crate::config::Limits;
+use crate::web::caller::{ClientName, IdentifiedCaller};
+use crate::web::source::Source;
 use crate::{App, AppState};
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
@@ -17,50 +17,31 @@ use hotdesk_domain::identity::access::{Caller, Credential, Intent};
 use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::serve::Peer;
+use hotdesk_store::Store;
 use hotdesk_store::identity::accounts::KeyOwner;
 
 pub mod devices;
-pub mod failures;
-pub mod key_ring;
 pub mod key_uses;
 pub mod keys;
 pub mod rate;
-pub mod request_lease;
 pub mod revocation;
 pub mod session;
 pub mod sign_ins;
 pub mod socket_auth;
-pub mod source;
 pub mod tickets;
+pub mod wrong_credentials;
 
-use failures::Failures;
-use rate::RateStatus;
-use source::Source;
+use key_uses::KeyUses;
+use rate::{RateStatus, Rates};
 
 /// Prefix of every kind of API key (docs/api/authentication.md).
 const KEY_FAMILY: &str = "sk_";
-/// Seconds in which wrong credentials are counted. The configuration gives their limit per minute.
-const WRONG_CREDENTIALS_SECONDS: u32 = 60;
-
-/// Counts recent wrong keys, tokens and codes by client address. A correct credential is looked up first, so
-/// it is never refused.
-pub fn wrong_credentials(limits: &Limits) -> Failures<Source> {
-    Failures::new(limits.wrong_keys_per_minute, Duration::from_secs(WRONG_CREDENTIALS_SECONDS.into()))
-}
 
 /// Whether a request is for the operation whose 401 has its own text (docs/api/errors.md).
 fn is_suspend(parts: &Parts) -> bool {
     let route = parts.extensions.get::<MatchedPath>();
     route.is_some_and(|route| route.as_str().ends_with("/computers/{id}/suspend"))
 }
-
-/// Caller of a request, determined once by [`identify`].
-#[derive(Clone, Debug)]
-pub struct IdentifiedCaller(pub Result<Caller>);
-
-/// Name of a request's credential, for the audit log.
-#[derive(Clone, Debug)]
-pub struct ClientName(pub String);
 
 /// Result of identifying a request's sender.
 struct Identification {
@@ -86,10 +67,10 @@ pub async fn identify(State(app): State<AppState>, request: Request, next: Next)
     let (mut parts, body) = request.into_parts();
     let shown = bearer::credentials(&parts.headers) != Credentials::Missing;
     let source = source(&app, &parts);
-    let identification = app.identify(&parts).await;
+    let identification = app.authenticator.identify(&parts).await;
     let known = identification.caller.is_ok();
     if known && let Some(source) = source {
-        app.wrong_credentials.forget(&source);
+        app.wrong_credentials.forget(source);
     }
     if let Some((hold, name)) = identification.held {
         parts.extensions.insert(hold);
@@ -104,7 +85,7 @@ pub async fn identify(State(app): State<AppState>, request: Request, next: Next)
         if shown
             && !known
             && let Some(source) = source
-            && let Some(refused) = app.note_wrong_credential(source, "Invalid API key")
+            && let Some(refused) = app.wrong_credentials.note(source, "Invalid API key")
         {
             response = refused;
         }
@@ -127,10 +108,22 @@ fn add_challenge(shown: bool, response: &mut Response) {
 
 fn source(app: &App, parts: &Parts) -> Option<Source> {
     let ConnectInfo(peer) = parts.extensions.get::<ConnectInfo<Peer>>()?;
-    Some(app.source(peer, &parts.headers))
+    Some(Source::of_request(&app.trusted_proxies, peer, &parts.headers))
 }
 
-impl App {
+/// Identification of a request's sender by its API key.
+pub struct Authenticator {
+    store: Store,
+    key_uses: KeyUses,
+    rates: Arc<Rates>,
+}
+
+impl Authenticator {
+    /// Creates the service of the stored keys, with the request rates of their credentials.
+    pub fn new(store: Store, key_uses: KeyUses, rates: Arc<Rates>) -> Self {
+        Self { store, key_uses, rates }
+    }
+
     async fn identify(&self, parts: &Parts) -> Identification {
         let key = match bearer::credentials(&parts.headers) {
             Credentials::Missing if is_suspend(parts) => {
@@ -174,20 +167,6 @@ impl App {
             }
         }
     }
-
-    /// Counts a wrong credential of a client address, and returns a 429 when there were too many. `wrong`
-    /// begins its message. Call it only after the look-up failed, so that a correct credential is never
-    /// refused.
-    pub fn note_wrong_credential(&self, source: Source, wrong: &str) -> Option<Response> {
-        let quota = self.config.limits.wrong_keys_per_minute;
-        let refused = self.wrong_credentials.attempt(&source, Instant::now()).err()?;
-        let seconds = refused.retry_after.unwrap_or(1);
-        let message = format!("{wrong}, and your address has sent too many wrong ones");
-        let mut response = HttpError(Error { message, ..refused }).into_response();
-        let window = WRONG_CREDENTIALS_SECONDS;
-        RateStatus { policy: "wrong-keys", quota, window, left: 0, seconds }.write(response.headers_mut());
-        Some(response)
-    }
 }
 
 /// Extractor of a request's caller.
@@ -199,7 +178,7 @@ impl FromRequestParts<Arc<App>> for AuthenticatedCaller {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, HttpError> {
         let found = match parts.extensions.get::<IdentifiedCaller>() {
             Some(IdentifiedCaller(found)) => found.clone(),
-            None => app.identify(parts).await.caller,
+            None => app.authenticator.identify(parts).await.caller,
         };
         Ok(Self(found?))
     }

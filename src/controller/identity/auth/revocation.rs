@@ -3,8 +3,8 @@
 //! Such a request ends within a second, A11 (docs/authentication-rules.md): its handler is dropped as if the
 //! client had disconnected, and a response in progress is cut off.
 //!
-//! Code that removes a credential signals [`Store::credentials`](hotdesk_store::Store::credentials); code that removes a
-//! membership signals [`Store::memberships`](hotdesk_store::Store::memberships). Credentials that expire or that
+//! Code that removes a credential signals [`Store::credentials`]; code that removes a
+//! membership signals [`Store::memberships`]. Credentials that expire or that
 //! another process removes are found by polling.
 
 use std::pin::Pin;
@@ -18,13 +18,13 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use hyper::body::{Frame, SizeHint};
 
-use super::request_lease::RequestLease;
-use crate::AppState;
+use crate::web::request_lease::RequestLease;
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::Credential;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::unread_body::SkipDrain;
+use hotdesk_store::Store;
 
 /// Time between two polls. It is half of the second that a revoked credential may remain in use.
 pub const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -69,10 +69,10 @@ fn ended(error: Error) -> Response {
 ///
 /// # Errors
 /// `Internal` when the database fails; the next poll retries.
-pub async fn end_removed(app: AppState) -> Result<()> {
-    let held = app.store.credentials.leased();
-    for credential in app.store.ended_credentials(&held).await? {
-        app.store.credentials.revoke(&credential);
+pub async fn end_removed(store: &Store) -> Result<()> {
+    let held = store.credentials.leased();
+    for credential in store.ended_credentials(&held).await? {
+        store.credentials.revoke(&credential);
     }
     Ok(())
 }
@@ -118,7 +118,7 @@ impl HttpBody for LeasedBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::auth::request_lease::note;
+    use crate::web::request_lease::note;
     use axum::http::StatusCode;
     use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
     use hotdesk_base::revocation_registry::RevocationRegistry;

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use super::keys;
-use crate::identity::pages::page::Failure;
 use crate::web::origin::Origin;
+use crate::web::page::Failure;
 use crate::{App, audit};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, SessionId};
@@ -26,6 +26,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Credential, Intent};
 use hotdesk_http::encode::percent_encode;
 use hotdesk_http::extract::read_body;
+use hotdesk_store::Store;
 
 /// Lifetime of a session in milliseconds.
 const LIFE_MS: i64 = 14 * 24 * 3_600_000;
@@ -79,7 +80,19 @@ struct CsrfField {
     csrf: String,
 }
 
-impl App {
+/// Browser sessions.
+pub struct Sessions {
+    store: Store,
+    /// Whether browsers reach the service by https only.
+    secure: bool,
+}
+
+impl Sessions {
+    /// Creates the service for browsers that reach the service at `public_url`.
+    pub fn new(store: Store, public_url: &str) -> Self {
+        Self { store, secure: public_url.starts_with("https://") }
+    }
+
     /// Creates a session and returns the value of `Set-Cookie`.
     ///
     /// # Errors
@@ -108,14 +121,9 @@ impl App {
     /// Lax: a link from another site (such as an MCP client's authorization) carries the cookie, but a form
     /// from another site does not.
     fn cookie<'a>(&self, value: &'a str) -> Cookie<'a> {
-        let secure = self.secure();
-        let cookie = Cookie::build((cookie_name(secure), value)).path("/").http_only(true).secure(secure);
+        let name = cookie_name(self.secure);
+        let cookie = Cookie::build((name, value)).path("/").http_only(true).secure(self.secure);
         cookie.same_site(SameSite::Lax).build()
-    }
-
-    /// Whether browsers reach the service by https only.
-    fn secure(&self) -> bool {
-        self.config.public_url.starts_with("https://")
     }
 
     /// Returns the signed-in person of a request, if any.
@@ -123,7 +131,7 @@ impl App {
     /// # Errors
     /// `Internal` when the database fails.
     pub async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>> {
-        let Some(cookie) = shown(headers, cookie_name(self.secure())) else { return Ok(None) };
+        let Some(cookie) = shown(headers, cookie_name(self.secure)) else { return Ok(None) };
         let found = self.store.session(&keys::digest(cookie.reveal())).await?;
         Ok(found.map(|(session, account)| SignedIn { session, account, csrf: csrf(cookie.reveal()) }))
     }
@@ -193,7 +201,8 @@ impl FromRequestParts<Arc<App>> for SignedIn {
 
     /// Redirects a person who is not signed in to the sign-in page, which leads back afterwards.
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Response> {
-        let found = app.signed_in(&parts.headers).await.map_err(|error| Failure(error).into_response())?;
+        let found =
+            app.sessions.signed_in(&parts.headers).await.map_err(|error| Failure(error).into_response())?;
         if let Some(who) = &found {
             audit::set_actor(Credential::Session(who.session), who.account);
         }

@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::failures::Failures;
 use super::keys;
-use super::source::Source;
+use crate::web::failures::Failures;
+use crate::web::source::Source;
 use hotdesk_domain::error::{Error, Result};
 
 /// Wrong passwords of one client address in a minute, A18 (docs/authentication-rules.md).

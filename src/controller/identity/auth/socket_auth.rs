@@ -1,13 +1,13 @@
 //! Authentication of live channels by a computer's password or a ticket, A79 (docs/authentication-rules.md).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 
-use super::failures::Failures;
-use super::source::Source;
-use super::tickets::Ticket;
-use crate::App;
+use super::tickets::{Ticket, Tickets};
+use crate::web::failures::Failures;
+use crate::web::source::Source;
 use hotdesk_base::ids::{ComputerId, ComputerRef, WorkspaceId};
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::desktop::channel::{Channel, Failure};
@@ -15,6 +15,7 @@ use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::access::Credential;
 use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::socket::CloseReason;
+use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::fleet::passwords::PasswordDigest;
 
@@ -28,7 +29,7 @@ pub const ISSUER_REVOKED: &str = "the key that made the ticket has ended";
 const TOO_MANY: &str = "too many wrong tokens, try again in a minute";
 
 /// Recent wrong passwords by client address and computer, so that one address cannot lock out others.
-pub type WrongPasswords = Failures<(Source, ComputerId)>;
+type WrongPasswords = Failures<(Source, ComputerId)>;
 
 /// Successful authentication of a socket.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ pub struct AdmittedSocket<T> {
 }
 
 /// Creates an empty counter.
-pub fn wrong_passwords() -> WrongPasswords {
+fn wrong_passwords() -> WrongPasswords {
     Failures::new(MAX_FAILURES, WINDOW)
 }
 
@@ -59,7 +60,19 @@ pub fn token(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> 
     }
 }
 
-impl App {
+/// Authentication of sockets.
+pub struct SocketAuth {
+    store: Store,
+    tickets: Arc<Tickets>,
+    wrong_passwords: WrongPasswords,
+}
+
+impl SocketAuth {
+    /// Creates the service with no wrong passwords.
+    pub fn new(store: Store, tickets: Arc<Tickets>) -> Self {
+        Self { store, tickets, wrong_passwords: wrong_passwords() }
+    }
+
     /// Authenticates a socket by the computer's password. Returns the computer, or how to close the socket.
     ///
     /// # Errors

@@ -5,79 +5,30 @@
 //! is checked again. A person signs in first, so that strangers cannot make the service fetch documents or
 //! redirect.
 
-use axum::extract::{ConnectInfo, RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Redirect as SeeOther, Response};
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::answer::parameters;
-use super::{consent, resource, tokens};
+use super::authorization_request::{AuthorizationFailure, redirect_back, refused};
+use super::{AuthorizationServer, consent, resource, tokens};
 use crate::identity::auth::keys::digest;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
-use crate::identity::auth::source::Source;
-use crate::identity::pages::page::Failure;
 use crate::web::origin::Origin;
-use crate::{App, AppState, audit};
+use crate::web::source::Source;
+use crate::{AppState, audit};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::audit::AuditAction;
-use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::access::Role;
-use hotdesk_domain::identity::oauth::client::Client;
-use hotdesk_domain::identity::oauth::refusal::{Code, Refusal};
-use hotdesk_domain::identity::oauth::request as oauth_request;
-use hotdesk_http::encode::percent_encode;
-use hotdesk_http::serve::Peer;
+use hotdesk_domain::identity::oauth::refusal::Code;
 use hotdesk_store::identity::oauth_grants::{GrantableWorkspace, NewGrant, workspace_not_grantable};
 
 /// Lifetime of a code in milliseconds: a redirect and a request, A51 (docs/authentication-rules.md).
 const CODE_MS: i64 = 60_000;
 /// Lifetime of a connection in milliseconds, however often its tokens are refreshed (docs/api/limits.md).
 const CONNECTION_MS: i64 = 30 * 24 * 3_600_000;
-
-/// A valid authorization request.
-pub(super) struct AuthorizationRequest {
-    /// The client.
-    pub client: Client,
-    /// Target of the response: one of the client's registered addresses.
-    pub redirect_uri: String,
-    state: Option<String>,
-    challenge: String,
-}
-
-/// Why an authorization request is refused before the person decides.
-enum AuthorizationFailure {
-    /// The redirect address is not trusted, so the person sees an error page (RFC 6749 section 4.1.2.1).
-    Page(Error),
-    /// The error is sent to the client's redirect address.
-    Redirect(Response),
-}
-
-impl From<Error> for AuthorizationFailure {
-    fn from(error: Error) -> Self {
-        Self::Page(error)
-    }
-}
-
-impl From<Refusal> for AuthorizationFailure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Page(Error::invalid(format!(
-            "The client's authorization request is invalid: {}",
-            refusal.description
-        )))
-    }
-}
-
-impl IntoResponse for AuthorizationFailure {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Page(error) => Failure(error).into_response(),
-            Self::Redirect(response) => response,
-        }
-    }
-}
 
 /// Form of the consent page: `deny`, or a workspace.
 #[derive(Debug, Deserialize)]
@@ -93,35 +44,26 @@ pub(super) async fn show(
     State(app): State<AppState>,
     who: SignedIn,
     site: Origin,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    headers: HeaderMap,
+    source: Source,
     RawQuery(query): RawQuery,
 ) -> Response {
     let query = query.unwrap_or_default();
-    match app.show_consent(&who, &site, app.source(&peer, &headers), &query).await {
-        Ok(response) => response,
-        Err(failure) => failure.into_response(),
-    }
+    app.oauth.show_consent(&who, &site, source, &query).await.unwrap_or_else(IntoResponse::into_response)
 }
 
 /// `POST /oauth/authorize`, from the consent page.
 pub(super) async fn decide(
     State(app): State<AppState>,
     site: Origin,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    headers: HeaderMap,
+    source: Source,
     RawQuery(query): RawQuery,
     form: SignedInForm<Decision>,
 ) -> Response {
     let query = query.unwrap_or_default();
-    let source = app.source(&peer, &headers);
-    match app.store_decision(&form, &site, source, &query).await {
-        Ok(response) => response,
-        Err(failure) => failure.into_response(),
-    }
+    app.oauth.store_decision(&form, &site, source, &query).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-impl App {
+impl AuthorizationServer {
     async fn show_consent(
         &self,
         who: &SignedIn,
@@ -188,64 +130,4 @@ impl App {
         let found = choices.into_iter().find(|choice| choice.id.to_string() == chosen);
         found.ok_or_else(workspace_not_grantable)
     }
-
-    /// Checks a request: first the client and the redirect address, then the parameters.
-    async fn checked_request(
-        &self,
-        site: &Origin,
-        source: Source,
-        query: &str,
-    ) -> Result<AuthorizationRequest, AuthorizationFailure> {
-        let parameters = parameters(query.as_bytes())?;
-        let id = parameters.need("client_id", "client_id is missing")?;
-        let redirect_uri = parameters.need("redirect_uri", "redirect_uri is missing")?;
-        let client = self.client(id, source).await?;
-        if !client.allows_redirect_to(redirect_uri) {
-            let wrong = "The client asked for a redirect address (redirect_uri) that it has not registered";
-            return Err(Error::invalid(wrong).into());
-        }
-        // A `state` that was sent twice is invalid.
-        let state = parameters.one("state");
-        let known = state.as_ref().ok().copied().flatten();
-        let checked = state.and_then(|_| oauth_request::challenge(&parameters, &resource(site)));
-        match checked {
-            Ok(challenge) => Ok(AuthorizationRequest {
-                client,
-                redirect_uri: redirect_uri.to_owned(),
-                state: known.map(str::to_owned),
-                challenge: challenge.to_owned(),
-            }),
-            Err(refusal) => Err(AuthorizationFailure::Redirect(redirect_back(
-                redirect_uri,
-                known,
-                site,
-                &refused(&refusal),
-            ))),
-        }
-    }
-}
-
-fn refused(refusal: &Refusal) -> [(&'static str, &'static str); 2] {
-    [("error", refusal.code.name()), ("error_description", refusal.description)]
-}
-
-/// Redirects to the client: with 303, so that the form's data is not forwarded (RFC 9700 section 4.12), and
-/// with the issuer (RFC 9207 section 2).
-fn redirect_back(
-    redirect_uri: &str,
-    state: Option<&str>,
-    site: &Origin,
-    parameters: &[(&str, &str)],
-) -> Response {
-    let mut target = redirect_uri.to_owned();
-    let state = state.map(|state| ("state", state));
-    for (name, value) in parameters.iter().copied().chain(state).chain([("iss", site.0.as_str())]) {
-        target.push(if target.contains('?') { '&' } else { '?' });
-        target.push_str(&format!("{name}={}", percent_encode(value)));
-    }
-    let fields = [
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    ];
-    (fields, SeeOther::to(&target)).into_response()
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
-use crate::App;
+use super::AuthorizationServer;
 use crate::identity::auth::rate::count;
-use crate::identity::auth::source::Source;
+use crate::web::source::Source;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::oauth::client::{self, Client};
@@ -23,7 +23,7 @@ const BOUNDS: FetchLimits = FetchLimits { bytes: 5 * 1024, timeout: Duration::fr
 /// Most cached documents; 256 of 5 KiB are about a megabyte.
 const MAX_DOCUMENTS: usize = 256;
 
-impl App {
+impl AuthorizationServer {
     /// Returns the client with this id.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl App {
                 .ok_or_else(|| Error::invalid("This client is not registered here, or not any more"));
         }
         client_id::check(id).map_err(|why| Error::invalid(format!("The client's id {why}")))?;
-        self.oauth.documents.client(id, || count(&self.oauth.fetches, &source)).await
+        self.documents.client(id, || count(&self.fetches, &source)).await
     }
 
     /// Whether a client id can be valid. The document of a URL id was checked when the person was asked.

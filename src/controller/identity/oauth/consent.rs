@@ -4,8 +4,8 @@
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::authorize::AuthorizationRequest;
-use crate::identity::pages::page::page_to;
+use super::authorization_request::AuthorizationRequest;
+use crate::web::page::page_to;
 use hotdesk_domain::identity::oauth::client::Client;
 use hotdesk_domain::identity::oauth::client_id;
 use hotdesk_domain::identity::oauth::redirect::Redirect;

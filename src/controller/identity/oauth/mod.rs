@@ -10,12 +10,14 @@ use governor::DefaultKeyedRateLimiter;
 
 use crate::AppState;
 use crate::identity::auth::rate::per_minute;
-use crate::identity::auth::source::Source;
 use crate::web::cors::allow_any_origin;
 use crate::web::origin::Origin;
+use crate::web::source::Source;
 use hotdesk_http::guarded_fetch::GuardedFetcher;
+use hotdesk_store::Store;
 
 mod answer;
+mod authorization_request;
 mod authorize;
 pub mod challenge;
 mod clients;
@@ -32,18 +34,20 @@ const REGISTRATIONS: u32 = 20;
 /// Client documents that are fetched for one client address in a minute. Cached documents do not count.
 const FETCHES: u32 = 30;
 
-/// State of the authorization server that is not in the database.
+/// Authorization server: its clients and its authorization requests.
 #[derive(Debug)]
-pub struct OAuthState {
+pub struct AuthorizationServer {
+    store: Store,
     documents: clients::Documents,
     fetches: DefaultKeyedRateLimiter<Source>,
     registrations: DefaultKeyedRateLimiter<Source>,
 }
 
-impl OAuthState {
-    /// Creates an empty state that fetches client documents with `guarded`.
-    pub fn new(guarded: GuardedFetcher) -> Self {
+impl AuthorizationServer {
+    /// Creates a server that fetches client documents with `guarded`.
+    pub fn new(store: Store, guarded: GuardedFetcher) -> Self {
         Self {
+            store,
             documents: clients::Documents::new(guarded),
             fetches: DefaultKeyedRateLimiter::keyed(per_minute(FETCHES)),
             registrations: DefaultKeyedRateLimiter::keyed(per_minute(REGISTRATIONS)),

@@ -1,20 +1,20 @@
 //! Dynamic client registration: `POST /oauth/register` (RFC 7591). Only public clients, in a bounded number.
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::answer::{MAX_BYTES, OAuthFailure, answer};
 use super::clients::validated_fields;
 use crate::AppState;
 use crate::identity::auth::rate::count;
+use crate::web::source::Source;
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::identity::oauth::SCOPE;
 use hotdesk_domain::identity::oauth::refusal::Code;
 use hotdesk_http::extract::read_body;
-use hotdesk_http::serve::Peer;
 use hotdesk_wire::identity::oauth::{ClientMetadata, RegisteredClient};
 
 /// Characters of a client id. It is not secret, but ids must not collide.
@@ -24,11 +24,10 @@ const CHARACTERS: usize = 22;
 /// (section 3.2.1 allows that).
 pub async fn register(
     State(app): State<AppState>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    headers: HeaderMap,
+    source: Source,
     body: Body,
 ) -> Result<Response, OAuthFailure> {
-    count(&app.oauth.registrations, &app.source(&peer, &headers))?;
+    count(&app.oauth.registrations, &source)?;
     let body = read_body(body, MAX_BYTES).await?;
     let metadata: ClientMetadata = serde_json::from_slice(&body)
         .map_err(|_| Code::InvalidClientMetadata.because("the body is no JSON object of client metadata"))?;

@@ -27,7 +27,7 @@ pub async fn revoke(
         if client.is_some_and(|client| client != grant.client_id) {
             return Err(Code::InvalidClient.because("the token is another client's").into());
         }
-        if app.end_grant(grant.id, "its client revoked it").await? {
+        if app.grants.end(grant.id, "its client revoked it").await? {
             tokens::audit_client(&grant, AuditAction::ConnectionRevoked);
         }
     }

@@ -8,8 +8,8 @@ use super::answer::{ClientForm, OAuthFailure, answer};
 use super::{resource, tokens};
 use crate::AppState;
 use crate::identity::auth::keys::digest;
-use crate::identity::auth::source::Source;
 use crate::web::origin::Origin;
+use crate::web::source::Source;
 use hotdesk_base::clock::now_ms;
 use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::identity::oauth::parameters::Parameters;
@@ -40,7 +40,7 @@ pub async fn exchange(
         }
     };
     let client = parameters.need("client_id", "client_id is missing")?;
-    if !app.is_known_client(client).await? {
+    if !app.oauth.is_known_client(client).await? {
         return Err(Code::InvalidClient.because("the client is not known").into());
     }
     request::check_scope(&parameters)?;
@@ -49,14 +49,14 @@ pub async fn exchange(
         Exchange::Code => redeem(&app, source, client, &parameters).await?,
         Exchange::Refresh => refresh(&app, source, client, &parameters).await?,
     };
-    app.wrong_credentials.forget(&source);
+    app.wrong_credentials.forget(source);
     Ok(answer(StatusCode::OK, &tokens))
 }
 
 /// Refuses a code or token that belongs to no connection, and counts it as a possible guess. A used code of a
 /// real connection does not count, because its holder is not guessing.
 fn unknown(app: &AppState, source: Source) -> OAuthFailure {
-    let one_too_many = app.note_wrong_credential(source, "Invalid grant").map(Box::new);
+    let one_too_many = app.wrong_credentials.note(source, "Invalid grant").map(Box::new);
     one_too_many.map_or_else(|| invalid_grant().into(), OAuthFailure::TooManyGuesses)
 }
 
@@ -109,7 +109,7 @@ async fn redeem(
     // (section 4.1.2).
     let used = app.store.grant_of_code(&code).await?.filter(|grant| grant.refresh.is_some());
     if let Some(grant) = used
-        && app.end_grant(grant.id, "its code was used twice").await?
+        && app.grants.end(grant.id, "its code was used twice").await?
     {
         tokens::audit_client(&grant, AuditAction::TokenReused);
     }
@@ -135,7 +135,7 @@ async fn refresh(
     }
     // The token is of this family but not the current one: it was used before, so two parties have it. If the
     // connection has expired, ending it does no harm.
-    if app.end_grant(grant.id, "a refresh token was used twice").await? && grant.expires_at > now_ms() {
+    if app.grants.end(grant.id, "a refresh token was used twice").await? && grant.expires_at > now_ms() {
         tokens::audit_client(&grant, AuditAction::TokenReused);
     }
     Err(invalid_grant().into())

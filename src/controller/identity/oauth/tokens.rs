@@ -1,16 +1,17 @@
 //! Access and refresh tokens: opaque, random, and stored as SHA-256 only, A51 and A56
 //! (docs/authentication-rules.md).
 
+use crate::audit;
 use crate::identity::auth::keys::{digest, unavailable_store};
-use crate::{App, audit};
 use hotdesk_base::clock::now_ms;
-use hotdesk_base::ids::GrantId;
+use hotdesk_base::ids::{AccountId, GrantId};
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::audit::AuditAction;
-use hotdesk_domain::error::Result;
+use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Credential, Intent, Role};
 use hotdesk_domain::identity::oauth::SCOPE;
+use hotdesk_store::Store;
 use hotdesk_store::identity::oauth_grants::{Grant, TokenDigests};
 use hotdesk_wire::identity::oauth::Tokens;
 
@@ -25,17 +26,26 @@ const ACCESS_MS: i64 = 3_600_000;
 /// Milliseconds between two stored uses of a connection, so that requests do not each write.
 const USE_MS: i64 = 60_000;
 
-impl App {
+/// Connections of MCP clients.
+pub struct Grants {
+    store: Store,
+}
+
+impl Grants {
+    /// Creates the service of the stored connections.
+    pub fn new(store: Store) -> Self {
+        Self { store }
+    }
+
     /// Returns the caller of an access token and its client's name; `None` for an invalid token.
     ///
     /// The person's role in the workspace is checked at each call, as for all callers
     /// ([`hotdesk_domain::identity::access::check`]). The intent is [`Intent::Change`]. Tools that only read
     /// override it, so that a tool that forgets to is refused to viewers.
     ///
-    ///
     /// # Errors
     /// `Unavailable` when the token cannot be checked now.
-    pub async fn grant_of(&self, token: &str) -> Result<Option<(Caller, String)>> {
+    pub async fn find(&self, token: &str) -> Result<Option<(Caller, String)>> {
         let Some(bearer) = self.store.token_owner(&digest(token)).await.map_err(unavailable_store)? else {
             return Ok(None);
         };
@@ -53,15 +63,15 @@ impl App {
         Ok(Some((caller, bearer.client)))
     }
 
-    /// Does the same as [`App::grant_of`], with a lease on the connection. If a credential ended between the
+    /// Does the same as [`Grants::find`], with a lease on the connection. If a credential ended between the
     /// look-up and the lease, the look-up is repeated.
     ///
     /// # Errors
-    /// The errors of [`App::grant_of`].
-    pub async fn hold_grant(&self, token: &str) -> Result<Option<(Caller, String, Lease<Credential>)>> {
+    /// The errors of [`Grants::find`].
+    pub async fn hold(&self, token: &str) -> Result<Option<(Caller, String, Lease<Credential>)>> {
         loop {
             let ends = self.store.credentials.revocations();
-            let Some((caller, client)) = self.grant_of(token).await? else { return Ok(None) };
+            let Some((caller, client)) = self.find(token).await? else { return Ok(None) };
             let hold = self.store.credentials.lease(caller.credential);
             if self.store.credentials.revocations() == ends {
                 return Ok(Some((caller, client, hold)));
@@ -69,15 +79,30 @@ impl App {
         }
     }
 
+    /// Ends a connection at the request of its person.
+    ///
+    /// # Errors
+    /// `NotFound` when the account has no such connection; `Internal` when the database fails.
+    pub async fn revoke(&self, account: AccountId, id: &str) -> Result<()> {
+        let unknown = || Error::not_found("This connection does not exist, or has ended");
+        let id: GrantId = id.parse().map_err(|_| unknown())?;
+        let grant = self.store.grant(id).await?.filter(|grant| grant.account == account);
+        let grant = grant.ok_or_else(unknown)?;
+        if !self.store.remove_grant(id, Some(account)).await? {
+            return Err(unknown());
+        }
+        about(&grant, AuditAction::ConnectionRevoked);
+        Ok(())
+    }
+
     /// Ends a connection because of what its client sent. Returns whether it existed.
     ///
     /// # Errors
     /// `Internal` when the database fails.
-    pub(super) async fn end_grant(&self, grant: GrantId, why: &'static str) -> Result<bool> {
+    pub(super) async fn end(&self, grant: GrantId, why: &'static str) -> Result<bool> {
         let ended = self.store.remove_grant(grant, None).await?;
         if ended {
             tracing::warn!(%grant, why, "ended an MCP client's connection");
-            self.mcp.end(grant).await;
         }
         Ok(ended)
     }
@@ -90,7 +115,7 @@ pub(super) fn audit_client(grant: &Grant, action: AuditAction) {
 }
 
 /// Records in the audit log which connection a request concerns.
-pub(crate) fn about(grant: &Grant, action: AuditAction) {
+fn about(grant: &Grant, action: AuditAction) {
     let (workspace, owner) = grant.workspace;
     audit::set_workspace(workspace, owner, Some(Role::Member));
     audit::set_client(grant.client_name.as_deref().unwrap_or(&grant.client_id));

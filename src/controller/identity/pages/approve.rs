@@ -8,9 +8,10 @@ use axum::routing::get;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, page};
+use super::form::csrf;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
+use crate::web::page::{Failure, page};
 use hotdesk_http::extract::Query;
 
 /// Returns the page's routes.
@@ -50,7 +51,7 @@ async fn show(
     if query.code.is_empty() || is_cross_site(&headers) {
         return Ok(page("Approve a program", &code_field(&query.code)));
     }
-    let (code, device) = app.device_of(who.account, &query.code).await?;
+    let (code, device) = app.devices.find(who.account, &query.code).await?;
     let body = html! {
         p { "A program asks for an API key to your account. Compare this code with the one that it shows:" }
         p.code.big { (code) }
@@ -76,7 +77,7 @@ async fn decide(
     SignedInForm { who, form }: SignedInForm<DecisionForm>,
 ) -> Result<Response, Failure> {
     let approve = form.decision == Decision::Approve;
-    let device = app.decide_device(who.account, &form.code, approve).await?;
+    let device = app.devices.decide(who.account, &form.code, approve).await?;
     let body = if approve {
         html! { p role="status" { (device.client) " on " (device.hostname) " receives its key in a moment. You can close this page." } }
     } else {

@@ -6,9 +6,9 @@ use axum::response::Response;
 use axum::routing::get;
 use maud::{Markup, html};
 
-use super::page::{Failure, page};
 use crate::identity::auth::keys;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
+use crate::web::page::{Failure, page};
 use crate::{App, AppState};
 use hotdesk_base::clock::iso8601;
 use hotdesk_domain::error::Error;
@@ -67,7 +67,7 @@ async fn take(
     let choice = parse_choice(&submitted.form)?;
     let (person, digest) = (submitted.who.account, keys::digest(&code));
     let taken = app.store.take_over(&digest, person, &choice, &app.plans).await?;
-    app.end_streams(taken.streams);
+    app.streams.end(taken.streams);
     tracing::info!(account = %taken.agent, by = %person, "a person took over an agent's account");
     let (workspaces, computers, kept) = (choice.workspaces.len(), choice.computers.len(), choice.keys.len());
     Ok(page(

@@ -7,15 +7,12 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, page};
+use super::form::csrf;
 use super::settings::navigation;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
-use crate::identity::oauth::tokens;
+use crate::web::page::{Failure, page};
 use hotdesk_base::clock::iso8601;
-use hotdesk_base::ids::GrantId;
-use hotdesk_domain::audit::AuditAction;
-use hotdesk_domain::error::Error;
 use hotdesk_http::extract::Path;
 use hotdesk_store::identity::oauth_grants::OauthConnection;
 
@@ -42,15 +39,7 @@ async fn end(
     Path(id): Path<String>,
     form: SignedInForm<EmptyForm>,
 ) -> Result<Response, Failure> {
-    let unknown = || Error::not_found("This connection does not exist, or has ended");
-    let id: GrantId = id.parse().map_err(|_| unknown())?;
-    let grant = app.store.grant(id).await?.filter(|grant| grant.account == form.who.account);
-    let grant = grant.ok_or_else(unknown)?;
-    if !app.store.remove_grant(id, Some(form.who.account)).await? {
-        return Err(unknown().into());
-    }
-    tokens::about(&grant, AuditAction::ConnectionRevoked);
-    app.mcp.end(id).await;
+    app.grants.revoke(form.who.account, &id).await?;
     Ok(Redirect::to(HERE).into_response())
 }
 

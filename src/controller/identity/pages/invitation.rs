@@ -8,9 +8,10 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, new_password, page};
+use super::form::{csrf, new_password};
 use crate::AppState;
 use crate::identity::auth::session::{PublicForm, SignedIn, SignedInForm};
+use crate::web::page::{Failure, page};
 use hotdesk_base::ids::WorkspaceId;
 use hotdesk_base::secret::Secret;
 use hotdesk_http::encode::percent_encode;
@@ -41,8 +42,8 @@ async fn show(
     headers: HeaderMap,
     Query(link): Query<Link>,
 ) -> Result<Response, Failure> {
-    let invitation = app.invitation(link.token.reveal()).await?;
-    let choice = match app.signed_in(&headers).await? {
+    let invitation = app.invitations.find(link.token.reveal()).await?;
+    let choice = match app.sessions.signed_in(&headers).await? {
         Some(who) => {
             let account = app.store.account(who.account).await?;
             let own = account.is_some_and(|account| account.email == invitation.email);
@@ -69,7 +70,7 @@ async fn join(
     State(app): State<AppState>,
     SignedInForm { who, form }: SignedInForm<Link>,
 ) -> Result<Response, Failure> {
-    Ok(entered(app.join(form.token.reveal(), who.account).await?))
+    Ok(entered(app.invitations.accept(form.token.reveal(), who.account).await?))
 }
 
 /// `POST /invitation/account`.
@@ -77,8 +78,9 @@ async fn join_anew(
     State(app): State<AppState>,
     PublicForm(form): PublicForm<NewAccount>,
 ) -> Result<Response, Failure> {
-    let (account, workspace) = app.join_anew(form.token.reveal(), &form.full_name, form.password).await?;
-    let cookie = app.sign_in(account).await?;
+    let (account, workspace) =
+        app.invitations.accept_with_new_account(form.token.reveal(), &form.full_name, form.password).await?;
+    let cookie = app.sessions.sign_in(account).await?;
     Ok(([(header::SET_COOKIE, cookie)], entered(workspace)).into_response())
 }
 

@@ -8,10 +8,12 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, page};
+use super::form::csrf;
 use super::settings::navigation;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
+use crate::web::page::{Failure, page};
+use hotdesk_domain::audit::AuditOutcome;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::access::Intent;
 use hotdesk_domain::name;
@@ -47,9 +49,8 @@ async fn show(State(app): State<AppState>, who: SignedIn) -> Result<Response, Fa
 /// `POST /settings/keys`. Its response is the only page that shows the new key's text.
 async fn make(State(app): State<AppState>, submitted: SignedInForm<NewKeyForm>) -> Result<Response, Failure> {
     let SignedInForm { who, form: wanted } = submitted;
-    let answer = StatusCode::CREATED;
     let workspace = Some(wanted.workspace_id.as_str());
-    let (key, text) = app.mint_key(&who.caller(Intent::Change), &wanted.name, workspace, answer).await?;
+    let (key, text) = app.keys.mint(&who.caller(Intent::Change), &wanted.name, workspace).await?;
     let shown = html! {
         (navigation(HERE))
         section.card role="status" {
@@ -59,22 +60,22 @@ async fn make(State(app): State<AppState>, submitted: SignedInForm<NewKeyForm>) 
         (list(&app, &who).await?)
         (form(&app, &who).await?)
     };
-    Ok((answer, page("API keys", &shown)).into_response())
+    Ok((StatusCode::CREATED, page("API keys", &shown)).into_response())
 }
 
 /// `POST /settings/keys/delete`.
 async fn delete(State(app): State<AppState>, submitted: SignedInForm<KeyForm>) -> Result<Response, Failure> {
     let caller = submitted.who.caller(Intent::Change);
-    app.delete_key(&caller, &submitted.form.id, StatusCode::SEE_OTHER).await?;
+    app.keys.delete(&caller, &submitted.form.id, AuditOutcome::REDIRECTED).await?;
     Ok(Redirect::to(HERE).into_response())
 }
 
 async fn list(app: &AppState, who: &SignedIn) -> Result<Markup> {
-    let keys = app.visible_keys(&who.caller(Intent::Read), None).await?;
+    let keys = app.keys.visible(&who.caller(Intent::Read), None).await?;
     let mut rows = Vec::with_capacity(keys.len());
     for key in keys {
         let reaches = key.workspace.as_ref().map(|workspace| workspace.name.clone());
-        rows.push((reaches, app.key_record(key)));
+        rows.push((reaches, app.keys.record(key)));
     }
     Ok(html! {
         @if rows.is_empty() {

@@ -6,15 +6,16 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 
 use crate::AppState;
+use crate::web::page;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::HttpError;
 
 mod approve;
 mod claim;
 mod connections;
+mod form;
 mod invitation;
 mod keys;
-pub mod page;
 mod set_up;
 pub mod settings;
 mod sign_in;

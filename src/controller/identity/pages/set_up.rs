@@ -8,15 +8,13 @@ use axum::routing::get;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, field, new_password, page};
-use crate::identity::auth::keys;
-use crate::identity::auth::session::{PublicForm, hash_password};
-use crate::identity::people::invitations::person_name;
-use crate::{App, AppState};
+use super::form::{field, new_password};
+use crate::AppState;
+use crate::identity::auth::session::PublicForm;
+use crate::identity::people::operator::already_set_up;
+use crate::web::page::{Failure, page};
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::error::Result;
-use hotdesk_domain::error::{Error, Kind};
-use hotdesk_domain::identity::email::Email;
+use hotdesk_domain::error::Kind;
 use hotdesk_http::error_response;
 
 /// Returns the page's routes.
@@ -33,24 +31,9 @@ struct SetUp {
     password: Secret,
 }
 
-impl App {
-    /// Whether the operator's account has no password yet.
-    ///
-    /// # Errors
-    /// `Internal` when the database fails.
-    pub async fn is_new(&self) -> Result<bool> {
-        let operator = self.store.account(self.store.operator_account().await?).await?;
-        Ok(operator.is_some_and(|operator| operator.password_hash.is_none()))
-    }
-}
-
-fn already_set_up() -> Error {
-    Error::forbidden("This hotdesk is set up already: sign in. For a lost password use `hotdesk admin`.")
-}
-
 /// `GET /set-up`.
 async fn form(State(app): State<AppState>) -> Result<Response, Failure> {
-    if !app.is_new().await? {
+    if !app.operator.is_new().await? {
         return Err(already_set_up().into());
     }
     Ok(page("Set up hotdesk", &fields("", "", None)))
@@ -61,12 +44,16 @@ async fn set_up(
     State(app): State<AppState>,
     PublicForm(form): PublicForm<SetUp>,
 ) -> Result<Response, Failure> {
-    if !app.is_new().await? {
+    if !app.operator.is_new().await? {
         return Err(already_set_up().into());
     }
-    let (email, full_name) = (form.email.clone(), form.full_name.clone());
-    match enter(&app, form).await {
-        Ok(cookie) => Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/settings")).into_response()),
+    let SetUp { key, email, full_name, password } = form;
+    let set_up = app.operator.set_up(&key, &email, &full_name, password);
+    match set_up.await {
+        Ok(operator) => {
+            let cookie = app.sessions.sign_in(operator).await?;
+            Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/settings")).into_response())
+        }
         Err(error) if matches!(error.kind, Kind::Invalid | Kind::Unauthenticated | Kind::Conflict) => {
             let mut again = page("Set up hotdesk", &fields(&email, &full_name, Some(&error.message)));
             *again.status_mut() = error_response::status(error.kind);
@@ -74,22 +61,6 @@ async fn set_up(
         }
         Err(error) => Err(error.into()),
     }
-}
-
-async fn enter(app: &App, form: SetUp) -> Result<axum::http::HeaderValue> {
-    let operator = app.store.operator_account().await?;
-    let holder = keys::holder(&app.store, form.key.reveal().trim()).await?;
-    if holder.account != operator || holder.scope.is_some() {
-        return Err(Error::unauthenticated(
-            "Invalid API key: an account-wide key of the operator is required",
-        ));
-    }
-    let (email, full_name) = (Email::parse(&form.email)?, person_name(&form.full_name)?);
-    let hash = hash_password(form.password).await?;
-    if !app.store.set_sign_in(operator, email.as_str(), &full_name, &hash).await? {
-        return Err(already_set_up());
-    }
-    app.sign_in(operator).await
 }
 
 fn fields(email: &str, full_name: &str, wrong: Option<&str>) -> Markup {

@@ -9,9 +9,10 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, field, new_password, page};
+use super::form::{csrf, field, new_password};
 use crate::identity::auth::session::{SignedIn, SignedInForm, hash_password, is_password};
-use crate::identity::auth::source::Source;
+use crate::web::page::{Failure, page};
+use crate::web::source::Source;
 use crate::{AppState, audit};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::audit::AuditAction;

@@ -10,9 +10,9 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, page};
 use crate::identity::auth::session::{self, PublicForm, SignedInForm};
-use crate::identity::auth::source::Source;
+use crate::web::page::{Failure, page};
+use crate::web::source::Source;
 use crate::{AppState, audit};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::audit::AuditAction;
@@ -60,10 +60,10 @@ async fn form(
     headers: HeaderMap,
     Query(next): Query<NextPage>,
 ) -> Result<Response, Failure> {
-    if app.signed_in(&headers).await?.is_some() {
+    if app.sessions.signed_in(&headers).await?.is_some() {
         return Ok(Redirect::to(next.path()).into_response());
     }
-    let new = app.is_new().await?;
+    let new = app.operator.is_new().await?;
     let body = html! {
         (fields("", &next, None))
         @if new { p { "Is this hotdesk new? " a href="/set-up" { "Set it up" } " first." } }
@@ -106,14 +106,14 @@ async fn enter(
         return Ok(response);
     };
     attempt.succeeded();
-    let cookie = app.sign_in(account.id).await?;
+    let cookie = app.sessions.sign_in(account.id).await?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(form.next.path())).into_response())
 }
 
 /// `POST /sign-out`.
 async fn leave(State(app): State<AppState>, form: SignedInForm<EmptyForm>) -> Result<Response, Failure> {
     audit::set_action(AuditAction::SignOut);
-    let cookie = app.sign_out(form.who.session).await?;
+    let cookie = app.sessions.sign_out(form.who.session).await?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response())
 }
 

@@ -7,12 +7,13 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::page::{Failure, csrf, field, page};
+use super::form::{csrf, field};
 use super::settings::navigation;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::identity::people::members::People;
 use crate::web::origin::Origin;
+use crate::web::page::{Failure, page};
 use hotdesk_base::clock::iso8601;
 use hotdesk_domain::identity::access::{Intent, Role};
 use hotdesk_domain::name;
@@ -104,7 +105,7 @@ async fn make(
     State(app): State<AppState>,
     SignedInForm { who, form }: SignedInForm<NewWorkspace>,
 ) -> Result<Response, Failure> {
-    let made = app.make_workspace(&who.caller(Intent::Change), &form.name, None, ACTIVE).await?;
+    let made = app.workspaces.create(&who.caller(Intent::Change), &form.name, None, ACTIVE).await?;
     Ok(Redirect::to(&address(&made.id.to_string())).into_response())
 }
 
@@ -114,7 +115,7 @@ async fn one(
     who: SignedIn,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
-    let people = app.people(&who.caller(Intent::Read), &id).await?;
+    let people = app.members.list(&who.caller(Intent::Read), &id).await?;
     Ok(show(&who, &people, &html! {}))
 }
 
@@ -124,7 +125,7 @@ async fn role(
     Path(id): Path<String>,
     SignedInForm { who, form }: SignedInForm<RoleForm>,
 ) -> Result<Response, Failure> {
-    app.change_member(&who.caller(Intent::Change), &id, &form.member, form.role.into()).await?;
+    app.members.change(&who.caller(Intent::Change), &id, &form.member, form.role.into()).await?;
     Ok(Redirect::to(&address(&id)).into_response())
 }
 
@@ -134,7 +135,7 @@ async fn remove(
     Path(id): Path<String>,
     SignedInForm { who, form }: SignedInForm<MemberForm>,
 ) -> Result<Response, Failure> {
-    app.remove_member(&who.caller(Intent::Change), &id, &form.member).await?;
+    app.members.remove(&who.caller(Intent::Change), &id, &form.member).await?;
     let left = form.member == who.account.to_string();
     let next = if left { "/settings/workspaces".to_owned() } else { address(&id) };
     Ok(Redirect::to(&next).into_response())
@@ -148,8 +149,9 @@ async fn invite(
     Path(id): Path<String>,
     SignedInForm { who, form }: SignedInForm<InviteForm>,
 ) -> Result<Response, Failure> {
-    let invited = app.invite(&who.caller(Intent::Change), &id, &form.email, form.role.into()).await?;
-    let people = app.people(&who.caller(Intent::Read), &id).await?;
+    let invited =
+        app.invitations.create(&who.caller(Intent::Change), &id, &form.email, form.role.into()).await?;
+    let people = app.members.list(&who.caller(Intent::Read), &id).await?;
     let notice = html! {
         div.card role="status" {
             p { "Send this link to " strong { (invited.email) } ". It is shown this once and is valid for seven days. No mail is sent." }
@@ -165,7 +167,7 @@ async fn uninvite(
     Path(id): Path<String>,
     SignedInForm { who, form }: SignedInForm<EmailForm>,
 ) -> Result<Response, Failure> {
-    app.uninvite(&who.caller(Intent::Change), &id, &form.email).await?;
+    app.invitations.revoke(&who.caller(Intent::Change), &id, &form.email).await?;
     Ok(Redirect::to(&address(&id)).into_response())
 }
 

@@ -2,17 +2,19 @@
 //!
 //! No mail is sent; the person who invites passes the link on.
 
-use crate::App;
+use crate::computers::directory::Directory;
 use crate::identity::accounts::agents;
 use crate::identity::auth::{keys, session};
 use crate::web::origin::Origin;
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
 use hotdesk_domain::identity::email::Email;
+use hotdesk_store::Store;
 use hotdesk_store::identity::invitations::{Invitation, NewInvitation};
 use hotdesk_store::identity::people::Account;
 
@@ -44,20 +46,32 @@ impl CreatedInvitation {
     }
 }
 
-impl App {
+/// Invitations to all workspaces.
+pub struct Invitations {
+    store: Store,
+    directory: Directory,
+    plans: Plans,
+}
+
+impl Invitations {
+    /// Creates the service of the stored invitations.
+    pub fn new(store: Store, directory: Directory, plans: Plans) -> Self {
+        Self { store, directory, plans }
+    }
+
     /// Invites an address to a workspace. It replaces an earlier invitation of the address.
     ///
     /// # Errors
-    /// The errors of [`App::find_workspace_as`] and [`hotdesk_store::Store::invite`]; `Invalid` for an
+    /// The errors of [`Directory::find_workspace_as`] and [`Store::invite`]; `Invalid` for an
     /// invalid address; `Forbidden` (`UPGRADE_REQUIRED`) for an agent's account.
-    pub async fn invite(
+    pub async fn create(
         &self,
         caller: &Caller,
         workspace: &str,
         email: &str,
         role: Role,
     ) -> Result<CreatedInvitation> {
-        let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
+        let (workspace, _) = self.directory.find_workspace_as(caller, workspace, Role::Admin).await?;
         check_account_wide(caller, "invite people")?;
         // The invited person would have the plan of a person.
         if self.store.account(workspace.account).await?.is_some_and(|account| account.kind == agents::KIND) {
@@ -82,9 +96,9 @@ impl App {
     /// Revokes an invitation.
     ///
     /// # Errors
-    /// The errors of [`App::find_workspace_as`]; `NotFound` when the address has none.
-    pub async fn uninvite(&self, caller: &Caller, workspace: &str, email: &str) -> Result<()> {
-        let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
+    /// The errors of [`Directory::find_workspace_as`]; `NotFound` when the address has none.
+    pub async fn revoke(&self, caller: &Caller, workspace: &str, email: &str) -> Result<()> {
+        let (workspace, _) = self.directory.find_workspace_as(caller, workspace, Role::Admin).await?;
         let removed = self.store.remove_invitation(workspace.id, &Email::parse(email)?).await?;
         if removed { Ok(()) } else { Err(Error::not_found("Invitation not found")) }
     }
@@ -93,16 +107,16 @@ impl App {
     ///
     /// # Errors
     /// `NotFound` when it was used, revoked or replaced, or has expired.
-    pub async fn invitation(&self, token: &str) -> Result<Invitation> {
+    pub async fn find(&self, token: &str) -> Result<Invitation> {
         self.store.invitation(&keys::digest(token)).await?.ok_or_else(invalid_invitation)
     }
 
     /// Accepts the invitation of a link for a signed-in account. Returns the workspace.
     ///
     /// # Errors
-    /// `NotFound` as of [`App::invitation`]; `Forbidden` when it is for another address.
-    pub async fn join(&self, token: &str, account: AccountId) -> Result<WorkspaceId> {
-        let invitation = self.invitation(token).await?;
+    /// `NotFound` as of [`Invitations::find`]; `Forbidden` when it is for another address.
+    pub async fn accept(&self, token: &str, account: AccountId) -> Result<WorkspaceId> {
+        let invitation = self.find(token).await?;
         let own = self.store.account(account).await?.is_some_and(|account| account.email == invitation.email);
         if !own {
             return Err(Error::forbidden(
@@ -116,15 +130,15 @@ impl App {
     /// workspace.
     ///
     /// # Errors
-    /// The errors of [`App::invitation`] and [`hotdesk_store::Store::accept_invitation_with_new_account`]; `Invalid` for an invalid
-    /// password.
-    pub async fn join_anew(
+    /// The errors of [`Invitations::find`] and [`Store::accept_invitation_with_new_account`];
+    /// `Invalid` for an invalid password.
+    pub async fn accept_with_new_account(
         &self,
         token: &str,
         full_name: &str,
         password: Secret,
     ) -> Result<(AccountId, WorkspaceId)> {
-        let email = Email::parse(&self.invitation(token).await?.email)?;
+        let email = Email::parse(&self.find(token).await?.email)?;
         let (full_name, hash) = (person_name(full_name)?, session::hash_password(password).await?);
         let account = Account::person(&email, &full_name, Some(hash));
         let workspace = self

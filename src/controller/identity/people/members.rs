@@ -2,10 +2,13 @@
 //!
 //! Its admins manage the members; its owner stays; everybody may leave.
 
-use crate::{App, audit};
+use crate::audit;
+use crate::computers::directory::Directory;
+use crate::computers::streams::RtmpStreams;
 use hotdesk_base::ids::AccountId;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
+use hotdesk_store::Store;
 use hotdesk_store::identity::invitations::Invitation;
 use hotdesk_store::identity::members::Member;
 use hotdesk_store::identity::workspaces::Workspace;
@@ -23,13 +26,25 @@ pub struct People {
     pub invitations: Vec<Invitation>,
 }
 
-impl App {
+/// Members of all workspaces.
+pub struct Members {
+    store: Store,
+    directory: Directory,
+    streams: RtmpStreams,
+}
+
+impl Members {
+    /// Creates the service of the stored members.
+    pub fn new(store: Store, directory: Directory, streams: RtmpStreams) -> Self {
+        Self { store, directory, streams }
+    }
+
     /// Returns the members and invitations of a workspace.
     ///
     /// # Errors
-    /// The errors of [`App::find_workspace`].
-    pub async fn people(&self, caller: &Caller, workspace: &str) -> Result<People> {
-        let (workspace, role) = self.find_workspace_as(caller, workspace, Role::Viewer).await?;
+    /// The errors of [`Directory::find_workspace`].
+    pub async fn list(&self, caller: &Caller, workspace: &str) -> Result<People> {
+        let (workspace, role) = self.directory.find_workspace_as(caller, workspace, Role::Viewer).await?;
         let members = self.store.members(workspace.id).await?;
         let invitations =
             if role >= Role::Admin { self.store.invitations(workspace.id).await? } else { Vec::new() };
@@ -39,20 +54,14 @@ impl App {
     /// Changes a member's role. If the member becomes a viewer, the passwords of the computers change.
     ///
     /// # Errors
-    /// The errors of [`App::find_workspace_as`]; `NotFound` for an unknown member; `Forbidden` for the owner.
-    pub async fn change_member(
-        &self,
-        caller: &Caller,
-        workspace: &str,
-        member: &str,
-        role: Role,
-    ) -> Result<()> {
-        let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
+    /// The errors of [`Directory::find_workspace_as`]; `NotFound` for an unknown member; `Forbidden` for the owner.
+    pub async fn change(&self, caller: &Caller, workspace: &str, member: &str, role: Role) -> Result<()> {
+        let (workspace, _) = self.directory.find_workspace_as(caller, workspace, Role::Admin).await?;
         check_account_wide(caller, "change members")?;
         let member = member_of(&workspace, member)?;
         audit::set_target(member);
         let streams = self.store.change_member(workspace.id, member, role).await?.ok_or_else(unknown)?;
-        self.end_streams(streams);
+        self.streams.end(streams);
         Ok(())
     }
 
@@ -62,26 +71,22 @@ impl App {
     /// MCP connections to the workspace end too.
     ///
     /// # Errors
-    /// The errors of [`App::change_member`].
-    pub async fn remove_member(&self, caller: &Caller, workspace: &str, member: &str) -> Result<()> {
+    /// The errors of [`Members::change`].
+    pub async fn remove(&self, caller: &Caller, workspace: &str, member: &str) -> Result<()> {
         let leaves = member.parse() == Ok(caller.account);
         let ((workspace, _), what) = if leaves {
-            (self.find_workspace_as(&caller.for_read(), workspace, Role::Viewer).await?, "leave workspaces")
+            (
+                self.directory.find_workspace_as(&caller.for_read(), workspace, Role::Viewer).await?,
+                "leave workspaces",
+            )
         } else {
-            (self.find_workspace_as(caller, workspace, Role::Admin).await?, "remove members")
+            (self.directory.find_workspace_as(caller, workspace, Role::Admin).await?, "remove members")
         };
         check_account_wide(caller, what)?;
         let member = member_of(&workspace, member)?;
         audit::set_target(member);
-        let removed = self.store.remove_member(workspace.id, member).await?.ok_or_else(unknown)?;
-        self.end_streams(removed.streams);
-        // In a separate task, because this request ends when the caller has left.
-        let clients = self.mcp.clone();
-        let _task = self.tasks.spawn("end connections", async move {
-            for grant in removed.grants {
-                clients.end(grant).await;
-            }
-        });
+        let streams = self.store.remove_member(workspace.id, member).await?.ok_or_else(unknown)?;
+        self.streams.end(streams);
         Ok(())
     }
 }

@@ -2,5 +2,5 @@
 
 pub mod invitations;
 pub mod members;
-pub mod streams;
+pub mod operator;
 pub mod workspaces;

@@ -7,11 +7,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::desktop::forward;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_guest::percent_encode;
 use hotdesk_http::error_response::Result;
@@ -45,7 +45,7 @@ async fn list(
     Path(id): Path<String>,
     Query(query): Query<ElementsQuery>,
 ) -> Result<Json<ElementList>> {
-    call_agent(&app, &caller, &id, Method::GET, "/elements", query, None::<&()>).await
+    forward(&app, &caller, &id, Method::GET, "/elements", query, None::<&()>, ELEMENT_TIMEOUT).await
 }
 
 /// Takes a screenshot with numbered marks on the elements that accept input, and lists those elements.
@@ -58,7 +58,7 @@ async fn marked(
     Path(id): Path<String>,
     Query(query): Query<MarkedQuery>,
 ) -> Result<Json<MarkedScreenshot>> {
-    call_agent(&app, &caller, &id, Method::GET, "/elements/marked", query, None::<&()>).await
+    forward(&app, &caller, &id, Method::GET, "/elements/marked", query, None::<&()>, ELEMENT_TIMEOUT).await
 }
 
 /// Clicks an element with the real pointer.
@@ -110,19 +110,5 @@ async fn act(
     body: Option<&(impl Serialize + Sync)>,
 ) -> Result<Json<ElementActionResult>> {
     let path = format!("/elements/{}/{action}", percent_encode(element));
-    call_agent(app, caller, id, Method::POST, &path, (), body).await
-}
-
-async fn call_agent<Receive: DeserializeOwned>(
-    app: &AppState,
-    caller: &Caller,
-    id: &str,
-    method: Method,
-    path: &str,
-    query: impl Serialize + Send,
-    body: Option<&(impl Serialize + Sync)>,
-) -> Result<Json<Receive>> {
-    let computer = app.find_computer(caller, id).await?;
-    let guest = app.guest_for(&method, &computer).await?;
-    Ok(Json(guest.call(method, path, query, body, ELEMENT_TIMEOUT).await?))
+    forward(app, caller, id, Method::POST, &path, (), body, ELEMENT_TIMEOUT).await
 }

@@ -6,13 +6,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use hotdesk_domain::identity::access::Caller;
+use crate::api::desktop::forward;
 use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
@@ -34,7 +32,7 @@ async fn list(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<ScreenList>> {
-    call_agent(&app, &caller, &id, Method::GET, "/screens", None::<&()>, QUICK_TIMEOUT).await.map(Json)
+    forward(&app, &caller, &id, Method::GET, "/screens", (), None::<&()>, QUICK_TIMEOUT).await
 }
 
 /// Adds a screen. A computer has at most four.
@@ -47,8 +45,8 @@ async fn create(
     Body(size): Body<ScreenSize>,
 ) -> Result<(StatusCode, Json<Screen>)> {
     let screen =
-        call_agent(&app, &caller, &id, Method::POST, "/screens", Some(&size), START_OR_END_TIMEOUT).await?;
-    Ok((StatusCode::CREATED, Json(screen)))
+        forward(&app, &caller, &id, Method::POST, "/screens", (), Some(&size), START_OR_END_TIMEOUT).await?;
+    Ok((StatusCode::CREATED, screen))
 }
 
 /// Resizes a screen.
@@ -62,7 +60,7 @@ async fn resize(
     Body(size): Body<ScreenSize>,
 ) -> Result<Json<Screen>> {
     let path = format!("/screens/{}", percent_encode(&screen));
-    call_agent(&app, &caller, &id, Method::PATCH, &path, Some(&size), QUICK_TIMEOUT).await.map(Json)
+    forward(&app, &caller, &id, Method::PATCH, &path, (), Some(&size), QUICK_TIMEOUT).await
 }
 
 /// Removes a screen with everything on it.
@@ -77,19 +75,5 @@ async fn delete(
     Path((id, screen)): Path<(String, String)>,
 ) -> Result<Json<Acknowledgement>> {
     let path = format!("/screens/{}", percent_encode(&screen));
-    call_agent(&app, &caller, &id, Method::DELETE, &path, None::<&()>, START_OR_END_TIMEOUT).await.map(Json)
-}
-
-async fn call_agent<Receive: DeserializeOwned>(
-    app: &AppState,
-    caller: &Caller,
-    id: &str,
-    method: Method,
-    path: &str,
-    body: Option<&(impl Serialize + Sync)>,
-    timeout: Duration,
-) -> Result<Receive> {
-    let computer = app.find_computer(caller, id).await?;
-    let guest = app.guest_for(&method, &computer).await?;
-    Ok(guest.call(method, path, (), body, timeout).await?)
+    forward(&app, &caller, &id, Method::DELETE, &path, (), None::<&()>, START_OR_END_TIMEOUT).await
 }

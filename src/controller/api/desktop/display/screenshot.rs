@@ -58,7 +58,7 @@ async fn screenshot(
     Query(mut query): Query<ScreenshotQuery>,
     held: IfNoneMatch,
 ) -> Result<Response> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let wanted = query.response_format.take().unwrap_or_else(|| "url".to_owned());
     if !["url", "base64", "binary"].contains(&wanted.as_str()) {
         return Err(Error::invalid("response_format must be url, base64 or binary").into());

@@ -64,7 +64,7 @@ async fn sessions(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<SessionList>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest_to_read(&computer).await?;
     Ok(Json(guest.call(Method::GET, "/sessions", (), None::<&()>, QUICK_TIMEOUT).await?))
 }
@@ -78,7 +78,7 @@ async fn end_session(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<Acknowledgement>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest(&computer).await?;
     let path = format!("/sessions/{}", percent_encode(&name));
     Ok(Json(guest.call(Method::DELETE, &path, (), None::<&()>, QUICK_TIMEOUT).await?))

@@ -15,6 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::desktop::forward;
 use crate::api::desktop::timeouts::seconds;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::limits::MAX_STDIN;
@@ -55,9 +56,9 @@ async fn start(
     Path(id): Path<String>,
     Read(body): Read<StartProcess>,
 ) -> Result<(StatusCode, Json<Process>)> {
-    let guest = find(&app, &caller, &id, &Method::POST).await?;
-    let process = guest.call(Method::POST, "/processes", (), Some(&body), QUICK_TIMEOUT).await?;
-    Ok((StatusCode::CREATED, Json(process)))
+    let process =
+        forward(&app, &caller, &id, Method::POST, "/processes", (), Some(&body), QUICK_TIMEOUT).await?;
+    Ok((StatusCode::CREATED, process))
 }
 
 /// Lists the background processes, and the last ones that ended.
@@ -68,8 +69,7 @@ async fn list(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<ProcessList>> {
-    let guest = find(&app, &caller, &id, &Method::GET).await?;
-    Ok(Json(guest.call(Method::GET, "/processes", (), None::<&()>, QUICK_TIMEOUT).await?))
+    forward(&app, &caller, &id, Method::GET, "/processes", (), None::<&()>, QUICK_TIMEOUT).await
 }
 
 /// Returns a background process.
@@ -171,13 +171,12 @@ async fn call_agent<Receive: DeserializeOwned>(
     rest: &str,
     body: Option<&(impl Serialize + Sync)>,
 ) -> Result<Json<Receive>> {
-    let guest = find(app, caller, id, &method).await?;
-    Ok(Json(guest.call(method, &path(process, rest), (), body, QUICK_TIMEOUT).await?))
+    forward(app, caller, id, method, &path(process, rest), (), body, QUICK_TIMEOUT).await
 }
 
 async fn find(app: &AppState, caller: &Caller, id: &str, method: &Method) -> Result<Guest> {
-    let computer = app.find_computer(caller, id).await?;
-    Ok(app.guest_for(method, &computer).await?)
+    let computer = app.directory.find_computer(caller, id).await?;
+    Ok(app.directory.guest_for(method, &computer).await?)
 }
 
 fn path(process: &str, rest: &str) -> String {

@@ -17,19 +17,6 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(download, upload))
 }
 
-const DOWNLOAD: TransferRules = TransferRules {
-    request_fields: &["range", "if-range", "if-none-match"],
-    response_fields: &[
-        "accept-ranges",
-        "content-disposition",
-        "content-length",
-        "content-range",
-        "content-type",
-        "etag",
-        "last-modified",
-    ],
-    requires_length: true,
-};
 const UPLOAD: TransferRules = TransferRules {
     request_fields: &["content-length"],
     response_fields: &["content-length", "content-type"],
@@ -51,7 +38,7 @@ async fn download(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response> {
-    transfer(&app, &caller, &id, "/files/content", DOWNLOAD, request).await
+    transfer(&app, &caller, &id, "/files/content", TransferRules::DOWNLOAD, request).await
 }
 
 /// Writes a file of any size on the computer, completely or not at all.

@@ -6,12 +6,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::desktop::forward;
 use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
@@ -38,12 +37,12 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
     params(("id" = String, Path), FolderListQuery),
     responses((status = 200, description = "The entries, sorted by name", body = Listing)))]
 async fn list(
-    state: State<AppState>,
-    caller: AuthenticatedCaller,
-    id: Path<String>,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path(id): Path<String>,
     Query(query): Query<FolderListQuery>,
 ) -> Result<Json<Listing>> {
-    call_agent(state, caller, id, Method::GET, "/files/list", query, None::<&()>, QUICK_TIMEOUT).await
+    forward(&app, &caller, &id, Method::GET, "/files/list", query, None::<&()>, QUICK_TIMEOUT).await
 }
 
 /// Returns the metadata of a path.
@@ -53,12 +52,12 @@ async fn list(
     params(("id" = String, Path), PathQuery),
     responses((status = 200, description = "The metadata", body = Stat)))]
 async fn stat(
-    state: State<AppState>,
-    caller: AuthenticatedCaller,
-    id: Path<String>,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path(id): Path<String>,
     Query(query): Query<PathQuery>,
 ) -> Result<Json<Stat>> {
-    call_agent(state, caller, id, Method::GET, "/files/stat", query, None::<&()>, QUICK_TIMEOUT).await
+    forward(&app, &caller, &id, Method::GET, "/files/stat", query, None::<&()>, QUICK_TIMEOUT).await
 }
 
 /// Returns the digest of a file.
@@ -66,12 +65,12 @@ async fn stat(
     params(("id" = String, Path), HashQuery),
     responses((status = 200, description = "The digest", body = FileHash)))]
 async fn hash(
-    state: State<AppState>,
-    caller: AuthenticatedCaller,
-    id: Path<String>,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path(id): Path<String>,
     Query(query): Query<HashQuery>,
 ) -> Result<Json<FileHash>> {
-    call_agent(state, caller, id, Method::GET, "/files/hash", query, None::<&()>, SLOW_TIMEOUT).await
+    forward(&app, &caller, &id, Method::GET, "/files/hash", query, None::<&()>, SLOW_TIMEOUT).await
 }
 
 /// Creates a folder.
@@ -79,12 +78,12 @@ async fn hash(
     params(("id" = String, Path)), request_body = Mkdir,
     responses((status = 200, description = "The folder exists", body = FolderCreated)))]
 async fn mkdir(
-    state: State<AppState>,
-    caller: AuthenticatedCaller,
-    id: Path<String>,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path(id): Path<String>,
     Body(body): Body<Mkdir>,
 ) -> Result<Json<FolderCreated>> {
-    call_agent(state, caller, id, Method::POST, "/files/mkdir", (), Some(&body), QUICK_TIMEOUT).await
+    forward(&app, &caller, &id, Method::POST, "/files/mkdir", (), Some(&body), QUICK_TIMEOUT).await
 }
 
 /// Moves or renames a file, a folder or a link.
@@ -92,12 +91,12 @@ async fn mkdir(
     params(("id" = String, Path)), request_body = MoveFile,
     responses((status = 200, description = "It was moved", body = FileMoved)))]
 async fn move_file(
-    state: State<AppState>,
-    caller: AuthenticatedCaller,
-    id: Path<String>,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path(id): Path<String>,
     Body(body): Body<MoveFile>,
 ) -> Result<Json<FileMoved>> {
-    call_agent(state, caller, id, Method::POST, "/files/move", (), Some(&body), SLOW_TIMEOUT).await
+    forward(&app, &caller, &id, Method::POST, "/files/move", (), Some(&body), SLOW_TIMEOUT).await
 }
 
 /// Removes a file, a link or a folder.
@@ -107,26 +106,10 @@ async fn move_file(
     params(("id" = String, Path), DeleteQuery),
     responses((status = 200, description = "What was removed", body = DeleteResult)))]
 async fn delete(
-    state: State<AppState>,
-    caller: AuthenticatedCaller,
-    id: Path<String>,
-    Query(query): Query<DeleteQuery>,
-) -> Result<Json<DeleteResult>> {
-    call_agent(state, caller, id, Method::DELETE, "/files", query, None::<&()>, SLOW_TIMEOUT).await
-}
-
-#[allow(clippy::too_many_arguments)] // the parts of one request
-async fn call_agent<Receive: DeserializeOwned>(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
-    method: Method,
-    path: &str,
-    query: impl Serialize,
-    body: Option<&(impl Serialize + Sync)>,
-    timeout: Duration,
-) -> Result<Json<Receive>> {
-    let computer = app.find_computer(&caller, &id).await?;
-    let guest = app.guest_for(&method, &computer).await?;
-    Ok(Json(guest.call(method, path, query, body, timeout).await?))
+    Query(query): Query<DeleteQuery>,
+) -> Result<Json<DeleteResult>> {
+    forward(&app, &caller, &id, Method::DELETE, "/files", query, None::<&()>, SLOW_TIMEOUT).await
 }

@@ -18,21 +18,6 @@ use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::desktop::recording::{Recording, RecordingList, StartRecording, TimelineEntry};
 use hotdesk_wire::error::ErrorBody;
 
-/// Header fields that pass for a file of a recording.
-const FILE: TransferRules = TransferRules {
-    request_fields: &["range", "if-range", "if-none-match"],
-    response_fields: &[
-        "accept-ranges",
-        "content-disposition",
-        "content-length",
-        "content-range",
-        "content-type",
-        "etag",
-        "last-modified",
-    ],
-    requires_length: true,
-};
-
 /// Returns the routes of recordings.
 pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -125,7 +110,7 @@ async fn video(
     Path((id, recording)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response> {
-    transfer(&app, &caller, &id, &path(&recording, "/video"), FILE, request).await
+    transfer(&app, &caller, &id, &path(&recording, "/video"), TransferRules::DOWNLOAD, request).await
 }
 
 /// Returns the actions on the screen while it was recorded: one `TimelineEntry` per line.
@@ -142,7 +127,7 @@ async fn timeline(
     Path((id, recording)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response> {
-    transfer(&app, &caller, &id, &path(&recording, "/timeline"), FILE, request).await
+    transfer(&app, &caller, &id, &path(&recording, "/timeline"), TransferRules::DOWNLOAD, request).await
 }
 
 fn path(recording: &str, rest: &str) -> String {

@@ -45,11 +45,11 @@ async fn start(
     Path(id): Path<String>,
     Body(wanted): Body<StartStream>,
 ) -> Result<Json<StreamStarted>> {
-    let computer = app.find_computer(&caller, &id).await?;
-    let connection = app.find_connection(&caller, &wanted.connection_name).await?;
+    let computer = app.directory.find_computer(&caller, &id).await?;
+    let connection = app.rtmp_connections.find(&caller, &wanted.connection_name).await?;
     let body = StreamTo {
         // Checked again, because the configuration may have changed since it was saved.
-        url: app.destination(&connection.url)?.to_string(),
+        url: app.rtmp_connections.destination(&connection.url)?.to_string(),
         key: connection.key,
         screen: wanted.screen,
         allow_private: app.config.streaming.allow_private,
@@ -78,7 +78,7 @@ async fn begin(
     let stored = async {
         app.store.set_stream_owner(computer, whose).await?;
         // A loss of access meanwhile did not see this user as the stream's owner.
-        app.find_computer(&caller, &computer.to_string()).await
+        app.directory.find_computer(&caller, &computer.to_string()).await
     };
     if let Err(lost) = stored.await {
         if let Err(error) = app.store.request_stream_end(computer).await {
@@ -88,7 +88,7 @@ async fn begin(
                 "could not store that the stream must be stopped; it is tried once"
             );
         }
-        app.end_streams(vec![computer]);
+        app.streams.end(vec![computer]);
         return Err(lost);
     }
     sent

@@ -10,6 +10,7 @@ use axum::http::request::Parts;
 
 use crate::App;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::network::forwarded::TrustedProxies;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::serve::Peer;
 
@@ -18,7 +19,12 @@ use hotdesk_http::serve::Peer;
 pub struct Source(Option<IpAddr>);
 
 impl Source {
-    pub(super) fn of(address: IpAddr) -> Self {
+    /// Returns the client of a request, behind any trusted proxies.
+    pub fn of_request(trusted: &TrustedProxies, peer: &Peer, headers: &HeaderMap) -> Self {
+        address(trusted, peer, headers).map_or(Self(None), Self::of)
+    }
+
+    fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             address if address.is_loopback() => Self(None),
             IpAddr::V4(address) => Self(Some(IpAddr::V4(address))),
@@ -48,18 +54,12 @@ impl fmt::Display for Source {
     }
 }
 
-impl App {
-    /// Returns the client of a request, behind any trusted proxies.
-    pub fn source(&self, peer: &Peer, headers: &HeaderMap) -> Source {
-        self.address(peer, headers).map_or(Source(None), Source::of)
-    }
-
-    /// Returns the client's IP address, behind any trusted proxies; `None` for a process on this machine.
-    pub fn address(&self, peer: &Peer, headers: &HeaderMap) -> Option<IpAddr> {
-        let Peer::Tcp(address) = peer else { return None };
-        let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
-        Some(self.trusted_proxies.client(address.ip(), forwarded))
-    }
+/// Returns the client's IP address, behind any trusted proxies (`X-Forwarded-For` is honoured from their
+/// addresses); `None` for a process on this machine.
+pub fn address(trusted: &TrustedProxies, peer: &Peer, headers: &HeaderMap) -> Option<IpAddr> {
+    let Peer::Tcp(address) = peer else { return None };
+    let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    Some(trusted.client(address.ip(), forwarded))
 }
 
 impl FromRequestParts<Arc<App>> for Source {
@@ -68,7 +68,7 @@ impl FromRequestParts<Arc<App>> for Source {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, HttpError> {
         let peer = parts.extensions.get::<ConnectInfo<Peer>>();
         let ConnectInfo(peer) = peer.ok_or_else(|| Error::internal("a request without a peer"))?;
-        Ok(app.source(peer, &parts.headers))
+        Ok(Self::of_request(&app.trusted_proxies, peer, &parts.headers))
     }
 }
 

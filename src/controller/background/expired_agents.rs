@@ -9,7 +9,7 @@ use hotdesk_domain::error::Result;
 use hotdesk_store::identity::workspaces::Workspace;
 
 /// Removes every expired account. Those that fail are retried in the next round.
-pub async fn remove_expired(app: AppState) -> Result<()> {
+pub(super) async fn remove_expired(app: AppState) -> Result<()> {
     app.agent_signup.sweep();
     for account in app.store.expired_agents().await? {
         match remove(&app, account).await {
@@ -29,9 +29,7 @@ async fn remove(app: &AppState, account: AccountId) -> Result<()> {
     // Workspaces of others in which it was a member stay.
     let own = |workspace: &Workspace| workspace.account == account;
     for workspace in app.store.workspaces(account).await?.into_iter().filter(own) {
-        app.remove_computers(account, workspace.id).await?;
-        let files = app.store.remove_workspace(workspace.id).await?;
-        app.blobs.forget(&files).await;
+        app.workspaces.remove(&workspace).await?;
     }
     app.store.finish_agent_removal(account).await
 }

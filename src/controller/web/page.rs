@@ -7,7 +7,6 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use sha2::{Digest, Sha256};
 
-use crate::identity::auth::session::{MIN_PASSWORD, SignedIn};
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_http::error_response;
@@ -58,31 +57,6 @@ pub fn page_to(title: &str, body: &Markup, target: &str) -> Response {
         response.headers_mut().insert(name, value);
     }
     response
-}
-
-/// Renders a form field with its label, name, type, value and `autocomplete`.
-pub fn field(label: &str, name: &str, kind: &str, value: &str, autocomplete: &str) -> Markup {
-    html! {
-        label {
-            span { (label) }
-            input type=(kind) name=(name) value=(value) autocomplete=(autocomplete) required;
-        }
-    }
-}
-
-/// Renders the field of a new password.
-pub fn new_password() -> Markup {
-    html! {
-        label {
-            span { "New password (at least " (MIN_PASSWORD) " characters)" }
-            input type="password" name="password" minlength=(MIN_PASSWORD) autocomplete="new-password" required;
-        }
-    }
-}
-
-/// Renders the hidden token that every form of a signed-in person carries.
-pub fn csrf(who: &SignedIn) -> Markup {
-    html! { input type="hidden" name="csrf" value=(who.csrf); }
 }
 
 /// Error that is rendered as a page.

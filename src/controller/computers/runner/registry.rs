@@ -1,0 +1,149 @@
+//! Registry of runners, one per computer, and the state that they share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use super::{CommandAck, Message, Runner, Work};
+use crate::data_dir::blobs::BlobStore;
+use crate::saved_state::StateArchive;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::keyed_semaphore::KeyedSemaphore;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_engine::Engine;
+use hotdesk_guest::Guest;
+use hotdesk_store::Store;
+
+/// Most commands that wait for one computer. Further ones are refused.
+const MAILBOX: usize = 16;
+/// Machines that start concurrently. Boots are CPU-bound; more would only slow each other down.
+const STARTS_AT_ONCE: usize = 4;
+
+/// Live state of one computer. Only its runner writes it.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Presence {
+    pub(in super::super) status: Option<Status>,
+    pub(in super::super) guest: Option<Guest>,
+    pub(in super::super) address: Option<std::net::IpAddr>,
+    /// Why it does not run, if the service stopped it.
+    pub(in super::super) because: Option<&'static str>,
+}
+
+struct RunnerHandle {
+    mailbox: mpsc::Sender<Message>,
+    presence: watch::Receiver<Presence>,
+    /// Last action on it; initially the start of its runner.
+    last_action: Instant,
+}
+
+/// State that runners share.
+pub(in super::super) struct FleetState {
+    pub(in super::super) engine: Arc<dyn Engine>,
+    pub(in super::super) store: Store,
+    pub(in super::super) blobs: BlobStore,
+    pub(in super::super) tasks: Tasks,
+    pub(in super::super) starts: Semaphore,
+    /// Copies saved states to object storage, where that is configured.
+    pub(in super::super) archive: Option<Arc<StateArchive>>,
+    /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
+    pub(in super::super) ending_streams: KeyedSemaphore<ComputerId>,
+    runners: Mutex<HashMap<ComputerId, RunnerHandle>>,
+}
+
+impl FleetState {
+    /// Creates the state of a fleet without runners.
+    pub(in super::super) fn new(
+        engine: Arc<dyn Engine>,
+        store: Store,
+        blobs: BlobStore,
+        tasks: Tasks,
+        archive: Option<Arc<StateArchive>>,
+    ) -> Self {
+        Self {
+            engine,
+            store,
+            blobs,
+            tasks,
+            starts: Semaphore::new(STARTS_AT_ONCE),
+            archive,
+            ending_streams: KeyedSemaphore::default(),
+            runners: Mutex::default(),
+        }
+    }
+
+    pub(in super::super) fn forget(&self, id: ComputerId) {
+        self.runners.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// Returns the last action on a computer; see `Fleet::last_action`.
+    pub(in super::super) fn last_action(&self, id: ComputerId) -> Option<Instant> {
+        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        runners.get(&id).map(|handle| handle.last_action)
+    }
+
+    /// Records an auto-stop as an action, so that it is not repeated immediately. `None` when another action
+    /// came since `judged`.
+    pub(in super::super) fn claim_auto_stop(&self, id: ComputerId, judged: Instant) -> Option<Instant> {
+        let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = runners.get_mut(&id).filter(|handle| handle.last_action == judged)?;
+        handle.last_action = Instant::now();
+        Some(handle.last_action)
+    }
+
+    /// Records an action on a computer.
+    pub(in super::super) fn note_action(&self, id: ComputerId) {
+        let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = runners.get_mut(&id) {
+            handle.last_action = Instant::now();
+        }
+    }
+
+    /// Returns the live state of a computer with a runner.
+    pub(in super::super) fn presence(&self, id: ComputerId) -> Option<watch::Receiver<Presence>> {
+        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        runners.get(&id).map(|handle| handle.presence.clone())
+    }
+
+    /// Sends work to a computer's runner, and starts the runner if there is none.
+    #[allow(clippy::type_complexity)] // two reply channels, named where they are created
+    pub(in super::super) fn send(
+        self: &Arc<Self>,
+        id: ComputerId,
+        work: Work,
+    ) -> Result<(oneshot::Receiver<Result<CommandAck>>, oneshot::Receiver<Result<()>>)> {
+        let (accepted, was_accepted) = oneshot::channel();
+        let (finished, has_finished) = oneshot::channel();
+        let message = Message { work, accepted, finished };
+        let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = match runners.get(&id) {
+            None => message,
+            Some(handle) => match handle.mailbox.try_send(message) {
+                Ok(()) => return Ok((was_accepted, has_finished)),
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    return Err(
+                        Error::unavailable("The computer has too many commands waiting").retry_after(5)
+                    );
+                }
+                // Its runner has ended; a new one is started.
+                Err(mpsc::error::TrySendError::Closed(message)) => message,
+            },
+        };
+        let (mailbox, inbox) = mpsc::channel(MAILBOX);
+        let (presence, watched) = watch::channel(Presence::default());
+        // The channel is new and empty, so the message fits.
+        let _ = mailbox.try_send(message);
+        runners.insert(id, RunnerHandle { mailbox, presence: watched, last_action: Instant::now() });
+        let runner = Runner::new(id, Arc::clone(self), inbox, presence);
+        let _task = self.tasks.spawn("runner", runner.run());
+        Ok((was_accepted, has_finished))
+    }
+}
+
+/// The controller stops before the work is done.
+pub(in super::super) fn stopping() -> Error {
+    Error::unavailable("The service is shutting down").retry_after(5)
+}
