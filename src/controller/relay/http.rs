@@ -192,6 +192,7 @@ mod tests {
     fn only_known_endpoints_and_plain_segments_pass() {
         for (uri, expected) in [
             ("/desktops/x/proxy/health", "http://agent/health"),
+            ("/desktops/x/proxy/key_down", "http://agent/key_down"),
             ("/desktops/x/proxy/screenshot?a=b&c=%2F", "http://agent/screenshot?a=b&c=%2F"),
             ("/desktops/x/proxy/files/desktop/a%20b.txt", "http://agent/files/desktop/a%20b.txt"),
             ("/api/desktops/x/proxy/screens/screen-100", "http://agent/screens/screen-100"),

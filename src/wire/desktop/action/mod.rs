@@ -23,8 +23,8 @@ pub use wait::{Wait, WaitChange, WaitStable};
 
 /// The table of all actions. It calls the macro `$consumer` with one row for each action: documentation,
 /// variant of `Action`, body type and name. The braces of a row describe its route `POST /<name>`, which
-/// exists on the controller and on the agent. `wait` has its own handlers, because it needs no screen, and a
-/// screenshot is an action only in a batch.
+/// exists on the controller and on the agent; `handler` is also the agent's method that performs the action.
+/// `wait` has its own handlers, because it needs no screen, and a screenshot is an action only in a batch.
 #[macro_export]
 macro_rules! for_each_action {
     ($consumer:ident) => {
