@@ -1,5 +1,7 @@
 //! Limits that caller and callee share, so that the caller's timeout is never shorter than the work.
 
+use std::time::Duration;
+
 /// Longest timeout of a command, in seconds (docs/api/limits.md).
 pub const MAX_COMMAND_SECONDS: f64 = 300.0;
 /// Longest wait of an action, in seconds (docs/api/actions.md).
@@ -22,3 +24,9 @@ pub const DEFAULT_WATCH_MS: u32 = 5_000;
 /// Timeout for a streaming server, in seconds: name resolution, connection and start of the stream. ffmpeg
 /// closes a connection attempt after 5.
 pub const MAX_STREAM_START_SECONDS: u64 = 12;
+
+/// Converts a client's seconds to a duration of at most `most` seconds. Invalid numbers become zero; the
+/// agent refuses them.
+pub fn seconds(value: f64, most: f64) -> Duration {
+    Duration::try_from_secs_f64(value.min(most)).unwrap_or_default()
+}

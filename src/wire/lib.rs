@@ -1,4 +1,4 @@
-//! Floor 2: serde types of every protocol, without logic. The docs of types with `ToSchema` become the
+//! Floor 2: serde types of every protocol, without logic beyond what follows from one value. The docs of types with `ToSchema` become the
 //! OpenAPI document.
 
 pub mod agent;

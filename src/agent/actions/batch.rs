@@ -7,7 +7,8 @@ use super::{ActionRunner, check};
 use crate::display::Screen;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::error_response;
-use hotdesk_wire::desktop::batch::{Action, Batch, BatchError, BatchItem, BatchResult};
+use hotdesk_wire::desktop::action::Action;
+use hotdesk_wire::desktop::batch::{Batch, BatchError, BatchItem, BatchResult};
 
 /// Most actions of one batch: a form of fifty fields, each clicked, cleared, filled and checked.
 const MAX_ACTIONS: usize = 200;

@@ -1,18 +1,18 @@
 //! Execution of input actions: parse, act on the screen in turn, observe the effect, and wait for a stable
 //! screen.
 //!
-//!
 //! Single requests and batches both use [`ActionRunner::act_in_turn`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 mod batch;
 mod frame_coordinates;
-mod parse;
+mod keyboard;
 mod paste;
-
+mod pointer;
 mod settle;
 pub mod wait;
 
@@ -20,11 +20,9 @@ use crate::display::screenshot::response;
 use crate::display::{Displays, Effect, Observation, Screen, ScreenshotOptions};
 use crate::media::recording::Recordings;
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::desktop::pointer::Point;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_wire::desktop::action::CursorPosition;
-use hotdesk_wire::desktop::batch::Action;
+use hotdesk_wire::desktop::action::{Action, CursorPosition, WaitChange, WaitStable};
 use hotdesk_wire::desktop::effect::{ActionResult, ScreenObservation, Settle, WindowName};
 use hotdesk_wire::desktop::effect::{Area, Effect as WireEffect};
 use hotdesk_wire::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
@@ -32,6 +30,23 @@ use hotdesk_wire::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
 /// How long a client may hold keys or buttons down without another action on the screen. Real long presses
 /// are far shorter; after a client's crash the screen becomes usable again.
 const HELD_INPUT_TIMEOUT: Duration = Duration::from_secs(60);
+
+// An action of the table has a method of `ActionRunner`, named like its route's handler.
+macro_rules! perform_action {
+    ($($(#[$doc:meta])* $variant:ident($body:ident) = $name:tt
+        $({ handler: $handler:ident, summary: $summary:tt, answer: $answer:tt, })?,)*) => {
+        async fn perform(&self, screen: &Arc<Screen>, action: Action) -> Result<ActionResult> {
+            match frame_coordinates::to_screen(screen, action).await? {
+                $($(Action::$variant(body) => self.$handler(screen, body).await,)?)*
+                Action::Wait(body) => wait::wait(&self.tasks, &body).await,
+                Action::Screenshot(query) => {
+                    let screenshot = take(screen, &query).await?;
+                    Ok(observed("screenshot", None, Some(screenshot)))
+                }
+            }
+        }
+    };
+}
 
 /// Executes actions on the screens.
 #[derive(Clone, Debug)]
@@ -80,7 +95,7 @@ impl ActionRunner {
         })
     }
 
-    async fn act_in_turn(&self, screen: &std::sync::Arc<Screen>, action: Action) -> Result<ActionResult> {
+    async fn act_in_turn(&self, screen: &Arc<Screen>, action: Action) -> Result<ActionResult> {
         let Some(timeline) = self.recordings.timeline(screen) else {
             return self.perform(screen, action).await;
         };
@@ -90,122 +105,30 @@ impl ActionRunner {
         outcome
     }
 
-    async fn perform(&self, screen: &std::sync::Arc<Screen>, action: Action) -> Result<ActionResult> {
-        match frame_coordinates::to_screen(screen, action).await? {
-            Action::Click(body) => {
-                let press = parse::press(&body)?;
-                let (name, double) = (parse::click_name(press.count), press.count == 2);
-                let (button, count) = (press.button.name(), press.count);
-                let done = screen.click(body.x, body.y, press).await?;
-                let Point { x, y } = done.value;
-                let mut details = json!({"x": x, "y": y, "button": button, "double": double});
-                if count > 2 {
-                    details["count"] = count.into();
-                }
-                finish(screen, name, details, done, body.options.settle).await
-            }
-            Action::Move(body) => {
-                let done = screen.move_to(body.x, body.y).await?;
-                finish(screen, "move", at(done.value), done, body.options.settle).await
-            }
-            Action::MouseDown(body) => {
-                let button = parse::button(body.button.as_deref())?;
-                let done = screen.button_down(body.x, body.y, button).await?;
-                self.release_later(screen);
-                let details = with(at(done.value), "button", button.name());
-                finish(screen, "mouse_down", details, done, body.options.settle).await
-            }
-            Action::MouseUp(body) => {
-                let button = parse::button(body.button.as_deref())?;
-                let done = screen.button_up(body.x, body.y, button).await?;
-                let details = with(at(done.value), "button", button.name());
-                finish(screen, "mouse_up", details, done, body.options.settle).await
-            }
-            Action::Drag(body) => {
-                let parse::DragRequest { path, press, duration } = parse::drag(&body)?;
-                let button = press.button.name();
-                let done = screen.drag(path, press, duration).await?;
-                let (start, end) = done.value;
-                let details = json!({"start_x": start.x, "start_y": start.y, "end_x": end.x, "end_y": end.y,
-                    "button": button, "duration": duration.as_secs_f64()});
-                finish(screen, "drag", details, done, body.options.settle).await
-            }
-            Action::Scroll(body) => {
-                let turn = parse::turn(&body)?;
-                let amount = turn.amount;
-                let done = screen.scroll(turn, body.x, body.y).await?;
-                let Point { x, y } = done.value.at;
-                let mut details =
-                    json!({"direction": body.direction, "amount": parse::number(amount), "x": x, "y": y});
-                if amount.fract() != 0.0 {
-                    details["steps"] = done.value.steps.into();
-                    details["remainder"] = done.value.remainder.into();
-                }
-                finish(screen, "scroll", details, done, body.options.settle).await
-            }
-            Action::Type(body) if parse::pastes(&body)? => {
-                let characters = body.text.chars().count();
-                let done = paste::paste(screen, body.text).await?;
-                let taken = done.value;
-                let delivered = if taken { characters } else { 0 };
-                let details = json!({"mode": "paste", "characters_delivered": delivered});
-                let mut result = finish(screen, "type", details, done, body.options.settle).await?;
-                result.success = taken;
-                Ok(result)
-            }
-            Action::Type(body) => {
-                let stop_on_focus_change = body.stop_on_focus_change.unwrap_or(false);
-                let done = screen.type_text(&body.text, stop_on_focus_change).await?;
-                let typed = done.value;
-                let mut details = json!({"keys": typed.delivered, "characters_delivered": typed.delivered});
-                if let Some(at) = typed.focus_changed_at {
-                    details["focus_changed_at"] = at.into();
-                }
-                let complete = !(stop_on_focus_change && typed.focus_changed_at.is_some());
-                let mut result = finish(screen, "type", details, done, body.options.settle).await?;
-                result.success = complete;
-                Ok(result)
-            }
-            Action::Key(body) => {
-                let (chords, hold) = parse::chords(&body)?;
-                let done = screen.press(chords, hold).await?;
-                finish(screen, "key_press", parse::key_details(&body), done, body.options.settle).await
-            }
-            Action::KeyDown(body) => {
-                let done = screen.key_down(parse::one_chord(&body)?).await?;
-                self.release_later(screen);
-                finish(screen, "key_down", parse::key_details(&body), done, body.options.settle).await
-            }
-            Action::KeyUp(body) => {
-                let done = screen.key_up(parse::one_chord(&body)?).await?;
-                finish(screen, "key_up", parse::key_details(&body), done, body.options.settle).await
-            }
-            Action::Wait(body) => wait::wait(&self.tasks, &body).await,
-            Action::WaitStable(body) => {
-                let from = screen.moment().await?;
-                let watched = settle::wait_until_quiet(screen, from, &body.settle).await?;
-                let screenshot = settled_screenshot(screen, &body.settle).await?;
-                Ok(observed("wait_stable", Some(watched), screenshot))
-            }
-            Action::WaitChange(body) => {
-                let watched = settle::wait_for_change(screen, &body).await?;
-                let wanted = Settle { screenshot: body.screenshot, ..Settle::default() };
-                let screenshot = settled_screenshot(screen, &wanted).await?;
-                Ok(observed("wait_change", Some(watched), screenshot))
-            }
-            Action::Screenshot(query) => {
-                let screenshot = take(screen, &query).await?;
-                Ok(observed("screenshot", None, Some(screenshot)))
-            }
-        }
+    hotdesk_wire::for_each_action!(perform_action);
+
+    /// Waits until the screen stops changing.
+    async fn wait_stable(&self, screen: &Arc<Screen>, body: WaitStable) -> Result<ActionResult> {
+        let from = screen.moment().await?;
+        let watched = settle::wait_until_quiet(screen, from, &body.settle).await?;
+        let screenshot = settled_screenshot(screen, &body.settle).await?;
+        Ok(observed("wait_stable", Some(watched), screenshot))
+    }
+
+    /// Waits until the screen changes.
+    async fn wait_change(&self, screen: &Arc<Screen>, body: WaitChange) -> Result<ActionResult> {
+        let watched = settle::wait_for_change(screen, &body).await?;
+        let wanted = Settle { screenshot: body.screenshot, ..Settle::default() };
+        let screenshot = settled_screenshot(screen, &wanted).await?;
+        Ok(observed("wait_change", Some(watched), screenshot))
     }
 
     /// Releases held input when the screen is idle for a time.
-    fn release_later(&self, screen: &std::sync::Arc<Screen>) {
+    fn release_later(&self, screen: &Arc<Screen>) {
         if !screen.claim_release_task() {
             return;
         }
-        let (screen, stopping) = (std::sync::Arc::clone(screen), self.tasks.stopping());
+        let (screen, stopping) = (Arc::clone(screen), self.tasks.stopping());
         let _task = self.tasks.spawn("release of held input", async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
@@ -328,13 +251,4 @@ fn screenshot_options(query: &ScreenshotQuery) -> Result<ScreenshotOptions> {
         return Err(Error::invalid("a screenshot inside an action is of its screen, as base64"));
     }
     ScreenshotOptions::parse(query)
-}
-
-fn at(point: Point) -> Value {
-    json!({"x": point.x, "y": point.y})
-}
-
-fn with(mut details: Value, name: &str, value: &str) -> Value {
-    details[name] = value.into();
-    details
 }

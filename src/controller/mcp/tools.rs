@@ -29,7 +29,7 @@ use hotdesk_guest::ActionReply;
 use hotdesk_http::extract::{Json as Body, Path, Query};
 use hotdesk_http::idempotency::IdempotencyKey;
 use hotdesk_wire::computer::{Computer, ComputerListQuery};
-use hotdesk_wire::desktop::action::{Click, KeyPress, ScreenQuery, Type};
+use hotdesk_wire::desktop::action::{Action, Click, KeyPress, ScreenQuery, Type};
 use hotdesk_wire::desktop::effect::Options;
 use hotdesk_wire::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
 use hotdesk_wire::programs::exec::Bash;
@@ -263,38 +263,26 @@ async fn click(call: Call, arguments: ClickAt) -> Result<ToolResult> {
         modifiers: arguments.modifiers,
         options: Options { frame: arguments.frame, ..Options::default() },
     };
-    let (computer, screen) = (Path(arguments.computer_id), Query(ScreenQuery { screen: arguments.screen }));
-    let key = IdempotencyKey(None);
-    let ActionReply { answer: done, .. } =
-        actions::click(State(call.app), AuthenticatedCaller(call.caller), key, computer, screen, Body(body))
-            .await?;
-    ToolResult::of(&done)
+    act(call, arguments.computer_id, arguments.screen, Action::Click(body)).await
 }
 
 async fn type_text(call: Call, arguments: TypeText) -> Result<ToolResult> {
     let options = Options::default();
     let body = Type { text: arguments.text, mode: None, stop_on_focus_change: None, options };
-    let (computer, screen) = (Path(arguments.computer_id), Query(ScreenQuery { screen: arguments.screen }));
-    let key = IdempotencyKey(None);
-    let ActionReply { answer: done, .. } = actions::type_text(
-        State(call.app),
-        AuthenticatedCaller(call.caller),
-        key,
-        computer,
-        screen,
-        Body(body),
-    )
-    .await?;
-    ToolResult::of(&done)
+    act(call, arguments.computer_id, arguments.screen, Action::Type(body)).await
 }
 
 async fn press_key(call: Call, arguments: PressKey) -> Result<ToolResult> {
     let body = KeyPress { key: Some(arguments.key), repeat: arguments.repeat, ..KeyPress::default() };
-    let (computer, screen) = (Path(arguments.computer_id), Query(ScreenQuery { screen: arguments.screen }));
-    let key = IdempotencyKey(None);
+    act(call, arguments.computer_id, arguments.screen, Action::Key(body)).await
+}
+
+/// Performs an action on a screen of a computer.
+async fn act(call: Call, computer_id: String, screen: Option<String>, action: Action) -> Result<ToolResult> {
+    let (caller, key) = (AuthenticatedCaller(call.caller), IdempotencyKey(None));
+    let query = ScreenQuery { screen };
     let ActionReply { answer: done, .. } =
-        actions::key(State(call.app), AuthenticatedCaller(call.caller), key, computer, screen, Body(body))
-            .await?;
+        actions::perform(State(call.app), caller, Path(computer_id), query, action, key).await?;
     ToolResult::of(&done)
 }
 

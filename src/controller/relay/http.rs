@@ -20,38 +20,25 @@ use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
 use hotdesk_http::idempotency::REPLAYED;
+use hotdesk_wire::desktop::action::Action;
 
-/// Endpoints of the agent that clients may reach, by their first path segment.
-const ENDPOINTS: [&str; 30] = [
+/// Endpoints of the agent that clients may reach besides the actions, by their first path segment.
+const ENDPOINTS: [&str; 16] = [
     "actions",
     "bash",
-    "click",
     "clipboard",
     "cursor_position",
-    "drag",
     "elements",
     "events",
     "exec",
     "files",
     "health",
-    "key",
-    "key_down",
-    "key_up",
     "launch",
-    "mouse_down",
-    "mouse_up",
-    "move",
     "processes",
     "recordings",
     "screens",
-    "screenshot",
-    "scroll",
     "selftest",
     "sessions",
-    "type",
-    "wait",
-    "wait_change",
-    "wait_stable",
     "windows",
 ];
 /// Time until the first byte of a response: the longest command and a margin.
@@ -169,7 +156,7 @@ fn upstream(uri: &Uri) -> Result<Uri> {
     let unknown = || Error::not_found("No such endpoint on the computer");
     let (_, path) = uri.path().split_once("/proxy/").ok_or_else(unknown)?;
     let segments: Vec<&str> = path.split('/').collect();
-    if !segments.first().is_some_and(|first| ENDPOINTS.contains(first))
+    if !segments.first().is_some_and(|first| ENDPOINTS.contains(first) || Action::NAMES.contains(first))
         || !segments.iter().all(|part| plain(part))
     {
         return Err(unknown().into());
@@ -205,6 +192,7 @@ mod tests {
     fn only_known_endpoints_and_plain_segments_pass() {
         for (uri, expected) in [
             ("/desktops/x/proxy/health", "http://agent/health"),
+            ("/desktops/x/proxy/key_down", "http://agent/key_down"),
             ("/desktops/x/proxy/screenshot?a=b&c=%2F", "http://agent/screenshot?a=b&c=%2F"),
             ("/desktops/x/proxy/files/desktop/a%20b.txt", "http://agent/files/desktop/a%20b.txt"),
             ("/api/desktops/x/proxy/screens/screen-100", "http://agent/screens/screen-100"),

@@ -7,84 +7,8 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use crate::desktop::action::{
-    Click, Drag, KeyPress, Move, PointerButton, Scroll, Type, Wait, WaitChange, WaitStable,
-};
-use crate::desktop::effect::{ActionResult, Options};
-use crate::desktop::screenshot::ScreenshotQuery;
-
-/// One action of a batch: its name, and the fields of the route with that name.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "action", rename_all = "snake_case")]
-pub enum Action {
-    /// `POST click`.
-    Click(Click),
-    /// `POST move`.
-    Move(Move),
-    /// `POST mouse_down`.
-    MouseDown(PointerButton),
-    /// `POST mouse_up`.
-    MouseUp(PointerButton),
-    /// `POST drag`.
-    Drag(Drag),
-    /// `POST scroll`.
-    Scroll(Scroll),
-    /// `POST type`.
-    Type(Type),
-    /// `POST key`.
-    Key(KeyPress),
-    /// `POST key_down`.
-    KeyDown(KeyPress),
-    /// `POST key_up`.
-    KeyUp(KeyPress),
-    /// `POST wait`.
-    Wait(Wait),
-    /// `POST wait_stable`.
-    WaitStable(WaitStable),
-    /// `POST wait_change`.
-    WaitChange(WaitChange),
-    /// A screenshot in base64.
-    Screenshot(ScreenshotQuery),
-}
-
-impl Action {
-    /// Returns the common options; `None` for actions that only observe or wait.
-    pub fn options(&self) -> Option<&Options> {
-        match self {
-            Self::Click(body) => Some(&body.options),
-            Self::Move(body) => Some(&body.options),
-            Self::MouseDown(body) | Self::MouseUp(body) => Some(&body.options),
-            Self::Drag(body) => Some(&body.options),
-            Self::Scroll(body) => Some(&body.options),
-            Self::Type(body) => Some(&body.options),
-            Self::Key(body) | Self::KeyDown(body) | Self::KeyUp(body) => Some(&body.options),
-            Self::Wait(_) | Self::WaitStable(_) | Self::WaitChange(_) | Self::Screenshot(_) => None,
-        }
-    }
-}
-
-macro_rules! action_from {
-    ($($action:ident($body:ident)),*) => {
-        $(impl From<$body> for Action {
-            fn from(body: $body) -> Self {
-                Self::$action(body)
-            }
-        })*
-    };
-}
-
-// Actions whose body type belongs to no other action.
-action_from!(
-    Click(Click),
-    Move(Move),
-    Drag(Drag),
-    Scroll(Scroll),
-    Type(Type),
-    Key(KeyPress),
-    Wait(Wait),
-    WaitStable(WaitStable),
-    WaitChange(WaitChange)
-);
+use crate::desktop::action::Action;
+use crate::desktop::effect::ActionResult;
 
 /// `POST actions`. A bare array is accepted as `actions`.
 #[derive(Clone, Debug, Serialize, ToSchema)]

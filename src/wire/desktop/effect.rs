@@ -1,11 +1,14 @@
 //! Results of actions: what was done, what could be observed, and the settled screen if it was requested.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
 use crate::object;
 use hotdesk_domain::desktop::area;
+use hotdesk_domain::limits::{self, DEFAULT_WATCH_MS, MAX_WAIT_SECONDS};
 
 /// A rectangle of a screen, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -53,6 +56,18 @@ pub struct Settle {
     /// Options for a screenshot at the end, which is part of the answer; no screenshot when absent.
     #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotQuery>,
+}
+
+impl Settle {
+    /// Returns how long the wait takes at most.
+    pub fn duration(&self) -> Duration {
+        watch_duration(self.timeout_ms)
+    }
+}
+
+/// Returns how long a wait for the screen with this timeout takes at most.
+pub(super) fn watch_duration(timeout_ms: Option<u32>) -> Duration {
+    limits::seconds(f64::from(timeout_ms.unwrap_or(DEFAULT_WATCH_MS)) / 1000.0, MAX_WAIT_SECONDS)
 }
 
 /// Options that every action accepts.

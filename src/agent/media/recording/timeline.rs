@@ -21,7 +21,7 @@ use crate::display::{Screen, ScreenshotOptions};
 use crate::files::blocking;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::desktop::batch::Action;
+use hotdesk_wire::desktop::action::Action;
 use hotdesk_wire::desktop::effect::ActionResult;
 use hotdesk_wire::desktop::recording::TimelineEntry;
 use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
@@ -104,7 +104,7 @@ impl Timeline {
     pub async fn begin(&self, action: &Action) -> PendingTimelineEntry {
         let mut entry = timeline_entry::of_action(action);
         self.screen.id.clone_into(&mut entry.screen);
-        let pictured = timeline_entry::changes_screen(action) && self.pictured.load(Ordering::Relaxed);
+        let pictured = action.options().is_some() && self.pictured.load(Ordering::Relaxed);
         if pictured && let Some(picture) = self.picture().await {
             // A full queue loses the picture, because the action must not wait.
             let _ = self.queue.try_send(QueueItem::Begins(picture.clone()));

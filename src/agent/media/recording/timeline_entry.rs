@@ -1,78 +1,21 @@
 //! Timeline entry of an action: its kind and position, never the typed text.
 
 use crate::display::keys;
+use hotdesk_domain::desktop::pointer::{Button, Direction};
 use hotdesk_domain::error::Result;
 use hotdesk_http::error_response;
-use hotdesk_wire::desktop::action::{KeyPress, PointerButton};
-use hotdesk_wire::desktop::batch::Action;
+use hotdesk_wire::desktop::action::Action;
 use hotdesk_wire::desktop::effect::ActionResult;
 use hotdesk_wire::desktop::recording::TimelineEntry;
 
-/// Most keys in one entry; no action has more.
-const MAX_KEYS: usize = 100;
-
-/// Whether an action can change the screen, so that its entry gets pictures.
-pub fn changes_screen(action: &Action) -> bool {
-    match action {
-        Action::Wait(_) | Action::WaitStable(_) | Action::WaitChange(_) | Action::Screenshot(_) => false,
-        Action::Click(_)
-        | Action::Move(_)
-        | Action::MouseDown(_)
-        | Action::MouseUp(_)
-        | Action::Drag(_)
-        | Action::Scroll(_)
-        | Action::Type(_)
-        | Action::Key(_)
-        | Action::KeyDown(_)
-        | Action::KeyUp(_) => true,
-    }
-}
-
 /// Returns the entry of an action that is about to be executed.
 pub fn of_action(action: &Action) -> TimelineEntry {
-    let mut entry = TimelineEntry::default();
-    let name = match action {
-        Action::Click(body) => {
-            (entry.x, entry.y) = (Some(body.x), Some(body.y));
-            entry.button = button(body.button.as_deref());
-            entry.count = Some(body.count.unwrap_or(if body.double == Some(true) { 2 } else { 1 }));
-            "click"
-        }
-        Action::Move(body) => {
-            (entry.x, entry.y) = (Some(body.x), Some(body.y));
-            "move"
-        }
-        Action::MouseDown(body) => pressed(&mut entry, body, "mouse_down"),
-        Action::MouseUp(body) => pressed(&mut entry, body, "mouse_up"),
-        Action::Drag(body) => {
-            let ends = body.path.as_ref().and_then(|path| path.first().zip(path.last()));
-            let (start, end) = ends.map_or(((None, None), (None, None)), |(start, end)| {
-                ((Some(start[0]), Some(start[1])), (Some(end[0]), Some(end[1])))
-            });
-            (entry.x, entry.y) = (body.start_x.or(start.0), body.start_y.or(start.1));
-            (entry.end_x, entry.end_y) = (body.end_x.or(end.0), body.end_y.or(end.1));
-            entry.button = button(body.button.as_deref());
-            "drag"
-        }
-        Action::Scroll(body) => {
-            (entry.x, entry.y) = (body.x, body.y);
-            entry.direction = known_keyword(&body.direction, &["up", "down", "left", "right"]);
-            entry.amount = body.amount;
-            "scroll"
-        }
-        Action::Type(body) => {
-            entry.characters = Some(body.text.chars().count() as u64);
-            "type"
-        }
-        Action::Key(body) => keyed(&mut entry, body, "key"),
-        Action::KeyDown(body) => keyed(&mut entry, body, "key_down"),
-        Action::KeyUp(body) => keyed(&mut entry, body, "key_up"),
-        Action::Wait(_) => "wait",
-        Action::WaitStable(_) => "wait_stable",
-        Action::WaitChange(_) => "wait_change",
-        Action::Screenshot(_) => "screenshot",
-    };
-    name.clone_into(&mut entry.action);
+    let mut entry = TimelineEntry { action: action.name().to_owned(), ..TimelineEntry::default() };
+    action.body().record(&mut entry);
+    // Other text of a client than keywords and names of keys is not recorded.
+    entry.button = entry.button.filter(|name| Button::parse(Some(name)).is_ok());
+    entry.direction = entry.direction.filter(|name| Direction::parse(name).is_ok());
+    entry.keys.iter_mut().flatten().for_each(|key| *key = keys::masked(key));
     if action.options().is_some_and(|options| options.frame.is_some()) {
         // These are positions in a picture; the positions on the screen are known after the execution.
         (entry.x, entry.y, entry.end_x, entry.end_y) = (None, None, None, None);
@@ -102,27 +45,6 @@ pub fn add_outcome(entry: &mut TimelineEntry, outcome: &Result<ActionResult>) {
         entry.changed.clone_from(&effect.changed);
         entry.no_visible_change = effect.no_visible_change;
     }
-}
-
-fn pressed(entry: &mut TimelineEntry, body: &PointerButton, name: &'static str) -> &'static str {
-    (entry.x, entry.y) = (body.x, body.y);
-    entry.button = button(body.button.as_deref());
-    name
-}
-
-fn keyed(entry: &mut TimelineEntry, body: &KeyPress, name: &'static str) -> &'static str {
-    let all = body.keys.iter().flatten().chain(&body.key).take(MAX_KEYS);
-    entry.keys = Some(all.map(|key| keys::masked(key)).collect());
-    name
-}
-
-fn button(name: Option<&str>) -> Option<String> {
-    known_keyword(name.unwrap_or("left"), &["left", "right", "middle", "back", "forward"])
-}
-
-/// The keyword if it is a known one; other input of a client is not recorded.
-fn known_keyword(word: &str, words: &[&str]) -> Option<String> {
-    words.contains(&word).then(|| word.to_owned())
 }
 
 #[cfg(test)]

@@ -7,74 +7,34 @@ use axum::routing::{get, post};
 use crate::actions::ActionRunner;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{AnyJson, Json, Query};
-use hotdesk_wire::desktop::action::{
-    Click, CursorPosition, Drag, KeyPress, Move, PointerButton, ScreenQuery, Scroll, Type, WaitChange,
-    WaitStable,
-};
-use hotdesk_wire::desktop::batch::{Action, Batch, BatchResult};
+use hotdesk_wire::desktop::action::{self, Action, CursorPosition, ScreenQuery};
+use hotdesk_wire::desktop::batch::{Batch, BatchResult};
 use hotdesk_wire::desktop::effect::ActionResult;
-
-type Answer = Result<axum::Json<ActionResult>>;
 
 /// Routes of the actions.
 pub fn router(runner: ActionRunner) -> Router {
-    Router::new()
-        .route("/click", post(one::<Click>))
-        .route("/move", post(one::<Move>))
-        .route("/mouse_down", post(mouse_down))
-        .route("/mouse_up", post(mouse_up))
-        .route("/drag", post(one::<Drag>))
-        .route("/scroll", post(one::<Scroll>))
-        .route("/type", post(one::<Type>))
-        .route("/key", post(one::<KeyPress>))
-        .route("/key_down", post(key_down))
-        .route("/key_up", post(key_up))
-        .route("/wait_stable", post(one::<WaitStable>))
-        .route("/wait_change", post(one::<WaitChange>))
-        .route("/cursor_position", get(cursor_position))
-        .route("/actions", post(list))
-        .with_state(runner)
+    single().route("/cursor_position", get(cursor_position)).route("/actions", post(list)).with_state(runner)
 }
 
-async fn one<Body: Into<Action>>(
-    State(runner): State<ActionRunner>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<Body>,
-) -> Answer {
-    Ok(axum::Json(runner.act(query.screen.as_deref(), body.into()).await?))
+macro_rules! action_routes {
+    ($($(#[$doc:meta])* $variant:ident($body:ident) = $name:tt
+        $({ handler: $handler:ident, summary: $summary:tt, answer: $answer:tt, })?,)*) => {
+        /// Routes of single actions.
+        fn single() -> Router<ActionRunner> {
+            Router::new()$($(.route(concat!("/", $name), post($handler)))?)*
+        }
+
+        $($(async fn $handler(
+            State(runner): State<ActionRunner>,
+            Query(query): Query<ScreenQuery>,
+            Json(body): Json<action::$body>,
+        ) -> Result<axum::Json<ActionResult>> {
+            Ok(axum::Json(runner.act(query.screen.as_deref(), Action::$variant(body)).await?))
+        })?)*
+    };
 }
 
-async fn mouse_down(
-    State(runner): State<ActionRunner>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<PointerButton>,
-) -> Answer {
-    Ok(axum::Json(runner.act(query.screen.as_deref(), Action::MouseDown(body)).await?))
-}
-
-async fn mouse_up(
-    State(runner): State<ActionRunner>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<PointerButton>,
-) -> Answer {
-    Ok(axum::Json(runner.act(query.screen.as_deref(), Action::MouseUp(body)).await?))
-}
-
-async fn key_down(
-    State(runner): State<ActionRunner>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<KeyPress>,
-) -> Answer {
-    Ok(axum::Json(runner.act(query.screen.as_deref(), Action::KeyDown(body)).await?))
-}
-
-async fn key_up(
-    State(runner): State<ActionRunner>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<KeyPress>,
-) -> Answer {
-    Ok(axum::Json(runner.act(query.screen.as_deref(), Action::KeyUp(body)).await?))
-}
+hotdesk_wire::for_each_action!(action_routes);
 
 async fn cursor_position(
     State(runner): State<ActionRunner>,

@@ -2,37 +2,16 @@
 
 use std::time::Duration;
 
-use hotdesk_domain::desktop::pointer::MAX_DRAG_SECONDS;
-use hotdesk_domain::limits::{
-    DEFAULT_WATCH_MS, MAX_COMMAND_SECONDS, MAX_HOLDS_MS, MAX_WAIT_SECONDS, SLOWEST_TYPING,
-};
+use hotdesk_domain::limits::{MAX_COMMAND_SECONDS, seconds};
 use hotdesk_guest::QUICK_TIMEOUT;
-use hotdesk_wire::desktop::batch::Action;
+use hotdesk_wire::desktop::action::Action;
 
 /// Longest duration of a list of actions; longer lists are better split.
 const MAX_LIST: Duration = Duration::from_secs(15 * 60);
 
 /// The timeout for one action.
 pub fn for_action(action: &Action) -> Duration {
-    let own = match action {
-        Action::Click(_) | Action::Move(_) | Action::MouseDown(_) | Action::MouseUp(_) => Duration::ZERO,
-        Action::KeyDown(_) | Action::KeyUp(_) | Action::Screenshot(_) => Duration::ZERO,
-        Action::Drag(body) => seconds(body.duration.unwrap_or(0.0), MAX_DRAG_SECONDS),
-        Action::Scroll(body) => seconds(body.duration.unwrap_or(0.0), MAX_DRAG_SECONDS),
-        Action::Type(body) => Duration::from_secs_f64(body.text.chars().count() as f64 / SLOWEST_TYPING),
-        Action::Key(body) => {
-            let presses = body.keys.as_ref().map_or(1, Vec::len) as u64 * u64::from(body.repeat.unwrap_or(1));
-            // Each press may need a spare key, as a typed character does.
-            let pressing = Duration::from_secs_f64(presses.min(10_000) as f64 / SLOWEST_TYPING);
-            pressing
-                + Duration::from_millis((presses * u64::from(body.hold_ms.unwrap_or(0))).min(MAX_HOLDS_MS))
-        }
-        Action::Wait(body) => seconds(body.seconds.or(body.duration).unwrap_or(0.0), MAX_WAIT_SECONDS),
-        Action::WaitStable(body) => wait(body.settle.timeout_ms),
-        Action::WaitChange(body) => wait(body.timeout_ms),
-    };
-    let settle = action.options().and_then(|options| options.settle.as_ref());
-    QUICK_TIMEOUT + own + settle.map_or(Duration::ZERO, |settle| wait(settle.timeout_ms))
+    QUICK_TIMEOUT + action.duration()
 }
 
 /// The timeout for a list of actions.
@@ -44,16 +23,6 @@ pub fn for_list(actions: &[Action]) -> Duration {
 /// The timeout for a command.
 pub fn for_command(timeout: Option<f64>) -> Duration {
     QUICK_TIMEOUT + seconds(timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS)
-}
-
-fn wait(timeout_ms: Option<u32>) -> Duration {
-    seconds(f64::from(timeout_ms.unwrap_or(DEFAULT_WATCH_MS)) / 1000.0, MAX_WAIT_SECONDS)
-}
-
-/// Converts a client's seconds to a duration of at most `most` seconds. Invalid numbers become zero; the
-/// agent refuses them.
-pub fn seconds(value: f64, most: f64) -> Duration {
-    Duration::try_from_secs_f64(value.min(most)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -16,9 +16,8 @@ use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::desktop::forward;
-use crate::api::desktop::timeouts::seconds;
 use hotdesk_domain::identity::access::Caller;
-use hotdesk_domain::limits::MAX_STDIN;
+use hotdesk_domain::limits::{MAX_STDIN, seconds};
 use hotdesk_guest::{Guest, QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Read, Path, Query};
