@@ -1,4 +1,4 @@
-//! What every request has: host and origin checks, CORS, client address, caller, leases, metrics, the frame of
+//! Context of every request: host and origin checks, CORS, client address, caller, leases and metrics; the frame of
 //! HTML pages, and the viewer page.
 
 pub mod caller;

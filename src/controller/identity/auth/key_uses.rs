@@ -19,17 +19,17 @@ const MAX_WAITING: usize = 20_000;
 #[derive(Clone, Debug)]
 pub struct KeyUses {
     store: Store,
-    waiting: Waiting,
+    waiting: PendingUses,
 }
 
 /// Last uses that are not stored yet.
 #[derive(Clone, Debug, Default)]
-struct Waiting(Arc<Mutex<HashMap<KeyId, i64>>>);
+struct PendingUses(Arc<Mutex<HashMap<KeyId, i64>>>);
 
 impl KeyUses {
     /// Creates the service with no uses that wait to be stored.
     pub fn new(store: Store) -> Self {
-        Self { store, waiting: Waiting::default() }
+        Self { store, waiting: PendingUses::default() }
     }
 
     /// Records that a key is used now.
@@ -52,7 +52,7 @@ impl KeyUses {
     }
 }
 
-impl Waiting {
+impl PendingUses {
     fn note(&self, key: KeyId) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < MAX_WAITING || waiting.contains_key(&key) {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_use_is_visible_before_it_is_stored_and_taken_once() {
-        let (uses, key) = (Waiting::default(), KeyId::random());
+        let (uses, key) = (PendingUses::default(), KeyId::random());
         assert_eq!(uses.last(key, None), None);
         assert_eq!(uses.last(key, Some(7)), Some(7));
         uses.note(key);
