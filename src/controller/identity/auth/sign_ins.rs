@@ -62,7 +62,7 @@ impl SignIns {
     pub fn attempt(&self, source: Source, email: &str, now: Instant) -> Result<SignInAttempt<'_>> {
         self.count(source, email, now).map_err(|refused| {
             let wait = refused.retry_after.unwrap_or_default();
-            let message = format!("Too many wrong passwords. SignInAttempt again in {wait} seconds.");
+            let message = format!("Too many wrong passwords. Try again in {wait} seconds.");
             Error { message, ..refused }
         })
     }
@@ -125,6 +125,7 @@ mod tests {
         assert_eq!(tried, MAX_PER_ACCOUNT as usize);
         let refused = sign_ins.attempt(from(200), "a@x.example", now).unwrap_err();
         assert_eq!(refused.retry_after, Some(601));
+        assert_eq!(refused.message, "Too many wrong passwords. Try again in 601 seconds.");
         assert!(sign_ins.attempt(from(200), "b@x.example", now).is_ok());
         assert!(sign_ins.attempt(from(200), "a@x.example", now + WINDOW).is_ok());
     }
