@@ -120,8 +120,11 @@ async fn a_stream_shows_the_screen_and_sounds_what_is_played() {
     });
     player_thread.await.expect("no panic");
     window.fill(0, 0, 800, 600, 0x00_00_ff);
-    let before = server.received(1).await.metadata().expect("facts").len();
-    server.received(before + 10_000).await;
+    let file = server.received(1).await;
+    let blue = wait::until(TIMEOUT, || async {
+        colours(&file, "200:200:500:300").last().is_some_and(is_blue).then_some(())
+    });
+    blue.await.expect("the change of the screen must arrive");
     let stopped = agent.post("/stream/stop", Value::Null).await;
     assert_eq!((stopped.status, &stopped.body), (200, &json!({"success": true})));
     assert!(gone(&pid.to_string()).await, "the encoder must end");
@@ -132,7 +135,6 @@ async fn a_stream_shows_the_screen_and_sounds_what_is_played() {
         "stopping without a stream succeeds"
     );
 
-    let file = server.received(before).await;
     assert_eq!(probe(&file), (vec!["aac".to_owned(), "h264".to_owned()], 800, 600));
     let colours = colours(&file, "200:200:500:300");
     assert!(colours.first().is_some_and(is_red) && colours.last().is_some_and(is_blue), "{colours:?}");
