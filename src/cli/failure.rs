@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use hotdesk_base::step_error::StepError;
+use hotdesk_domain::error::Error;
+use hotdesk_engine::EngineError;
 
 /// The reason why a command fails.
 #[derive(Debug)]
@@ -41,6 +43,19 @@ impl From<String> for Failure {
 impl From<StepError> for Failure {
     fn from(error: StepError) -> Self {
         Self::Failed(error.into())
+    }
+}
+
+/// With the context: the reader operates the host and owns the store.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Failed(format!("{error:#}"))
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::Failed(format!("{error:#}"))
     }
 }
 

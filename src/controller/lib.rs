@@ -178,7 +178,7 @@ impl Controller {
         for written in [self.app.audit.write().await, self.app.key_uses.write().await] {
             if let Err(error) = written {
                 tracing::error!(
-                    %error,
+                    error = format_args!("{error:#}"),
                     "audit entries or key uses were lost: they could not be stored at shutdown"
                 );
             }

@@ -47,7 +47,8 @@ pub enum Field {
     Number(i64),
 }
 
-/// A failure, with its public message and its private context.
+/// A failure, with its public message and its private context. `{}` prints the message alone, so a text for a
+/// client cannot contain the context; `{:#}` adds the context, for the log.
 #[derive(Clone, Debug)]
 pub struct Error {
     /// Kind of the failure.
@@ -164,10 +165,10 @@ impl Error {
         self
     }
 
-    /// Sets the details for the log.
+    /// Sets the details for the log: the alternate form, so that an error keeps its own context.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
-        self.context = Some(context.to_string());
+        self.context = Some(format!("{context:#}"));
         self
     }
 
@@ -196,10 +197,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        if let Some(context) = &self.context {
-            write!(f, " ({context})")?;
+        match &self.context {
+            Some(context) if f.alternate() => write!(f, " ({context})"),
+            Some(_) | None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -215,5 +216,18 @@ mod tests {
         let whole = "é".repeat(MAX_REFUSAL);
         assert_eq!(Error::invalid(&whole).message, whole);
         assert_eq!(Error::invalid(format!("{whole}x")).message, format!("{whole}…"));
+    }
+
+    #[test]
+    fn the_context_is_in_the_alternate_form_only() {
+        let error = Error::internal("open /x: no");
+        assert_eq!(error.to_string(), "Internal server error");
+        assert_eq!(format!("{error:#}"), "Internal server error (open /x: no)");
+        let outer = Error::unavailable("try again").context(&error);
+        assert_eq!(
+            (outer.to_string(), format!("{outer:#}")),
+            ("try again".into(), format!("try again ({error:#})"))
+        );
+        assert_eq!(format!("{:#}", Error::failed("alone")), "alone");
     }
 }

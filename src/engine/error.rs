@@ -3,7 +3,8 @@
 /// What every operation of an engine returns.
 pub type EngineResult<T> = Result<T, EngineError>;
 
-/// Why an engine refused or failed. The text is for the log; the controller chooses what a client reads.
+/// Why an engine refused or failed. `{}` names the step; `{:#}` adds which thing and why, for the log. The
+/// controller chooses what a client reads.
 #[derive(Clone, Debug)]
 pub enum EngineError {
     /// The host has not enough disk, memory, slots or loop devices; the text names what is short.
@@ -28,20 +29,46 @@ pub enum EngineError {
 impl EngineError {
     /// A step that failed, with which thing and why.
     pub fn failed(step: &'static str, detail: impl std::fmt::Display) -> Self {
-        Self::Failed { step, detail: detail.to_string() }
+        Self::Failed { step, detail: format!("{detail:#}") }
+    }
+
+    fn detail(&self) -> Option<&str> {
+        match self {
+            Self::NoCapacity(detail) | Self::Damaged(detail) | Self::Failed { detail, .. } => Some(detail),
+            Self::Absent | Self::Unsupported(_) => None,
+        }
     }
 }
 
 impl std::fmt::Display for EngineError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoCapacity(what) => write!(f, "no capacity: {what}"),
-            Self::Absent => f.write_str("no such machine"),
-            Self::Unsupported(what) => write!(f, "the engine cannot {what}"),
-            Self::Damaged(what) => write!(f, "the saved state is damaged: {what}"),
-            Self::Failed { step, detail } => write!(f, "could not {step}: {detail}"),
+            Self::NoCapacity(_) => f.write_str("no capacity")?,
+            Self::Absent => f.write_str("no such machine")?,
+            Self::Unsupported(what) => write!(f, "the engine cannot {what}")?,
+            Self::Damaged(_) => f.write_str("the saved state is damaged")?,
+            Self::Failed { step, .. } => write!(f, "could not {step}")?,
+        }
+        match self.detail() {
+            Some(detail) if f.alternate() => write!(f, ": {detail}"),
+            Some(_) | None => Ok(()),
         }
     }
 }
 
 impl std::error::Error for EngineError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_detail_is_in_the_alternate_form_only() {
+        let error = EngineError::failed("mount the overlay", "/x: no");
+        assert_eq!(error.to_string(), "could not mount the overlay");
+        assert_eq!(format!("{error:#}"), "could not mount the overlay: /x: no");
+        let outer = EngineError::failed("start", &error);
+        assert_eq!(format!("{outer:#}"), format!("could not start: {error:#}"));
+        assert_eq!(EngineError::Damaged("/x".into()).to_string(), "the saved state is damaged");
+    }
+}

@@ -33,7 +33,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest error text of a store that is passed on, in characters.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// Error of a request to the object store.
+/// Error of a request to the object store. `{:#}` adds the store's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectError {
     /// The object does not exist.
@@ -46,7 +46,8 @@ impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("no such object"),
-            Self::Failed(what) => f.write_str(what),
+            Self::Failed(detail) if f.alternate() => write!(f, "the object store failed: {detail}"),
+            Self::Failed(_) => f.write_str("the object store failed"),
         }
     }
 }

@@ -96,7 +96,11 @@ impl Drop for BatchInProgress<'_> {
         let screen = Arc::clone(&self.screen);
         let _task = self.runner.tasks.spawn("release of an interrupted batch", async move {
             if let Err(error) = screen.release_held_input().await {
-                tracing::warn!(screen = screen.id, %error, "cannot release the keys and buttons of an interrupted batch");
+                tracing::warn!(
+                    screen = screen.id,
+                    error = format_args!("{error:#}"),
+                    "cannot release the keys and buttons of an interrupted batch"
+                );
             }
         });
     }

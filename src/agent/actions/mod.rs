@@ -137,9 +137,17 @@ impl ActionRunner {
             // A screen that is ending releases everything by itself.
             match screen.release_held_input().await {
                 Ok(0) => {}
-                Ok(count) => tracing::info!(screen = screen.id, count, "released keys or buttons that a client had left pressed"),
+                Ok(count) => tracing::info!(
+                    screen = screen.id,
+                    count,
+                    "released keys or buttons that a client had left pressed"
+                ),
                 Err(error) => {
-                    tracing::warn!(screen = screen.id, %error, "cannot release keys or buttons that a client has left pressed")
+                    tracing::warn!(
+                        screen = screen.id,
+                        error = format_args!("{error:#}"),
+                        "cannot release keys or buttons that a client has left pressed"
+                    )
                 }
             }
         });

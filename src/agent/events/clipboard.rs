@@ -30,7 +30,11 @@ impl ClipboardPublisher {
                 return;
             }
             Err(error) => {
-                tracing::debug!(screen = screen.id, %error, "cannot read the clipboard for an event");
+                tracing::debug!(
+                    screen = screen.id,
+                    error = format_args!("{error:#}"),
+                    "cannot read the clipboard for an event"
+                );
                 self.published = None;
                 return;
             }

@@ -102,7 +102,7 @@ async fn follow(
     while screen.wait_until_ready().await {
         let began = Instant::now();
         let why = match screen.watch(&state, event_callback(&feed, &screen.id, &place, &copied)).await {
-            Err(error) => error.to_string(),
+            Err(error) => format!("{error:#}"),
             Ok(mut watching) => {
                 place.begin(watching.idle, is_new);
                 starting = None;

@@ -129,7 +129,7 @@ fn displays(config: &Config, tasks: &Tasks) -> Result<Option<Displays>, StepErro
         session_dir: config.session_dir.clone(),
         display_base,
     };
-    Displays::start(screens, tasks).map(Some).map_err(|error| StepError::new(error.to_string()))
+    Displays::start(screens, tasks).map(Some).map_err(StepError::at("displays"))
 }
 
 /// Writes a line to standard output, for the program that started the agent.

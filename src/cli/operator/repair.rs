@@ -44,7 +44,7 @@ pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
         let reason = "without a store no machine has a known owner; `hotdesk purge` removes all of them";
         return Err(format!("there is no {}: {reason}", store.display()).into());
     }
-    let _lock = lock::acquire(&config.data_dir).map_err(|error| error.to_string())?;
+    let _lock = lock::acquire(&config.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -60,27 +60,23 @@ pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
     Ok(if remaining == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn inspect(
-    config: &Config,
-    yes: bool,
-) -> Result<(Vec<LeftoverReport>, Vec<UnsettledComputer>), String> {
-    let store = Store::open(&config.data_dir.join("hotdesk.db")).await.map_err(|error| error.to_string())?;
-    let rows = store.all_computers().await.map_err(|error| error.to_string());
+async fn inspect(config: &Config, yes: bool) -> Outcome<(Vec<LeftoverReport>, Vec<UnsettledComputer>)> {
+    let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
+    let rows = store.all_computers().await;
     store.close().await;
     let rows = rows?;
     let owned: BTreeSet<ComputerId> = rows.iter().map(|row| row.id).collect();
-    let leftovers =
-        hotdesk_engine::leftovers(config.engine_settings()?).map_err(|error| error.to_string())?;
+    let leftovers = hotdesk_engine::leftovers(config.engine_settings()?)?;
     let mut unsettled = Vec::new();
     for row in &rows {
-        let observed = leftovers.engine().observe(row.id).await.map_err(|error| error.to_string())?;
+        let observed = leftovers.engine().observe(row.id).await?;
         let what = next_change(row, &observed);
         unsettled.extend(what.map(|what| UnsettledComputer { id: row.id, name: row.name.clone(), what }));
     }
     let mut reports = Vec::new();
-    for leftover in leftovers.find(&owned).map_err(|error| error.to_string())? {
+    for leftover in leftovers.find(&owned)? {
         let outcome = if yes {
-            Some(leftovers.remove(&leftover).await.map_err(|error| error.to_string()))
+            Some(leftovers.remove(&leftover).await.map_err(|error| format!("{error:#}")))
         } else {
             None
         };

@@ -51,7 +51,7 @@ impl Options {
     ///
     /// # Errors
     /// Those of [`Config::load`].
-    pub fn load(&self) -> Result<Config, String> {
+    pub fn load(&self) -> Outcome<Config> {
         let flags = Flags {
             data_dir: self.data_dir.clone(),
             listen: self.listen,
@@ -59,7 +59,7 @@ impl Options {
             image: self.image.clone(),
             stream_allow_private: self.stream_allow_private,
         };
-        Config::load(self.config.as_deref(), &flags).map_err(|error| error.to_string())
+        Ok(Config::load(self.config.as_deref(), &flags)?)
     }
 }
 
@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Outcome<()> {
     // A core dump would contain keys (T24, docs/security.md).
     nix::sys::prctl::set_dumpable(false)
         .map_err(|error| format!("cannot disable core dumps (prctl): {error}"))?;
-    let _lock = lock::acquire(&config.data_dir).map_err(|error| error.to_string())?;
+    let _lock = lock::acquire(&config.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -100,11 +100,10 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
         }
     };
     let tasks = Tasks::new();
-    let engine =
-        hotdesk_engine::open(config.engine_settings()?, OpenMode::Run).map_err(|error| error.to_string())?;
+    let engine = hotdesk_engine::open(config.engine_settings()?, OpenMode::Run)?;
     let public_url = Some(config.public_url.clone()).filter(|url| !url.is_empty());
     let public_url = public_url.unwrap_or_else(|| format!("http://{address}"));
-    let ready = hotdesk_controller::start(config, engine, &tasks).await.map_err(|error| error.to_string())?;
+    let ready = hotdesk_controller::start(config, engine, &tasks).await?;
     if let Some(key) = &ready.first_key {
         output::line(&format!("account key (shown once): {}", key.reveal()))?;
     }
@@ -136,20 +135,19 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
 pub fn purge(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
-    let _lock = lock::acquire(&config.data_dir).map_err(|error| error.to_string())?;
+    let _lock = lock::acquire(&config.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the async runtime: {error}"))?;
     runtime.block_on(async {
-        let engine = hotdesk_engine::open(config.engine_settings()?, OpenMode::Remove)
-            .map_err(|error| error.to_string())?;
-        let machines = engine.list().await.map_err(|error| error.to_string())?;
+        let engine = hotdesk_engine::open(config.engine_settings()?, OpenMode::Remove)?;
+        let machines = engine.list().await?;
         let (mut failures, mut removed) = (Vec::new(), Vec::new());
         for machine in machines {
             match engine.destroy(machine).await {
                 Ok(()) => removed.push(format!("removed {machine}\n")),
-                Err(error) => failures.push(format!("cannot remove {machine}: {error}")),
+                Err(error) => failures.push(format!("cannot remove {machine}: {error:#}")),
             }
         }
         let from = config.data_dir.display();

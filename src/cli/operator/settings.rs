@@ -27,7 +27,7 @@ pub fn config(options: &serve::Options, json: bool) -> Outcome<()> {
 /// # Errors
 /// When the document cannot be serialized, or standard output cannot be written.
 pub fn openapi() -> Outcome<()> {
-    let text = hotdesk_controller::api::openapi::text().map_err(|error| error.to_string())?;
+    let text = hotdesk_controller::api::openapi::text()?;
     output::line(text.trim_end())
 }
 

@@ -16,7 +16,7 @@ pub(super) async fn remove_expired(app: AppState) -> Result<()> {
             Ok(()) => tracing::info!(%account, "removed an agent's account"),
             Err(error) => tracing::warn!(
                 %account,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not remove an agent's account; it is retried"
             ),
         }

@@ -73,7 +73,11 @@ fn repeat<F: Future<Output = Result<()>> + Send>(
     let _task = tasks.spawn(name, async move {
         loop {
             if let Err(error) = work(Arc::clone(&app)).await {
-                tracing::warn!(%error, name, "background work failed; it is retried");
+                tracing::warn!(
+                    error = format_args!("{error:#}"),
+                    name,
+                    "background work failed; it is retried"
+                );
             }
             tokio::select! {
                 () = stop.cancelled() => break,

@@ -52,7 +52,7 @@ impl Trials {
                 if let Err(error) = recorded {
                     tracing::warn!(
                         computer = %computer.id,
-                        %error,
+                        error = format_args!("{error:#}"),
                         "could not stop the computer after its trial, or not record it"
                     );
                 }
@@ -72,7 +72,7 @@ impl Trials {
                 // file is open.
                 tracing::warn!(
                     computer = %computer.id,
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not suspend the computer after its trial; it is stopped without its memory"
                 );
                 let stop = self.fleet.command(computer, Command::EndByStop).await?;

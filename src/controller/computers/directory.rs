@@ -62,7 +62,7 @@ impl Directory {
         if let Err(error) = &role {
             tracing::info!(
                 computer = %computer.id,
-                %error,
+                error = format_args!("{error:#}"),
                 "the caller lost access: the record has no password"
             );
         }

@@ -102,7 +102,7 @@ impl Fleet {
         if let Err(error) = self.shared.send(id, Work::CheckCopy { evict }) {
             tracing::debug!(
                 computer = %id,
-                %error,
+                error = format_args!("{error:#}"),
                 "the runner's mailbox is full; the copy is checked again later"
             );
         }
@@ -138,7 +138,7 @@ impl Fleet {
             if let Err(error) = self.shared.engine.destroy(orphan).await {
                 tracing::error!(
                     computer = %orphan,
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not remove a machine that belongs to no computer; it is retried at the next start"
                 );
             }

@@ -81,7 +81,7 @@ impl Runner {
         {
             tracing::error!(
                 computer = %self.id,
-                error = %again,
+                error = format_args!("{again:#}"),
                 "could not remove a failed snapshot; the next start retries"
             );
         }
@@ -124,7 +124,7 @@ impl Runner {
         if let Err(error) = recovered.await {
             tracing::error!(
                 computer = %self.id,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not recover the snapshots; the next start retries"
             );
         }

@@ -154,7 +154,7 @@ impl BlobStore {
             if let Err(error) = self.remove(BlobKind::File, file.0).await {
                 tracing::warn!(
                     %file,
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not remove the blob of a removed file; the next sweep retries"
                 );
             }

@@ -90,7 +90,7 @@ pub async fn deliver(
                 tracing::warn!(
                     computer = %computer.id,
                     file = %file.id,
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not store that a file was delivered; it is offered again"
                 );
             }
@@ -100,7 +100,7 @@ pub async fn deliver(
             tracing::warn!(
                 computer = %computer.id,
                 file = %file.id,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not deliver a file; it is offered again when the computer starts"
             );
             Delivery { outcome: "failed".to_owned(), error: Some(error.message), ..delivery }

@@ -65,7 +65,7 @@ pub(super) async fn run(feed: Feed, fleet: Fleet, computer: ComputerId) -> Infal
                 }
                 Err(error) => tracing::debug!(
                     %computer,
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not open the event socket of an agent; it is retried"
                 ),
             }

@@ -179,7 +179,7 @@ async fn run_handler(
         // The client still gets its response; only a retry cannot be answered.
         tracing::error!(
             request_id = id,
-            %error,
+            error = format_args!("{error:#}"),
             "could not store the response of a request with an Idempotency-Key"
         );
     }

@@ -154,7 +154,7 @@ async fn relay(
                 tracing::info!(
                     computer = %computer.id,
                     channel = channel.name(),
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not open a channel to the agent"
                 );
                 Some(failed(Failure::Unreachable, "could not reach the computer"))

@@ -69,7 +69,7 @@ impl StateArchive {
             tracing::warn!(
                 computer = %label.computer,
                 name,
-                %error,
+                error = format_args!("{error:#}"),
                 ?pause,
                 "could not store a part of a saved state; it is retried"
             );

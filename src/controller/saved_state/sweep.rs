@@ -14,7 +14,6 @@ use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::saved_state::{CopyState, EvictionCandidate, choose_evictions};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::SavedLocation;
-use hotdesk_objects::ObjectError;
 
 /// Time between two rounds when nothing wakes the task.
 const ROUND_INTERVAL: Duration = Duration::from_secs(30);
@@ -44,7 +43,7 @@ impl StateArchive {
                 Ok(()) => {}
                 Err(error) => {
                     tracing::warn!(
-                        %error,
+                        error = format_args!("{error:#}"),
                         "could not maintain the saved states in object storage; it is retried"
                     )
                 }
@@ -61,11 +60,11 @@ impl StateArchive {
     /// discarded, or from a restored older database.
     async fn sweep(&self) -> Result<()> {
         // List objects before rows, because a row is written before its first object.
-        let found = self.objects.labels().await.map_err(unreachable_store)?;
+        let found = self.objects.labels().await.map_err(Error::internal)?;
         let rows = self.store.saved_copies().await?;
         for orphan in found.iter().filter(|found| rows.iter().all(|row| label(row) != **found)) {
             tracing::info!(copy = %orphan, "removing objects of an unknown copy");
-            self.objects.remove(orphan).await.map_err(unreachable_store)?;
+            self.objects.remove(orphan).await.map_err(Error::internal)?;
         }
         Ok(())
     }
@@ -73,7 +72,7 @@ impl StateArchive {
     async fn remove_discarded(&self) -> Result<()> {
         let rows = self.store.saved_copies().await?;
         for row in rows.iter().filter(|row| row.state == CopyState::Removing) {
-            self.objects.remove(&label(row)).await.map_err(unreachable_store)?;
+            self.objects.remove(&label(row)).await.map_err(Error::internal)?;
             self.store.forget_copy(row.operation).await?;
         }
         Ok(())
@@ -97,7 +96,7 @@ impl StateArchive {
                 Err(error) => {
                     tracing::warn!(
                         computer = %row.id,
-                        %error,
+                        error = format_args!("{error:#}"),
                         "could not read the size of the saved state; it does not count for the quota"
                     )
                 }
@@ -113,8 +112,4 @@ impl StateArchive {
         }
         Ok(())
     }
-}
-
-fn unreachable_store(error: ObjectError) -> Error {
-    Error::internal(format!("storage: {error}"))
 }

@@ -86,7 +86,7 @@ fn other_runtime(host: &HostSettings, settings: &ContainerSettings) -> Finding {
         if chosen == RuntimeKind::Gvisor || settings.runtime.ends_with("runsc") { "runc" } else { "runsc" };
     let detail = match runtime(other, host) {
         Ok(given) => format!("not in use: {given}"),
-        Err(error) => format!("{other} is not in use, and cannot be used: {error}"),
+        Err(error) => format!("{other} is not in use, and cannot be used: {error:#}"),
     };
     Finding { what: "other OCI runtime", ok: true, detail, remedy: "" }
 }

@@ -16,7 +16,7 @@ const COMFORTABLE_SPACE: u64 = 10 << 30;
 pub(crate) fn finding(what: &'static str, outcome: EngineResult<String>, remedy: &'static str) -> Finding {
     match outcome {
         Ok(detail) => Finding { what, ok: true, detail, remedy: "" },
-        Err(error) => Finding { what, ok: false, detail: error.to_string(), remedy },
+        Err(error) => Finding { what, ok: false, detail: format!("{error:#}"), remedy },
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) async fn take_snapshot<M: GuestDriver>(
             if made.is_err()
                 && let Err(error) = snapshot_files::remove_unfinished(folder)
             {
-                tracing::warn!(computer = %id, %error, "an incomplete snapshot stays until the next one");
+                tracing::warn!(computer = %id, error = format_args!("{error:#}"), "an incomplete snapshot stays until the next one");
             }
             made?;
         }

@@ -98,7 +98,7 @@ pub(super) async fn start<M: GuestDriver>(
     if started.is_err()
         && let Err(left) = engine.sweep(&folder).await
     {
-        tracing::warn!(computer = %id, error = %left, "a failed start left parts of the boot");
+        tracing::warn!(computer = %id, error = format_args!("{left:#}"), "a failed start left parts of the boot");
     }
     started
 }

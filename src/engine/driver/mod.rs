@@ -50,7 +50,7 @@ pub(super) fn after_unpause<T>(
         (Ok(done), unpaused) => unpaused.map(|()| done),
         (Err(error), unpaused) => {
             if let Err(paused) = unpaused {
-                tracing::warn!(computer = %folder.id, error = %paused, "a guest stays paused after a failed step");
+                tracing::warn!(computer = %folder.id, error = format_args!("{paused:#}"), "a guest stays paused after a failed step");
             }
             Err(error)
         }

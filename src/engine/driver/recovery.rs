@@ -26,11 +26,11 @@ pub(crate) fn recover_interrupted(engine: &impl GuestDriver) -> EngineResult<()>
         freeze::thaw_abandoned(&folder.disk());
         // One failure must not keep the others from recovery.
         if let Err(error) = engine.allow_agent_clients(&folder) {
-            tracing::warn!(computer = %id, %error, "could not unblock the clients of its agent; a stop and start of the computer repairs it");
+            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not unblock the clients of its agent; a stop and start of the computer repairs it");
         }
         // An unfinished file costs only space.
         if let Err(error) = remove_unfinished(engine, &folder) {
-            tracing::warn!(computer = %id, %error, "could not remove its unfinished files");
+            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not remove its unfinished files");
         }
     }
     Ok(())

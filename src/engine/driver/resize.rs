@@ -25,7 +25,7 @@ pub(super) fn change<M: GuestDriver>(engine: &M, folder: &Folder, change: Change
     }
     engine.apply(folder, &before, change).inspect_err(|_| {
         if let Err(error) = folder.write_record(&before) {
-            tracing::warn!(computer = %folder.id, %error, "a machine's record has a size that the machine does not have");
+            tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "a machine's record has a size that the machine does not have");
         }
     })
 }
@@ -40,7 +40,7 @@ pub(crate) fn set_bandwidth(
 ) -> EngineResult<Effect> {
     bandwidth::limit(slot, pid, mbps).inspect_err(|_| {
         if let Err(error) = bandwidth::limit(slot, pid, before) {
-            tracing::warn!(computer = %id, %error, "could not restore a guest's bandwidth limit; one direction has the new one");
+            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not restore a guest's bandwidth limit; one direction has the new one");
         }
     })?;
     Ok(Effect::Live)

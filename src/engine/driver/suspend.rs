@@ -87,7 +87,7 @@ pub(super) async fn resume<M: GuestDriver>(
     if continued.is_err()
         && let Err(left) = engine.undo_restore(&folder).await
     {
-        tracing::warn!(computer = %id, error = %left, "a failed resume left parts of the boot");
+        tracing::warn!(computer = %id, error = format_args!("{left:#}"), "a failed resume left parts of the boot");
     }
     continued
 }

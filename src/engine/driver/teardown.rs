@@ -25,7 +25,7 @@ pub(crate) fn release_boot(folder: &Folder, listed: Option<&NetworkConfig>) -> E
         if let Some(network) = listed
             && let Err(error) = network::remove_from_sets(network, slot)
         {
-            tracing::warn!(computer = %folder.id, %error, "could not remove the stopped guest from the packet rules; the next start in its slot replaces it");
+            tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not remove the stopped guest from the packet rules; the next start in its slot replaces it");
         }
     }
     slots::release(&folder.path)?;

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_missing_tool_is_named_with_its_package() {
-        let error = spawn("try", &mut tool("/nowhere/runc")).unwrap_err().to_string();
+        let error = format!("{:#}", spawn("try", &mut tool("/nowhere/runc")).unwrap_err());
         assert!(error.contains("/nowhere/runc is not installed"), "{error}");
     }
 
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(run_with("echo", tool("cat"), "hello").unwrap(), "hello");
         let mut failing = tool("cat");
         failing.arg("/nowhere/at/all");
-        let error = run("read", failing).unwrap_err().to_string();
+        let error = format!("{:#}", run("read", failing).unwrap_err());
         assert!(error.contains("/nowhere/at/all"), "{error}");
     }
 
@@ -191,7 +191,7 @@ mod tests {
     fn a_late_tool_is_killed() {
         let mut sleeper = tool("sleep");
         let mut child = sleeper.arg("60").spawn().unwrap();
-        let error = finish("wait", &mut child, Duration::from_millis(20)).unwrap_err().to_string();
+        let error = format!("{:#}", finish("wait", &mut child, Duration::from_millis(20)).unwrap_err());
         assert!(error.contains("longer than"), "{error}");
     }
 }

@@ -66,7 +66,10 @@ pub(crate) fn thaw_abandoned(disk: &Path) {
             Some(Err(_)) | None => Ok(()),
         });
     if let Err(error) = thawed {
-        tracing::warn!(%error, "could not check whether a disk is frozen; if its guest hangs, stop the computer");
+        tracing::warn!(
+            error = format_args!("{error:#}"),
+            "could not check whether a disk is frozen; if its guest hangs, stop the computer"
+        );
     }
 }
 
@@ -105,7 +108,7 @@ impl<'a> FrozenFs<'a> {
     fn dismiss(mut self) {
         drop(self.guard.stdin.take());
         if let Err(error) = command::finish(STEP, &mut self.guard, command::TIMEOUT) {
-            tracing::warn!(%error, "the guard of a frozen disk did not end");
+            tracing::warn!(error = format_args!("{error:#}"), "the guard of a frozen disk did not end");
         }
     }
 }

@@ -41,7 +41,7 @@ fn find(settings: &QemuSettings) -> Detection {
         match boot(settings, Accelerator::Kvm) {
             Ok(()) => (Accelerator::Kvm, "a 64-bit guest booted with it".to_owned()),
             Err(error) => {
-                (Accelerator::Tcg, format!("{DEVICE} exists, but a 64-bit guest did not boot: {error}"))
+                (Accelerator::Tcg, format!("{DEVICE} exists, but a 64-bit guest did not boot: {error:#}"))
             }
         }
     };

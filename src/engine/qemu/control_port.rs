@@ -109,7 +109,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = Folder { id: ComputerId::random(), path: temp.path().to_owned() };
         make(&folder).unwrap();
-        let late = ask(&folder, "stop", Duration::from_millis(20)).unwrap_err().to_string();
+        let late = format!("{:#}", ask(&folder, "stop", Duration::from_millis(20)).unwrap_err());
         assert!(late.contains("no answer"), "{late}");
         let open = |path| OpenOptions::new().read(true).write(true).open(path).unwrap();
         let (mut asked, mut answers) = (open(folder.line_in()), open(folder.line_out()));

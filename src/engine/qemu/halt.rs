@@ -102,7 +102,7 @@ impl QemuEngine {
                 }
                 // The guest has not booted yet, or its root has taken the control port.
                 Err(error) => {
-                    tracing::info!(computer = %folder.id, %error, "a guest did not acknowledge the shutdown request and is killed")
+                    tracing::info!(computer = %folder.id, error = format_args!("{error:#}"), "a guest did not acknowledge the shutdown request and is killed")
                 }
             }
         }

@@ -143,7 +143,7 @@ impl GuestDriver for QemuEngine {
             if let Err(error) = control_port::ask(source, "freeze", FREEZE_TIMEOUT) {
                 // The guest processes requests in order: a late freeze is followed by this thaw.
                 if let Err(late) = control_port::ask(source, "thaw", SHORT_TIMEOUT) {
-                    tracing::warn!(computer = %source.id, error = %late, "could not thaw a guest after a failed freeze; it thaws by itself");
+                    tracing::warn!(computer = %source.id, error = format_args!("{late:#}"), "could not thaw a guest after a failed freeze; it thaws by itself");
                 }
                 return Err(error);
             }

@@ -214,7 +214,7 @@ pub(super) mod tests {
         ]);
         let mut monitor = Monitor::open(&folder.path().join("qmp")).unwrap();
         assert_eq!(monitor.ask("query-status", json!({})).unwrap(), json!({"status": "paused"}));
-        let refused = monitor.ask("device_add", json!({"driver": "x"})).unwrap_err().to_string();
+        let refused = format!("{:#}", monitor.ask("device_add", json!({"driver": "x"})).unwrap_err());
         assert!(refused.contains("no such thing"), "{refused}");
         monitor.pass_fd("memory", std::io::stdin().as_fd()).unwrap();
         monitor.ask("query-status", json!({})).unwrap_err();
@@ -228,7 +228,7 @@ pub(super) mod tests {
         let (folder, speaking) = fake_qemu(&["{\"return\": {}}\n", "{\"return\": 1}\n", "{\"return\": 2}\n"]);
         let mut monitor = Monitor::open(&folder.path().join("qmp")).unwrap();
         let late = monitor.until("query-status", Duration::ZERO, |_| Ok(None::<()>)).unwrap_err();
-        assert!(late.to_string().contains("longer than"), "{late}");
+        assert!(format!("{late:#}").contains("longer than"), "{late:#}");
         let two = |answer: &Value| Ok((answer == 2).then_some("two"));
         assert_eq!(monitor.until("query-status", TIMEOUT, two).unwrap(), "two");
         speaking.join().unwrap();
@@ -244,7 +244,7 @@ pub(super) mod tests {
         nix::sys::socket::listen(&listening, nix::sys::socket::Backlog::new(1).unwrap()).unwrap();
         let waiting = [0; 2].map(|_| UnixStream::connect(&path).unwrap());
         let begun = Instant::now();
-        let late = Monitor::open_within(&path, SHORT).unwrap_err().to_string();
+        let late = format!("{:#}", Monitor::open_within(&path, SHORT).unwrap_err());
         assert!(late.contains("connect to the machine's monitor"), "{late}");
         assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
         drop(waiting);
@@ -265,7 +265,7 @@ pub(super) mod tests {
         });
         let mut monitor = Monitor::open(&folder.path().join("qmp")).unwrap();
         monitor.timeout = SHORT;
-        let late = monitor.ask("query-status", json!({})).unwrap_err().to_string();
+        let late = format!("{:#}", monitor.ask("query-status", json!({})).unwrap_err());
         assert!(late.contains("timed out"), "{late}");
         drop(monitor);
         speaking.join().unwrap();

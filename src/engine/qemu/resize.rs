@@ -81,7 +81,7 @@ pub(super) fn set_memory(folder: &Folder, boot: &BootRecord, bytes: u64) -> Engi
         std::thread::sleep(PAUSE);
     }
     if let Err(error) = set_limit(bytes) {
-        tracing::warn!(computer = %folder.id, %error, "could not lower a machine's memory limit on the host");
+        tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not lower a machine's memory limit on the host");
     }
     Ok(Effect::Live)
 }

@@ -112,7 +112,7 @@ impl GuestMemory for QemuEngine {
                 }
                 Err(_) => return Err(error),
                 Ok(false) => {
-                    tracing::warn!(computer = %folder.id, %error, "the command to continue failed, but the guest runs")
+                    tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "the command to continue failed, but the guest runs")
                 }
             }
         }
@@ -122,7 +122,7 @@ impl GuestMemory for QemuEngine {
             Ok(()) => set_clock(folder),
             Err(error) if another => return Err(error),
             Err(error) => {
-                tracing::warn!(computer = %folder.id, %error, "could not renew the token file of a guest; an agent that restarts uses the earlier token");
+                tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not renew the token file of a guest; an agent that restarts uses the earlier token");
             }
         }
         Ok(Endpoint::Tcp(now.agent))
@@ -173,7 +173,7 @@ impl QemuEngine {
 fn pause(folder: &Folder, monitor: &mut Monitor) -> EngineResult<()> {
     // Saved memory has the dirty data, but the memory may be discarded later.
     if let Err(error) = control_port::ask(folder, "flush", FLUSH_TIMEOUT) {
-        tracing::info!(computer = %folder.id, %error, "could not flush a guest before its suspend; only its saved memory has its latest writes");
+        tracing::info!(computer = %folder.id, error = format_args!("{error:#}"), "could not flush a guest before its suspend; only its saved memory has its latest writes");
     }
     memory::create_fresh(folder)?;
     monitor.ask("stop", json!({})).map(drop)
@@ -207,7 +207,7 @@ fn set_clock(folder: &Folder) {
             Ok(()) if asked.elapsed() <= CLOCK_ROUND_TRIP => return,
             Ok(()) => {}
             Err(error) => {
-                tracing::warn!(computer = %folder.id, %error, "could not set a guest's clock after a pause; it is late by the length of the pause");
+                tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not set a guest's clock after a pause; it is late by the length of the pause");
                 return;
             }
         }

@@ -51,7 +51,10 @@ pub(super) fn write(folder: &Path, monitor: &mut Monitor) -> EngineResult<()> {
     if moved.is_err()
         && let Err(error) = monitor.ask("migrate_cancel", json!({}))
     {
-        tracing::warn!(%error, "could not cancel a migration; QEMU still writes the guest's memory");
+        tracing::warn!(
+            error = format_args!("{error:#}"),
+            "could not cancel a migration; QEMU still writes the guest's memory"
+        );
     }
     moved?;
     // Its input has ended with the migration.

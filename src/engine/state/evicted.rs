@@ -240,7 +240,7 @@ mod tests {
             let data = |bytes: &[u8]| Extents { places: vec![(0, 4)], bytes: bytes.to_vec() };
             write(&folder, &a_file("memory/pages.img", 4), &data(b"page")).unwrap();
             let error = finish_fetch(&folder, true).unwrap_err();
-            assert!(matches!(&error, EngineError::Damaged(what) if what.contains(DISK)), "{error}");
+            assert!(matches!(&error, EngineError::Damaged(what) if what.contains(DISK)), "{error:#}");
             write(&folder, &a_file(DISK, 4), &data(b"disk")).unwrap();
         }
         assert!(sync_fetched(&folder).is_err(), "nothing is installed yet");

@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_state_folder_too_long_for_sockets_is_refused() {
         let temp = tempfile::tempdir().unwrap();
-        let error = StateDir::open(&temp.path().join("x".repeat(80))).unwrap_err().to_string();
+        let error = format!("{:#}", StateDir::open(&temp.path().join("x".repeat(80))).unwrap_err());
         assert!(error.contains("too long for sockets"), "{error}");
     }
 

@@ -199,7 +199,7 @@ pub(crate) fn move_to(from: &Path, to: &Path) -> EngineResult<()> {
 /// Removes the used memory of a guest that runs. An error is only logged, because it must not undo the resume.
 pub(crate) fn remove_used(folder: &Folder) {
     if let Err(error) = trash::remove_tree(&folder.used_memory()) {
-        tracing::warn!(computer = %folder.id, %error, "could not remove used memory; the next resume does");
+        tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not remove used memory; the next resume does");
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
             let before = fs::read(kept.path.join(name)).unwrap();
             fs::write(kept.path.join(name), text).unwrap();
             let error = kept.verify().unwrap_err();
-            assert!(matches!(&error, EngineError::Damaged(what) if what.contains(said)), "{error}");
+            assert!(matches!(&error, EngineError::Damaged(what) if what.contains(said)), "{error:#}");
             fs::write(kept.path.join(name), before).unwrap();
         }
         fs::remove_file(kept.path.join("checkpoint.img")).unwrap();

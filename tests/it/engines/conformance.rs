@@ -124,7 +124,7 @@ pub async fn a_machine_that_runs_is_not_started_for_another_boot(fixture: &dyn E
     engine.create(&spec).await.expect("created");
     Guest::new(&engine.start(&spec, &boot(1)).await.expect("started")).wait_until_ready().await;
     let refused = engine.start(&spec, &boot(2)).await.expect_err("another generation");
-    assert!(matches!(refused, EngineError::Failed { .. }), "{refused}");
+    assert!(matches!(refused, EngineError::Failed { .. }), "{refused:#}");
     expect_running(&*engine, spec.id, 1).await.wait_until_ready().await;
     engine.destroy(spec.id).await.expect("destroyed");
 }
@@ -132,7 +132,7 @@ pub async fn a_machine_that_runs_is_not_started_for_another_boot(fixture: &dyn E
 pub async fn what_is_not_there_cannot_start(fixture: &dyn EngineFixture) {
     let (engine, spec) = (fixture.engine(), machine_spec());
     let refused = engine.start(&spec, &boot(1)).await.expect_err("a missing machine cannot start");
-    assert!(matches!(refused, EngineError::Absent), "{refused}");
+    assert!(matches!(refused, EngineError::Absent), "{refused:#}");
     fixture.expect_removed(spec.id);
 }
 
@@ -201,7 +201,7 @@ pub async fn a_machine_goes_on_where_it_was_suspended(fixture: &dyn EngineFixtur
     assert_eq!(guest.count().await, 1);
     if !engine.capabilities().suspend {
         let refused = engine.suspend(spec.id).await.expect_err("the engine does not support it");
-        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused}");
+        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
         expect_running(&*engine, spec.id, 1).await.wait_until_ready().await;
         assert_eq!(guest.count().await, 2);
         return engine.destroy(spec.id).await.expect("destroyed");

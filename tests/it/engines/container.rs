@@ -217,7 +217,7 @@ async fn a_full_host_is_a_lack_of_capacity() {
     fixture.config.host.state_dir = own;
     let spec = machine_spec();
     let refused = engine.create(&spec).await.expect_err("no disk space");
-    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused}");
+    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused:#}");
     engine.destroy(spec.id).await.expect("destroy works on a full host");
     assert!(engine.list().await.expect("a list").is_empty());
 }
@@ -297,7 +297,7 @@ async fn a_missing_image_or_runtime_is_named() {
     let Some(fixture) = ContainerFixture::without_network() else { return };
     let mut config = fixture.config.clone();
     config.host.image = "/nowhere".into();
-    let error = open(config, OpenMode::Run).expect_err("no image").to_string();
+    let error = format!("{:#}", open(config, OpenMode::Run).expect_err("no image"));
     assert!(error.contains("/nowhere"), "{error}");
 
     let mut config = fixture.config.clone();
@@ -305,7 +305,7 @@ async fn a_missing_image_or_runtime_is_named() {
     let engine = open_engine(config);
     let spec = machine_spec();
     engine.create(&spec).await.expect("creating a disk needs no runtime");
-    let error = engine.start(&spec, &boot(1)).await.expect_err("no runtime").to_string();
+    let error = format!("{:#}", engine.start(&spec, &boot(1)).await.expect_err("no runtime"));
     assert!(error.contains("no-such-runtime is not installed"), "{error}");
 }
 

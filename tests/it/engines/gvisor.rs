@@ -96,7 +96,7 @@ async fn damaged_memory_is_refused_and_kept_until_it_is_discarded() {
     fs::write(&pages, &damaged).expect("written");
     for _ in 0..2 {
         let refused = fixture.engine.resume(&spec, &boot(2)).await.expect_err("one bit differs");
-        assert!(matches!(&refused, EngineError::Damaged(what) if what.contains("pages.img")), "{refused}");
+        assert!(matches!(&refused, EngineError::Damaged(what) if what.contains("pages.img")), "{refused:#}");
         expect_suspended(&fixture, id, 1).await;
     }
     fs::write(&pages, &whole).expect("written");
@@ -108,7 +108,7 @@ async fn damaged_memory_is_refused_and_kept_until_it_is_discarded() {
     assert_eq!(fixture.engine.observe(id).await.expect("an observation"), Observation::Stopped);
     fixture.engine.discard_memory(id).await.expect("a repeated discard succeeds");
     let refused = fixture.engine.resume(&spec, &boot(3)).await.expect_err("no memory to resume");
-    assert!(matches!(refused, EngineError::Failed { .. }), "{refused}");
+    assert!(matches!(refused, EngineError::Failed { .. }), "{refused:#}");
     let guest = Guest::new(&fixture.engine.start(&spec, &boot(3)).await.expect("started"));
     guest.wait_until_ready().await;
     assert_eq!(guest.load("note").await.as_deref(), Some("on the disk"));
@@ -163,7 +163,7 @@ async fn what_cannot_be_saved_goes_on() {
                 until test -s /root/holder; do sleep 0.05; done";
     guest.run(open_deleted_file).await;
     let refused = fixture.engine.suspend(id).await.expect_err("a deleted file of the disk is open");
-    assert!(matches!(refused, EngineError::Failed { .. }), "{refused}");
+    assert!(matches!(refused, EngineError::Failed { .. }), "{refused:#}");
     expect_running(&*fixture.engine, id, 1).await.wait_until_ready().await;
     assert!(!fixture.folder(id).join("memory.new").exists());
     // Nothing waits for the process, so it stays a zombie.
@@ -209,7 +209,7 @@ async fn a_guest_that_could_not_be_held_is_reachable_again() {
     config.kind = container(runtime.display().to_string());
     let engine = open_engine(config);
     let refused = engine.suspend(id).await.expect_err("the runtime cannot pause the guest");
-    assert!(refused.to_string().contains("pause the guest"), "{refused}");
+    assert!(format!("{refused:#}").contains("pause the guest"), "{refused:#}");
     guest.wait_until_ready().await;
     expect_running(&*fixture.engine, id, 1).await;
     assert!(!fixture.folder(id).join("memory.new").exists());

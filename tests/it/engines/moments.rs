@@ -20,7 +20,7 @@ pub async fn a_fork_goes_on_beside_its_source(fixture: &dyn EngineFixture) {
     assert_eq!(first.count().await, 1);
     if !engine.capabilities().memory_snapshot {
         let refused = engine.fork(source.id, &fork).await.expect_err("the engine does not support it");
-        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused}");
+        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
         assert_eq!(first.count().await, 2);
         return engine.destroy(source.id).await.expect("destroyed");
     }
@@ -69,7 +69,7 @@ pub async fn a_snapshot_of_memory_is_gone_back_to(fixture: &dyn EngineFixture) {
     assert_eq!(guest.count().await, 1);
     if !engine.capabilities().memory_snapshot {
         let refused = engine.snapshot(id, snapshot, true).await.expect_err("the engine does not support it");
-        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused}");
+        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
         assert!(engine.snapshots(id).await.expect("a list").is_empty());
         return engine.destroy(id).await.expect("destroyed");
     }
@@ -119,14 +119,14 @@ pub async fn machines_are_launched_from_one_snapshot(fixture: &dyn EngineFixture
             .launch(source.id, snapshot, &launched[0])
             .await
             .expect_err("the engine does not support it");
-        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused}");
+        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
         return engine.destroy(source.id).await.expect("destroyed");
     }
     engine.snapshot(source.id, snapshot, true).await.expect("kept");
     guest.wait_until_ready().await;
     guest.store("note", "late").await;
     let refused = engine.launch(source.id, Uuid::new_v4(), &launched[0]).await.expect_err("no such snapshot");
-    assert!(matches!(refused, EngineError::Damaged(_)), "{refused}");
+    assert!(matches!(refused, EngineError::Damaged(_)), "{refused:#}");
     engine.destroy(launched[0].id).await.expect("destroyed");
     fixture.expect_removed(launched[0].id);
 
@@ -190,13 +190,13 @@ async fn a_damaged_snapshot_of_memory_is_refused_and_half_of_one_is_removed() {
     damaged[before.len() / 2] ^= 1;
     fs::write(&pages, &damaged).expect("written");
     let refused = fixture.engine.rollback(id, snapshot).await.expect_err("one bit differs");
-    assert!(matches!(&refused, EngineError::Damaged(what) if what.contains("pages.img")), "{refused}");
+    assert!(matches!(&refused, EngineError::Damaged(what) if what.contains("pages.img")), "{refused:#}");
     assert_eq!(fixture.engine.observe(id).await.expect("an observation"), Observation::Stopped);
     // A launch copies the memory as it is and resumes nothing.
     let fork = machine_spec();
     fixture.engine.launch(id, snapshot, &fork).await.expect("launched");
     let refused = fixture.engine.resume(&fork, &boot(1)).await.expect_err("one bit differs");
-    assert!(matches!(&refused, EngineError::Damaged(what) if what.contains("pages.img")), "{refused}");
+    assert!(matches!(&refused, EngineError::Damaged(what) if what.contains("pages.img")), "{refused:#}");
     fixture.engine.destroy(fork.id).await.expect("destroyed");
     fixture.expect_removed(fork.id);
     let guest = Guest::new(&fixture.engine.start(&spec, &boot(2)).await.expect("started"));

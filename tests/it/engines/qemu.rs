@@ -277,7 +277,7 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
     let memory = folder.join("memory");
     flip_one_bit(&memory);
     let refused = engine.resume(&spec, &boot(2)).await.expect_err("damaged");
-    assert!(matches!(refused, EngineError::Damaged(_)), "{refused}");
+    assert!(matches!(refused, EngineError::Damaged(_)), "{refused:#}");
     assert_eq!(
         engine.observe(spec.id).await.expect("an observation"),
         Observation::Suspended { generation: 1 }

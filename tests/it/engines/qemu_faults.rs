@@ -127,7 +127,7 @@ async fn a_guest_that_does_not_converge_keeps_what_it_had() {
     // A paused guest does not release memory.
     fixture.qmp(id, "stop");
     let refused = fixture.engine.resize(id, Change::Memory(512 << 20)).await.expect_err("no answer");
-    assert!(refused.to_string().contains("does not release the memory"), "{refused}");
+    assert!(format!("{refused:#}").contains("does not release the memory"), "{refused:#}");
     assert_eq!(memory_limit(id), (768 << 20) + OWN_MEMORY, "the limit must be unchanged");
     fixture.qmp(id, "cont");
     guest.wait_until_ready().await;
@@ -141,7 +141,7 @@ async fn a_disk_grows_though_an_earlier_growth_was_answered_too_late() {
     let (_, id, guest) = fixture.start_machine(machine_spec()).await;
     fixture.qmp(id, "stop");
     let refused = fixture.engine.resize(id, Change::Disk(1 << 30)).await.expect_err("no answer");
-    assert!(refused.to_string().contains("no answer"), "{refused}");
+    assert!(format!("{refused:#}").contains("no answer"), "{refused:#}");
     fixture.qmp(id, "cont");
     guest.wait_until_ready().await;
     let size = "df --output=size / | tail -1 | tr -d ' '";
@@ -189,7 +189,7 @@ async fn memory_whose_guest_could_not_be_let_go_on_counts_again() {
     // QEMU opens a disk for writing only when the guest continues.
     let lock_file = lock_for_writing(&fixture.folder(id).join("disk.img"));
     let refused = fixture.engine.resume(&spec, &boot(2)).await.expect_err("the disk is locked");
-    assert!(refused.to_string().contains("could not cont"), "{refused}");
+    assert!(format!("{refused:#}").contains("could not cont"), "{refused:#}");
     assert_eq!(
         fixture.engine.observe(id).await.expect("an observation"),
         Observation::Suspended { generation: 1 }
@@ -231,10 +231,10 @@ async fn a_host_without_room_refuses_copies_and_nothing_is_given_up_for_them() {
     // Space for memory but not for the disk: the guest continues, and nothing of the attempt is left.
     fill(&state, 512 + 140);
     let refused = fixture.engine.snapshot(id, Uuid::new_v4(), true).await.expect_err("no disk space");
-    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused}");
+    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused:#}");
     let fork = MachineSpec { disk_bytes: spec.disk_bytes, ..machine_spec() };
     let refused = fixture.engine.fork(id, &fork).await.expect_err("no disk space");
-    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused}");
+    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused:#}");
     fixture.engine.destroy(fork.id).await.expect("destroyed");
     fixture.expect_removed(fork.id);
     assert_eq!(names_in(&fixture.folder(id).join("snapshots")), [format!("{first_snapshot}.img")]);
@@ -244,7 +244,7 @@ async fn a_host_without_room_refuses_copies_and_nothing_is_given_up_for_them() {
     // Saved memory is preserved when a rollback finds too little space.
     fixture.engine.suspend(id).await.expect("suspended");
     let refused = fixture.engine.rollback(id, first_snapshot).await.expect_err("no disk space");
-    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused}");
+    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused:#}");
     assert_eq!(
         fixture.engine.observe(id).await.expect("an observation"),
         Observation::Suspended { generation: 1 }

@@ -109,7 +109,7 @@ async fn a_damaged_snapshot_of_memory_is_refused_and_nothing_is_given_up_for_it(
     fixture.engine.stop(id, GRACE).await.expect("stopped");
     flip_one_bit(&fixture.folder(id).join("snapshots").join(format!("{snapshot}.memory")));
     let refused = fixture.engine.rollback(id, snapshot).await.expect_err("one bit differs");
-    assert!(matches!(refused, EngineError::Damaged(_)), "{refused}");
+    assert!(matches!(refused, EngineError::Damaged(_)), "{refused:#}");
     let guest = Guest::new(&fixture.engine.start(&spec, &boot(2)).await.expect("started"));
     guest.wait_until_ready().await;
     assert_eq!(

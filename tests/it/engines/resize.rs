@@ -19,7 +19,7 @@ pub async fn hardware_changes_when_the_engine_says(fixture: &dyn EngineFixture) 
     let (engine, mut spec) = (fixture.engine(), machine_spec());
     let id = spec.id;
     let refused = engine.resize(id, Change::Cpu(2.0)).await.expect_err("a missing machine cannot change");
-    assert!(matches!(refused, EngineError::Absent), "{refused}");
+    assert!(matches!(refused, EngineError::Absent), "{refused:#}");
     engine.create(&spec).await.expect("created");
     let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
     guest.wait_until_ready().await;
@@ -80,7 +80,7 @@ open(\"/root/held\", \"w\").close()
 time.sleep(100)' >/dev/null 2>&1 & until test -e /root/held; do sleep 0.05; done; echo $!";
     let holder = guest.run(allocate_memory).await;
     let refused = fixture.engine.resize(id, Change::Memory(200 << 20)).await.expect_err("in use");
-    assert!(refused.to_string().contains("uses more than 200 MiB"), "{refused}");
+    assert!(format!("{refused:#}").contains("uses more than 200 MiB"), "{refused:#}");
     assert_eq!(memory(), (1 << 30).to_string(), "the limit must be unchanged");
     // An ending process releases its memory after `status` stops to show it, and before it becomes a zombie.
     guest

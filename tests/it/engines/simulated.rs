@@ -111,7 +111,7 @@ async fn damaged_memory_is_refused_and_neither_booted_nor_removed() {
     engine.suspend(spec.id).await.expect("suspended");
     std::fs::write(fixture.path.join(spec.id.to_string()).join("memory"), "1 wh").expect("damaged");
     let refused = engine.resume(&spec, &boot(2)).await.expect_err("the memory is damaged");
-    assert!(matches!(refused, EngineError::Damaged(_)), "{refused}");
+    assert!(matches!(refused, EngineError::Damaged(_)), "{refused:#}");
     assert!(engine.start(&spec, &boot(2)).await.is_err(), "a boot must not replace saved memory");
     assert_eq!(
         engine.observe(spec.id).await.expect("an observation"),

@@ -78,7 +78,7 @@ async fn a_snapshot_is_a_sparse_whole_disk_and_leftovers_go() {
     check_clean(&folder.join(format!("{snapshot}.img")));
 
     let refused = fixture.engine.snapshot(id, Uuid::new_v4(), true).await.expect_err("memory");
-    assert!(matches!(refused, EngineError::Unsupported(_)), "{refused}");
+    assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
     // The leftover of a killed controller.
     let incomplete = folder.join(format!("{}.new", Uuid::new_v4()));
     fs::write(&incomplete, "half a disk").expect("a leftover");

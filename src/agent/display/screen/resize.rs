@@ -119,7 +119,7 @@ fn cannot(why: &str) -> Fault {
 /// Turns an X error of a RandR request into "this server cannot".
 fn refused(error: x11rb::errors::ReplyError) -> Fault {
     match Fault::from(error) {
-        Fault::Refused(error) => cannot(&error.to_string()),
+        Fault::Refused(error) => cannot(&format!("{error:#}")),
         other @ (Fault::Silent | Fault::Broken(_)) => other,
     }
 }

@@ -102,7 +102,7 @@ impl Supervisor {
         loop {
             let mut handle = match self.connect().await {
                 Ok(handle) => handle,
-                Err(fault) => return fault.to_string(),
+                Err(fault) => return format!("{fault:#}"),
             };
             if session.is_none() && self.session.is_some() {
                 *session = self.start_session().await;

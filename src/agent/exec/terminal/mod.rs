@@ -116,7 +116,7 @@ impl Terminals {
 
 /// Sends the reason for which there is no shell.
 async fn refuse(sender: &Sender, error: &Error) -> CloseReason {
-    tracing::info!(%error, "cannot open a terminal");
+    tracing::info!(error = format_args!("{error:#}"), "cannot open a terminal");
     let failure = if error.kind == Kind::NotFound { Failure::NotRunning } else { Failure::Failed };
     let message = error.message.clone();
     // A client that has disconnected does not need the reason.

@@ -161,7 +161,11 @@ impl<'a> StagingFolder<'a> {
 impl Drop for StagingFolder<'_> {
     fn drop(&mut self) {
         if let Err(error) = remove::tree(self.holder, &self.name) {
-            tracing::warn!(name = self.name, %error, "cannot remove the staging folder of an archive");
+            tracing::warn!(
+                name = self.name,
+                error = format_args!("{error:#}"),
+                "cannot remove the staging folder of an archive"
+            );
         }
     }
 }

@@ -86,7 +86,9 @@ impl Uploads {
                     Ok(()) => {}
                     // The folder does not exist: nothing was uploaded yet.
                     Err(error) if error.kind == Kind::NotFound => {}
-                    Err(error) => tracing::warn!(%error, "cannot remove expired uploads"),
+                    Err(error) => {
+                        tracing::warn!(error = format_args!("{error:#}"), "cannot remove expired uploads")
+                    }
                 }
                 tokio::select! {
                     () = stop.cancelled() => break,

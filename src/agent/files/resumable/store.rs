@@ -203,7 +203,9 @@ impl Store {
                 ("json", _) => match self.state(id) {
                     Ok(_) => {}
                     Err(error) if error.kind == Kind::NotFound => {}
-                    Err(error) => tracing::info!(%id, %error, "a complete upload cannot get its name yet"),
+                    Err(error) => {
+                        tracing::info!(%id, error = format_args!("{error:#}"), "a complete upload cannot get its name yet")
+                    }
                 },
                 ("part" | "json.new", false) => {
                     let age =

@@ -110,7 +110,10 @@ impl Audio {
         let record = async {
             loop {
                 let lost = fill(&mut recording, format, queue).await;
-                tracing::info!(error = %lost, "the connection to the sound server ended; reconnecting");
+                tracing::info!(
+                    error = format_args!("{lost:#}"),
+                    "the connection to the sound server ended; reconnecting"
+                );
                 match self.record(format).await {
                     Ok(again) => recording = again,
                     Err(error) => return error,
@@ -223,7 +226,7 @@ async fn handle_messages(mut receiver: Receiver, sender: &Sender, started: &Noti
 
 /// Sends the reason for which there is no sound.
 async fn refuse(sender: &Sender, error: &Error) -> CloseReason {
-    tracing::info!(%error, "cannot stream audio");
+    tracing::info!(error = format_args!("{error:#}"), "cannot stream audio");
     // A listener that has disconnected does not need the reason.
     let _gone = sender.json(&AudioServerMessage::Error { message: &error.message }).await;
     CloseReason::new(Channel::Audio.close_code(Failure::Failed), error.message.clone())

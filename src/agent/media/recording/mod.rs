@@ -121,7 +121,10 @@ impl Recordings {
         let recordings = match read_earlier(&setup) {
             Ok(recordings) => recordings,
             Err(error) => {
-                tracing::warn!(%error, "cannot read the recordings of an earlier agent; they are not listed");
+                tracing::warn!(
+                    error = format_args!("{error:#}"),
+                    "cannot read the recordings of an earlier agent; they are not listed"
+                );
                 Vec::new()
             }
         };

@@ -66,11 +66,11 @@ impl RecordingSupervisor {
             record.seconds = seconds;
         });
         if let Err(error) = self.measure().await {
-            tracing::warn!(%error, "cannot measure a recording");
+            tracing::warn!(error = format_args!("{error:#}"), "cannot measure a recording");
         }
         let (store, record) = (Arc::clone(&self.store), self.recording.record());
         if let Err(error) = blocking(move || store.write_record(&record)).await {
-            tracing::warn!(%error, "cannot store the end of a recording");
+            tracing::warn!(error = format_args!("{error:#}"), "cannot store the end of a recording");
         }
         self.recording.gone.cancel();
     }
@@ -102,7 +102,7 @@ impl RecordingSupervisor {
                 _ = tick.tick() => match self.check_limits().await {
                     Ok(None) => {}
                     Ok(Some(reason)) => return (STOPPED, reason),
-                    Err(error) => tracing::warn!(%error, "cannot measure a recording"),
+                    Err(error) => tracing::warn!(error = format_args!("{error:#}"), "cannot measure a recording"),
                 },
             }
         }

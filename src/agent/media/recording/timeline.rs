@@ -140,7 +140,11 @@ impl Timeline {
         match tokio::time::timeout(PICTURE_TIMEOUT, taken).await {
             Ok(Ok(picture)) => Some(STANDARD.encode(&picture.bytes)),
             Ok(Err(error)) => {
-                tracing::debug!(screen = self.screen.id, %error, "no picture for a timeline");
+                tracing::debug!(
+                    screen = self.screen.id,
+                    error = format_args!("{error:#}"),
+                    "no picture for a timeline"
+                );
                 None
             }
             Err(_) => None,
@@ -241,7 +245,7 @@ impl Writer {
             (&*file).write_all(&line).map_err(|error| Error::unavailable("a timeline").context(error))
         });
         if let Err(error) = written.await {
-            tracing::warn!(%error, "cannot write an entry of a timeline");
+            tracing::warn!(error = format_args!("{error:#}"), "cannot write an entry of a timeline");
         }
     }
 }

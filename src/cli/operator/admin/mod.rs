@@ -186,7 +186,7 @@ async fn read_password() -> Outcome<String> {
     hash_password(Secret::new(password)).await.map_err(failure)
 }
 
-/// Keeps the internal context of an error: the reader owns the store.
+/// Converts an error, for `map_err`.
 fn failure(error: Error) -> Failure {
-    Failure::Failed(error.to_string())
+    error.into()
 }

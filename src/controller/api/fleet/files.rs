@@ -90,7 +90,7 @@ async fn remove_if_failed<T>(app: &AppState, id: FileId, stored: Result<T>) -> R
     {
         tracing::warn!(
             file = %id,
-            error = %left,
+            error = format_args!("{left:#}"),
             "could not remove the blob of a refused file; the next sweep retries"
         );
     }

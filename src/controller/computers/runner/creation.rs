@@ -54,14 +54,14 @@ impl Runner {
             Err(error) => {
                 tracing::warn!(
                     computer = %self.id,
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not create the computer; removing its remains"
                 );
                 let (removed, next) = self.remove().await;
                 if let Err(again) = removed {
                     tracing::error!(
                         computer = %self.id,
-                        error = %again,
+                        error = format_args!("{again:#}"),
                         "could not remove the remains of a failed create; the next start retries"
                     );
                 }
@@ -85,7 +85,7 @@ impl Runner {
                 Err(error) => tracing::warn!(
                     computer = %self.id,
                     attempt,
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not remove the machine"
                 ),
             }

@@ -126,7 +126,7 @@ impl Runner {
         if let Err(again) = self.shared.engine.stop(self.id, Duration::ZERO).await {
             tracing::error!(
                 computer = %self.id,
-                error = %again,
+                error = format_args!("{again:#}"),
                 "could not stop a machine that did not accept its new identity"
             );
         }
@@ -167,7 +167,7 @@ async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
         }
         Err(error) => tracing::warn!(
             computer = %row.id,
-            %error,
+            error = format_args!("{error:#}"),
             "the agent's response to a renewal was an error"
         ),
     }

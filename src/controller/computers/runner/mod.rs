@@ -210,7 +210,7 @@ impl Runner {
             }
         };
         if let Err(error) = &outcome {
-            tracing::warn!(computer = %self.id, ?work, %error, "work failed");
+            tracing::warn!(computer = %self.id, ?work, error = format_args!("{error:#}"), "work failed");
         }
         // The receiver is gone when the caller disconnected.
         let _ = finished.send(outcome);
@@ -313,7 +313,7 @@ impl Runner {
                     tracing::warn!(
                         computer = %self.id,
                         status = status.name(),
-                        %error,
+                        error = format_args!("{error:#}"),
                         "could not store the status; it is retried"
                     );
                     tokio::time::sleep(pause).await;

@@ -49,7 +49,7 @@ impl Runner {
         if let Err(error) = self.shared.store.mark_running(&[self.id]).await {
             tracing::warn!(
                 computer = %self.id,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not store that the computer runs; its billed time may be short"
             );
         }
@@ -77,7 +77,7 @@ impl Runner {
                 if let Err(again) = self.shared.engine.stop(self.id, Duration::ZERO).await {
                     tracing::error!(
                         computer = %self.id,
-                        error = %again,
+                        error = format_args!("{again:#}"),
                         "could not stop the machine after a failed boot"
                     );
                 }
@@ -143,7 +143,7 @@ impl Runner {
         if let Err(error) = files::deliver_pending(&self.shared.store, &self.shared.blobs, row, guest).await {
             tracing::warn!(
                 computer = %self.id,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not deliver all files; the next start retries"
             );
         }

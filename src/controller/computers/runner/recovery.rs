@@ -59,7 +59,7 @@ impl Runner {
                 {
                     tracing::warn!(
                         computer = %self.id,
-                        %error,
+                        error = format_args!("{error:#}"),
                         "could not free the resources of a suspended computer"
                     );
                 }
@@ -83,7 +83,7 @@ impl Runner {
             match self.shared.engine.observe(self.id).await {
                 Err(error) => tracing::warn!(
                     computer = %self.id,
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not observe the machine; it is retried"
                 ),
                 seen => return seen,
@@ -103,7 +103,7 @@ impl Runner {
             if let Err(error) = shared.engine.wait_stopped(id).await {
                 tracing::error!(
                     computer = %id,
-                    %error,
+                    error = format_args!("{error:#}"),
                     "could not watch the machine; its end will not be noticed"
                 );
                 std::future::pending::<()>().await;
@@ -116,13 +116,13 @@ impl Runner {
         let ended = self.shared.engine.stop(self.id, Duration::ZERO).await;
         let cleaned = self.converge_after(ended).await;
         if let Err(error) = &cleaned {
-            tracing::error!(computer = %self.id, %error, "could not clean up after the machine ended");
+            tracing::error!(computer = %self.id, error = format_args!("{error:#}"), "could not clean up after the machine ended");
         }
         let status = if cleaned.is_ok() { Status::Stopped } else { Status::Error };
         if let Err(error) = self.settle_as(status).await {
             tracing::error!(
                 computer = %self.id,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not store the status after the machine ended"
             );
             self.show(status, None, None);

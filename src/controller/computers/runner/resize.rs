@@ -123,7 +123,7 @@ impl Runner {
             self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(computer_not_found)
         };
         finished.await.unwrap_or_else(|error| {
-            tracing::error!(computer = %self.id, %error, "a resize could not be finished");
+            tracing::error!(computer = %self.id, error = format_args!("{error:#}"), "a resize could not be finished");
             row.clone()
         })
     }
@@ -154,7 +154,7 @@ impl Runner {
                     tracing::warn!(
                         computer = %self.id,
                         dimension = dimension.name(),
-                        %error,
+                        error = format_args!("{error:#}"),
                         "could not resize a dimension"
                     );
                     Some(reason(&error))

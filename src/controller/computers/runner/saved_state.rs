@@ -93,7 +93,7 @@ impl Runner {
         looked.unwrap_or_else(|error| {
             tracing::warn!(
                 computer = %self.id,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not read the saved state; it is not copied yet"
             );
             None
@@ -190,7 +190,7 @@ impl Runner {
         if let Err(error) = stored {
             tracing::warn!(
                 computer = %self.id,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not store the result of a copy job; it is retried"
             );
             tokio::time::sleep(MIN_PAUSE).await;
@@ -224,7 +224,7 @@ impl Runner {
         tracing::warn!(
             computer = %self.id,
             operation = %copy.operation,
-            %error,
+            error = format_args!("{error:#}"),
             "could not verify a copy in object storage"
         );
         if matches!(error, EngineError::Damaged(_)) {
@@ -242,7 +242,7 @@ impl Runner {
         if let Err(error) = self.try_start_copy_task(evict).await {
             tracing::warn!(
                 computer = %self.id,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not start the next task of a copy; it is retried"
             );
         }
@@ -309,7 +309,7 @@ impl Runner {
                     Ok(manifest) => return CopyOutcome::Copied(copy, manifest),
                     Err(error) => tracing::warn!(
                         computer = %copy.computer,
-                        %error,
+                        error = format_args!("{error:#}"),
                         "could not copy the saved state; it is retried"
                     ),
                 }
@@ -336,7 +336,7 @@ impl Runner {
                     Err(error) => {
                         tracing::warn!(
                             computer = %id,
-                            %error,
+                            error = format_args!("{error:#}"),
                             "could not make the fetched state durable; it is retried"
                         )
                     }

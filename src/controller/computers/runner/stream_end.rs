@@ -31,7 +31,7 @@ pub(super) async fn end_at_wake(
         Err(error) => {
             tracing::warn!(
                 %computer,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not read whether its stream must be stopped; it is retried"
             );
         }
@@ -71,7 +71,7 @@ pub(in super::super) async fn end(
     if let Err(error) = ended {
         tracing::warn!(
             %computer,
-            %error,
+            error = format_args!("{error:#}"),
             "could not stop the stream of a user who lost access; it is retried"
         );
     }

@@ -112,7 +112,7 @@ mod tests {
         let with = |text: &str, mode: u32| {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
-            Signatures::open(&file).map(|_| ()).map_err(|error| error.to_string())
+            Signatures::open(&file).map(|_| ()).map_err(|error| format!("{error:#}"))
         };
         assert_eq!(with(SECRET, 0o600), Ok(()));
         for (text, mode) in [(SECRET, 0o640), (SECRET, 0o604), ("short", 0o600), ("", 0o600)] {

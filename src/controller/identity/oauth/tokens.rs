@@ -52,7 +52,7 @@ impl Grants {
         if bearer.used_at.is_none_or(|at| at < now_ms() - USE_MS)
             && let Err(error) = self.store.note_use(bearer.grant).await
         {
-            tracing::warn!(%error, "could not store the last use of a connection");
+            tracing::warn!(error = format_args!("{error:#}"), "could not store the last use of a connection");
         }
         let caller = Caller {
             credential: Credential::Grant(bearer.grant),

@@ -96,7 +96,7 @@ impl GuestMemory for ContainerEngine {
         memory::remove_used(folder);
         let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
         if another && let Err(error) = self.set_guest_hostname(folder.id) {
-            tracing::warn!(computer = %folder.id, %error, "could not set a fork's host name; it has its source's");
+            tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not set a fork's host name; it has its source's");
         }
         Ok(endpoint)
     }
@@ -185,7 +185,7 @@ impl ContainerEngine {
         if let Err(error) = run("wait for the guest's kernel to close the agent's connections", call) {
             // The guest has no memory for another process, or an earlier agent: a fixed delay is the best
             // guess.
-            tracing::warn!(computer = %id, %error, "could not confirm that the agent's connections ended; the saved memory may fail to resume");
+            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not confirm that the agent's connections ended; the saved memory may fail to resume");
             std::thread::sleep(HANGUP_DELAY);
         }
     }

@@ -188,7 +188,7 @@ mod tests {
     fn v2_is_not_bounded_below_what_is_used() {
         let files = [("memory.max", "4096\n"), ("memory.high", "max\n"), ("memory.current", "2000\n")];
         let group = Group::with(&files);
-        let refused = set_memory_in(&group.folders(), 1000).unwrap_err().to_string();
+        let refused = format!("{:#}", set_memory_in(&group.folders(), 1000).unwrap_err());
         assert!(refused.contains("uses more than"), "{refused}");
         assert_eq!((group.read("memory.max"), group.read("memory.high")), ("4096\n".into(), "max".into()));
         set_memory_in(&group.folders(), 3000).unwrap();

@@ -194,7 +194,7 @@ mod tests {
             let expected =
                 expected.map_err(|lack: &str| format!("could not find the control groups: {lack}"));
             assert_eq!(
-                found.map_err(|error| error.to_string()),
+                found.map_err(|error| format!("{error:#}")),
                 expected.map(str::to_owned),
                 "{available:?}"
             );

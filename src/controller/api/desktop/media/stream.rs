@@ -84,7 +84,7 @@ async fn begin(
         if let Err(error) = app.store.request_stream_end(computer).await {
             tracing::warn!(
                 %computer,
-                %error,
+                error = format_args!("{error:#}"),
                 "could not store that the stream must be stopped; it is tried once"
             );
         }
