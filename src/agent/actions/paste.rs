@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::after_delivery;
-use crate::display::{Content, Effect, Observation, Screen, Selection, TemporaryContent, keys};
+use crate::display::{ClipboardItem, Effect, Observation, Screen, Selection, TemporaryContent, keys};
 use hotdesk_domain::error::Result;
 
 /// Key that pastes in every toolkit: GTK, Qt and browsers paste the clipboard, terminals the primary
@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// `Invalid` or `TooLarge` for a text that the clipboard does not accept; those of the screen and its
 /// clipboard.
 pub(super) async fn paste(screen: &Arc<Screen>, text: String) -> Result<Observation<bool>> {
-    let content = Content::Text(text);
+    let content = ClipboardItem::Text(text);
     let clipboard = screen.clipboard_set_temporarily(Selection::Clipboard, content.clone()).await?;
     let primary = match screen.clipboard_set_temporarily(Selection::Primary, content).await {
         Ok(primary) => primary,

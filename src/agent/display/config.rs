@@ -21,7 +21,7 @@ pub enum XServer {
 
 /// What runs on a screen.
 #[derive(Clone, Debug)]
-pub enum Session {
+pub enum ScreenSession {
     /// Nothing: the screen is ready as soon as its X server answers.
     None,
     /// The scripts embedded in this binary, unpacked to `<runtime_dir>/xsession`.
@@ -36,7 +36,7 @@ pub struct Config {
     /// Source of the X servers.
     pub xserver: XServer,
     /// What runs on a screen.
-    pub session: Session,
+    pub session: ScreenSession,
     /// The agent's own folder for VNC sockets, pid files and the unpacked session.
     pub runtime_dir: PathBuf,
     /// Folder where the session script writes its environment; [`SESSION_DIR`] in a computer.

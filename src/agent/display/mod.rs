@@ -30,8 +30,8 @@ pub mod screenshot;
 mod watch;
 mod window;
 
-pub use clipboard::{ClipboardContents, Content, CopiedContent, Selection, Snapshot, TemporaryContent};
-pub use config::{Config, Session, XServer};
+pub use clipboard::{ClipboardContents, ClipboardItem, CopiedContent, Selection, Snapshot, TemporaryContent};
+pub use config::{Config, ScreenSession, XServer};
 pub use damage_history::{Moment, PaintedChange};
 pub use input::effect::{Effect, FocusedWindow, Observation};
 pub use input::keyboard::TypingResult;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::display::{Screen, ToplevelWindows};
 use crate::elements::bus::details::{self, Details, MAX_NAME};
 use crate::elements::bus::object::{Area, Node, Object, Reference, cut};
-use crate::elements::bus::{ACCESSIBLE, Bus, Fault};
+use crate::elements::bus::{ACCESSIBLE, Bus, BusFault};
 use crate::elements::choose::{self, Candidate};
 use crate::elements::ids::ElementKey;
 use crate::elements::record::{Ancestry, process_name, record};
@@ -112,7 +112,7 @@ impl Elements {
         request: &ListRequest,
         until: Instant,
     ) -> Result<(Vec<ProgramWindows<'a>>, Vec<SkippedApp>)> {
-        let silent = |fault: Fault| {
+        let silent = |fault: BusFault| {
             bus.retire();
             let error = Error::unavailable("The accessibility bus does not answer");
             error.retry_after(1).context(fault.reason())
@@ -125,14 +125,14 @@ impl Elements {
             } else {
                 bus.reported_pid(&root, self.first_timeout(&root.name, request.timeout)).await
             };
-            self.record_answer(&root.name, !matches!(pid, Err(Fault::Silent)));
+            self.record_answer(&root.name, !matches!(pid, Err(BusFault::Silent)));
             // A program that has ended meanwhile is left out.
             let pid = pid.ok().filter(|pid| is_on_screen(toplevels, *pid))?;
             let opened = self.open_one(bus, &root, pid, request, until).await;
-            self.record_answer(&root.name, !matches!(opened, Err(Fault::Silent)));
+            self.record_answer(&root.name, !matches!(opened, Err(BusFault::Silent)));
             match opened {
                 Ok(opened) => Some(Ok(opened)),
-                Err(Fault::Gone | Fault::Unknown) => None,
+                Err(BusFault::Gone | BusFault::Unknown) => None,
                 Err(fault) => Some(Err(skipped(pid, &fault))),
             }
         });
@@ -154,7 +154,7 @@ impl Elements {
         pid: u32,
         request: &ListRequest,
         until: Instant,
-    ) -> Result<ProgramWindows<'a>, Fault> {
+    ) -> Result<ProgramWindows<'a>, BusFault> {
         let left = until.saturating_duration_since(Instant::now());
         let first = self.first_timeout(&root.name, request.timeout).min(left);
         let windows: Vec<Reference> = bus.call(root, ACCESSIBLE, "GetChildren", &(), first).await?;
@@ -207,7 +207,7 @@ impl Elements {
             collected.stop = collected.stop.max(walked.stop);
             if let Some(fault) = walked.fault {
                 let bus_name = &window.node.object.name;
-                self.record_answer(bus_name, !matches!(fault, Fault::Silent));
+                self.record_answer(bus_name, !matches!(fault, BusFault::Silent));
                 collected.skipped.push(SkippedApp { app: name.clone(), pid: *pid, reason: fault.reason() });
             }
             collected.seen += walked.seen;
@@ -301,6 +301,6 @@ async fn match_window(
     Window { of, node: Arc::clone(node), area, place }
 }
 
-fn skipped(pid: u32, fault: &Fault) -> SkippedApp {
+fn skipped(pid: u32, fault: &BusFault) -> SkippedApp {
     SkippedApp { app: process_name(pid), pid, reason: fault.reason() }
 }

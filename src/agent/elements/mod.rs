@@ -29,7 +29,7 @@ mod windows;
 
 pub use request::ListRequest;
 
-use bus::{Bus, Fault};
+use bus::{Bus, BusFault};
 use ids::ElementTable;
 
 use crate::display::Displays;
@@ -125,14 +125,14 @@ fn call_timeout(list: Duration) -> Duration {
 }
 
 /// Error for a client when an element cannot be used.
-fn refusal(fault: &Fault) -> Error {
+fn refusal(fault: &BusFault) -> Error {
     match fault {
-        Fault::Gone | Fault::Unknown => gone(),
-        Fault::Silent => Error::timed_out("The element's program does not answer"),
-        Fault::Refused(why) => {
+        BusFault::Gone | BusFault::Unknown => gone(),
+        BusFault::Silent => Error::timed_out("The element's program does not answer"),
+        BusFault::Refused(why) => {
             Error::conflict("The element's program refused").code(ErrorCode::ElementRefused).context(why)
         }
-        Fault::Lost(why) => {
+        BusFault::Lost(why) => {
             Error::unavailable("The accessibility bus is starting").retry_after(1).context(why)
         }
     }

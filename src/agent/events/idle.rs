@@ -13,11 +13,11 @@ use hotdesk_wire::desktop::event::{Event, EventData};
 #[derive(Clone, Debug)]
 pub(super) struct IdleTracker {
     feed: Feed,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<IdleState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct IdleState {
     next: u64,
     /// Whether each screen is idle.
     screens: BTreeMap<u64, bool>,
@@ -43,12 +43,12 @@ impl IdleTracker {
         ScreenIdleState { tracker: self.clone(), number: state.next }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, IdleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl IdleState {
     fn all_idle(&self) -> bool {
         !self.screens.is_empty() && self.screens.values().all(|is_idle| *is_idle)
     }

@@ -11,7 +11,7 @@ use hotdesk_domain::error_code::ErrorCode;
 
 /// An open file with its metadata.
 #[derive(Debug)]
-pub struct Content {
+pub struct OpenFile {
     /// The open file.
     pub file: File,
     /// Absolute path.
@@ -31,11 +31,11 @@ pub struct Content {
 ///
 /// # Errors
 /// `Invalid` for a malformed path or (`not_a_file`) another kind of file; `NotFound`; `Forbidden`.
-pub fn open(home: &Path, path: &str) -> Result<Content> {
+pub fn open(home: &Path, path: &str) -> Result<OpenFile> {
     paths::resolve(home, path, |full| open_regular(full, path))
 }
 
-fn open_regular(path: &Path, shown: &str) -> Result<Content> {
+fn open_regular(path: &Path, shown: &str) -> Result<OpenFile> {
     // Non-blocking, so that a FIFO or a device opens at once and can be recognized.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let fail = |error: io::Error| match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
@@ -52,7 +52,7 @@ fn open_regular(path: &Path, shown: &str) -> Result<Content> {
 ///
 /// # Errors
 /// `Invalid` (`not_a_file`) when it is not a regular file.
-pub fn describe_file(file: File, path: &Path, shown: &str) -> Result<Content> {
+pub fn describe_file(file: File, path: &Path, shown: &str) -> Result<OpenFile> {
     let facts = file.metadata().map_err(|error| file_error(shown, &error))?;
     if !facts.is_file() {
         return Err(not_regular(shown));
@@ -63,7 +63,7 @@ pub fn describe_file(file: File, path: &Path, shown: &str) -> Result<Content> {
         format!("\"{:x}-{:x}.{:x}-{:x}\"", facts.len(), facts.mtime(), facts.mtime_nsec(), facts.ino());
     let modified_ms = facts.mtime().saturating_mul(1000).saturating_add(facts.mtime_nsec() / 1_000_000);
     let path = path.to_string_lossy().into_owned();
-    Ok(Content { file, path, length: facts.len(), media_type, etag, modified_ms })
+    Ok(OpenFile { file, path, length: facts.len(), media_type, etag, modified_ms })
 }
 
 fn not_regular(shown: &str) -> Error {

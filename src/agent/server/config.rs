@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::display::Session;
+use crate::display::ScreenSession;
 use hotdesk_base::step_error::StepError;
 use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_http::serve::Listen;
@@ -55,7 +55,7 @@ pub struct Config {
     /// Folder (mode 0700) of the token, the X cookies, the sockets and the request journal.
     pub runtime_dir: PathBuf,
     /// Desktop session to start on an own screen.
-    pub session: Session,
+    pub session: ScreenSession,
     /// Folder in which the session writes its environment.
     pub session_dir: PathBuf,
     /// Home folder of the computer's user: `~`, the working folder of commands, and the parent of `Desktop`.
@@ -66,9 +66,9 @@ pub struct Config {
 
 impl Config {
     /// Desktop session to start; none on an X server that the agent did not start.
-    pub fn session(&self) -> Session {
+    pub fn session(&self) -> ScreenSession {
         match self.display {
-            Display::Attach(_) | Display::None => Session::None,
+            Display::Attach(_) | Display::None => ScreenSession::None,
             Display::Own(_) => self.session.clone(),
         }
     }
@@ -114,7 +114,7 @@ mod tests {
             resolution: Resolution::default(),
             display: Display::None,
             runtime_dir: PathBuf::new(),
-            session: Session::None,
+            session: ScreenSession::None,
             session_dir: PathBuf::new(),
             home: PathBuf::new(),
             session_idle: Duration::ZERO,

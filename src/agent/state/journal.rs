@@ -46,7 +46,7 @@ pub struct RecordedAnswer {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct JournalRecord {
     /// Hash of the request that used the key.
     request: String,
     answer: Option<RecordedAnswer>,
@@ -205,7 +205,7 @@ impl PendingEntry {
     }
 
     fn write(&self, answer: Option<RecordedAnswer>) -> io::Result<()> {
-        let record = Record { request: self.request.clone(), answer };
+        let record = JournalRecord { request: self.request.clone(), answer };
         let path = self.journal.path(&self.name);
         let unfinished = path.with_extension(UNFINISHED.trim_start_matches('.'));
         fs::write(&unfinished, serde_json::to_vec(&record)?)?;
@@ -219,7 +219,7 @@ impl Drop for PendingEntry {
     }
 }
 
-fn read(path: &Path) -> io::Result<Option<Record>> {
+fn read(path: &Path) -> io::Result<Option<JournalRecord>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

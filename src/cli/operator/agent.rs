@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use hotdesk_agent::display::Session;
+use hotdesk_agent::display::ScreenSession;
 use hotdesk_agent::display::config::SESSION_DIR;
 use hotdesk_agent::exec::session::IDLE;
 use hotdesk_agent::server::config::{Config, Display};
@@ -34,7 +34,7 @@ pub struct Options {
     display: Display,
     /// Session scripts for its own screen: `embedded` ones, those in DIR, or `none`.
     #[arg(long, value_name = "DIR", default_value = "embedded", value_parser = parse_session)]
-    session: Session,
+    session: ScreenSession,
     /// Folder where the session publishes its environment.
     #[arg(long, value_name = "DIR", default_value = SESSION_DIR)]
     session_dir: PathBuf,
@@ -52,11 +52,11 @@ pub struct Options {
     log: String,
 }
 
-fn parse_session(text: &str) -> Result<Session, std::convert::Infallible> {
+fn parse_session(text: &str) -> Result<ScreenSession, std::convert::Infallible> {
     Ok(match text {
-        "embedded" => Session::Embedded,
-        "none" => Session::None,
-        folder => Session::Folder(PathBuf::from(folder)),
+        "embedded" => ScreenSession::Embedded,
+        "none" => ScreenSession::None,
+        folder => ScreenSession::Folder(PathBuf::from(folder)),
     })
 }
 

@@ -42,7 +42,7 @@ pub enum EventKind {
 
 /// A field of an event's `data`.
 #[derive(Clone, Copy, Debug)]
-pub struct Field {
+pub struct EventField {
     /// Its name.
     pub name: &'static str,
     /// Its JSON type: `string`, `integer` or `boolean`.
@@ -53,7 +53,7 @@ pub struct Field {
 
 /// An entry of the catalogue.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct EventType {
     /// The type.
     pub kind: EventKind,
     /// Its name in the API.
@@ -63,47 +63,47 @@ pub struct Entry {
     /// How it is detected, and how soon.
     pub detection: &'static str,
     /// Fields of its `data`.
-    pub data: &'static [Field],
+    pub data: &'static [EventField],
 }
 
-const fn field(name: &'static str, json: &'static str, meaning: &'static str) -> Field {
-    Field { name, json, meaning }
+const fn field(name: &'static str, json: &'static str, meaning: &'static str) -> EventField {
+    EventField { name, json, meaning }
 }
 
-const WINDOW: Field = field("window_id", "string", "The window's X id, as in the list of windows");
-const TITLE: Field = field("title", "string", "Title of the window");
-const SCREEN: Field = field("screen", "string", "Id of the screen");
-const PID: Field = field("pid", "integer", "Its process id");
-const NAME: Field =
+const WINDOW: EventField = field("window_id", "string", "The window's X id, as in the list of windows");
+const TITLE: EventField = field("title", "string", "Title of the window");
+const SCREEN: EventField = field("screen", "string", "Id of the screen");
+const PID: EventField = field("pid", "integer", "Its process id");
+const NAME: EventField =
     field("name", "string", "Name of its program; empty if the process ended before its name could be read");
 
 /// Detection of processes. The kernel refuses its process connector to containers.
 const PROCESSES: &str = "The kernel's process connector, at once, for an agent that runs as root outside of containers; otherwise /proc is \
     compared every 250 ms, and shorter processes may be missed";
 
-const CATALOGUE: [Entry; EventKind::COUNT] = [
-    Entry {
+const CATALOGUE: [EventType; EventKind::COUNT] = [
+    EventType {
         kind: EventKind::WindowFocus,
         name: "window_focus",
         description: "The active window changed",
         detection: "The window manager's _NET_ACTIVE_WINDOW, at once",
         data: &[WINDOW, TITLE, SCREEN],
     },
-    Entry {
+    EventType {
         kind: EventKind::WindowOpen,
         name: "window_open",
         description: "A new window opened",
         detection: "The window manager's _NET_CLIENT_LIST, at once",
         data: &[WINDOW, TITLE, SCREEN],
     },
-    Entry {
+    EventType {
         kind: EventKind::WindowClose,
         name: "window_close",
         description: "A window closed",
         detection: "The window manager's _NET_CLIENT_LIST, at once",
         data: &[WINDOW, SCREEN],
     },
-    Entry {
+    EventType {
         kind: EventKind::Clipboard,
         name: "clipboard",
         description: "The clipboard's content changed",
@@ -114,7 +114,7 @@ const CATALOGUE: [Entry; EventKind::COUNT] = [
             SCREEN,
         ],
     },
-    Entry {
+    EventType {
         kind: EventKind::FileChange,
         name: "file_change",
         description: "A file was created, modified or deleted in the Desktop or Downloads folder",
@@ -125,7 +125,7 @@ const CATALOGUE: [Entry; EventKind::COUNT] = [
             field("real_path", "string", "Path without symbolic links; absent when it is the same"),
         ],
     },
-    Entry {
+    EventType {
         kind: EventKind::ScreenChange,
         name: "screen_change",
         description: "A screen's resolution changed",
@@ -136,56 +136,56 @@ const CATALOGUE: [Entry; EventKind::COUNT] = [
             SCREEN,
         ],
     },
-    Entry {
+    EventType {
         kind: EventKind::AudioStreamStart,
         name: "audio_stream_start",
         description: "Audio playback started",
         detection: "PulseAudio subscription, at once",
         data: &[],
     },
-    Entry {
+    EventType {
         kind: EventKind::AudioStreamStop,
         name: "audio_stream_stop",
         description: "Audio playback stopped",
         detection: "PulseAudio subscription, at once",
         data: &[],
     },
-    Entry {
+    EventType {
         kind: EventKind::ProcessStart,
         name: "process_start",
         description: "A new process started; also when a process executes another program, if the kernel reports it",
         detection: PROCESSES,
         data: &[PID, NAME],
     },
-    Entry {
+    EventType {
         kind: EventKind::ProcessStop,
         name: "process_stop",
         description: "A process ended",
         detection: PROCESSES,
         data: &[PID, NAME],
     },
-    Entry {
+    EventType {
         kind: EventKind::Idle,
         name: "idle",
         description: "No user input for 30 seconds, on any screen",
         detection: "XSync alarm on the idle counter, at once",
         data: &[field("idle_seconds", "integer", "Seconds without input: 30")],
     },
-    Entry {
+    EventType {
         kind: EventKind::Active,
         name: "active",
         description: "User input after idle",
         detection: "XSync alarm on the idle counter, at once",
         data: &[],
     },
-    Entry {
+    EventType {
         kind: EventKind::TitleChange,
         name: "title_change",
         description: "An open window's title changed",
         detection: "The window's _NET_WM_NAME, at once",
         data: &[WINDOW, TITLE, SCREEN],
     },
-    Entry {
+    EventType {
         kind: EventKind::DownloadFinished,
         name: "download_finished",
         description: "A browser's download in the Downloads folder is complete",
@@ -221,13 +221,13 @@ impl EventKind {
     }
 
     /// Returns its entry of the catalogue.
-    pub fn entry(self) -> &'static Entry {
+    pub fn entry(self) -> &'static EventType {
         &CATALOGUE[self as usize]
     }
 }
 
 /// Returns the catalogue, in the order of [`EventKind`].
-pub fn catalogue() -> &'static [Entry] {
+pub fn catalogue() -> &'static [EventType] {
     &CATALOGUE
 }
 

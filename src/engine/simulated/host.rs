@@ -24,15 +24,15 @@ pub struct AgentBoot {
     /// A folder that lives as long as the machine: its disk.
     pub disk: PathBuf,
     /// Lasts as long as the machine keeps its memory.
-    pub memory: GuestMemory,
+    pub memory: SimulatedMemory,
 }
 
 /// The memory of a simulated machine: texts by name, which a snapshot or fork copies. An agent that stores
 /// all of its state here continues in a fork and after a rollback.
 #[derive(Clone, Debug, Default)]
-pub struct GuestMemory(Arc<Mutex<BTreeMap<String, String>>>);
+pub struct SimulatedMemory(Arc<Mutex<BTreeMap<String, String>>>);
 
-impl GuestMemory {
+impl SimulatedMemory {
     /// Reads a value.
     pub fn get(&self, name: &str) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()

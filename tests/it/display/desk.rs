@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use hotdesk::agent::display::desktop::X11Desktop;
-use hotdesk::agent::display::{Config, Displays, Session, XServer};
+use hotdesk::agent::display::{Config, Displays, ScreenSession, XServer};
 use hotdesk::agent::media::recording::retention::RetentionLimits;
 use hotdesk::agent::media::recording::{RecordingSetup, Recordings};
 use hotdesk::agent::programs::Programs;
@@ -116,15 +116,15 @@ pub struct DisplayFixture {
 impl DisplayFixture {
     /// With its own X servers and no session.
     pub async fn bare(width: u32, height: u32) -> Self {
-        Self::with_session(width, height, Session::None).await
+        Self::with_session(width, height, ScreenSession::None).await
     }
 
-    pub async fn with_session(width: u32, height: u32, session: Session) -> Self {
+    pub async fn with_session(width: u32, height: u32, session: ScreenSession) -> Self {
         let boot = Resolution { size: Size::new(width, height).expect("a size"), depth: 24 };
         Self::start(Claim::new(), XServer::Own { boot }, session).await
     }
 
-    pub async fn start(claim: Claim, xserver: XServer, session: Session) -> Self {
+    pub async fn start(claim: Claim, xserver: XServer, session: ScreenSession) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let tasks = Tasks::new();
         let journal = Journal::open(folder.path().join("journal")).expect("a journal");

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hotdesk::agent::display::Session;
+use hotdesk::agent::display::ScreenSession;
 use hotdesk::base::wait;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -209,7 +209,7 @@ async fn check_program(what: &str, kind: Kind) {
     if !kind.is_installed() || !installed("openbox") || !installed("setxkbmap") {
         return;
     }
-    let fixture = DisplayFixture::with_session(800, 600, Session::Embedded).await;
+    let fixture = DisplayFixture::with_session(800, 600, ScreenSession::Embedded).await;
     let receiver = Receiver::open(&fixture, kind).await;
     let mut target = LocalProgram { fixture, receiver };
     check_all_classes(what, &mut target).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::desk::{DisplayFixture, Picture, installed};
 use super::window::{KeyReader, Window};
 use crate::harness::capability::Capability;
-use hotdesk::agent::display::Session;
+use hotdesk::agent::display::ScreenSession;
 
 /// Prints the best and the median time of some rounds in milliseconds.
 async fn print_timing<F: Future<Output = usize>>(
@@ -103,7 +103,7 @@ async fn figures() {
         return;
     }
     for (width, height) in [(1280, 720), (1920, 1080)] {
-        let fixture = DisplayFixture::with_session(width, height, Session::Embedded).await;
+        let fixture = DisplayFixture::with_session(width, height, ScreenSession::Embedded).await;
         println!("--- {width}x{height}, an empty desktop");
         time_screenshots(&fixture).await;
         let mut terminals = open_terminals(&fixture.display());

@@ -9,7 +9,7 @@ use x11rb::protocol::xproto::ConnectionExt as _;
 
 use super::desk::{Claim, DisplayFixture, TIMEOUT, installed, is_running, processes_of};
 use super::window::{InputEvent, Window};
-use hotdesk::agent::display::{Session, XServer};
+use hotdesk::agent::display::{ScreenSession, XServer};
 use hotdesk::base::wait;
 use hotdesk::domain::desktop::resolution::Resolution;
 
@@ -196,7 +196,7 @@ async fn what_a_dead_x_server_left_is_cleared_even_when_its_id_lives_again() {
     std::fs::create_dir_all("/tmp/.X11-unix").expect("the sockets' folder");
     drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
     let boot = "320x240".parse::<Resolution>().expect("a resolution");
-    let fixture = DisplayFixture::start(claim, XServer::Own { boot }, Session::None).await;
+    let fixture = DisplayFixture::start(claim, XServer::Own { boot }, ScreenSession::None).await;
     fixture.picture("").await;
     fixture.close().await;
 }
@@ -206,7 +206,7 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
     if !installed("openbox") {
         return;
     }
-    let fixture = DisplayFixture::with_session(640, 480, Session::Embedded).await;
+    let fixture = DisplayFixture::with_session(640, 480, ScreenSession::Embedded).await;
     let windows = |link: &x11rb::rust_connection::RustConnection| {
         let root = x11rb::connection::Connection::setup(link).roots[0].root;
         let atom = link.intern_atom(false, b"_NET_SUPPORTING_WM_CHECK").expect("a request");
@@ -243,7 +243,7 @@ async fn deleting_a_screen_leaves_no_process_of_it() {
         echo \"$1 $DISPLAY $HOTDESK_SCREEN\" > \"$(dirname \"$0\")/$HOTDESK_SCREEN\"\nxterm -e sleep 1000 &\nexec sleep 1000\n";
     std::fs::write(&script, text).expect("a script");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("the mode is set");
-    let folder = Session::Folder(scripts.path().to_owned());
+    let folder = ScreenSession::Folder(scripts.path().to_owned());
     let claim = Claim::new();
     let boot = "320x240".parse::<Resolution>().expect("a resolution");
     // No window manager appears, so the screens become usable without one after a timeout.

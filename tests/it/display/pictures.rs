@@ -8,7 +8,7 @@ use x11rb::wrapper::ConnectionExt as _;
 
 use super::desk::{Claim, DisplayFixture, ForeignXServer, Picture, installed};
 use super::window::Window;
-use hotdesk::agent::display::{Session, XServer};
+use hotdesk::agent::display::{ScreenSession, XServer};
 
 async fn check_pixels(fixture: &DisplayFixture) {
     let window = Window::open(&fixture.display(), 10, 20, 200, 100, 0x12_34_56);
@@ -48,7 +48,7 @@ async fn pixels_are_true_on_an_xvfb_that_somebody_started() {
     let claim = Claim::new();
     let mut xvfb = ForeignXServer::xvfb(&claim).await;
     let attach = XServer::Attach(format!(":{}", xvfb.display));
-    let fixture = DisplayFixture::start(claim, attach, Session::None).await;
+    let fixture = DisplayFixture::start(claim, attach, ScreenSession::None).await;
     check_pixels(&fixture).await;
     let record = fixture.ok("GET", "/screens", Value::Null).await["screens"][0].clone();
     assert_eq!((&record["width"], &record["height"]), (&json!(640), &json!(480)));

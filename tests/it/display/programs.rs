@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hotdesk::agent::display::Session;
+use hotdesk::agent::display::ScreenSession;
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
@@ -145,7 +145,7 @@ async fn a_url_opens_in_a_new_window_of_the_browser_that_is_there() {
 
 #[tokio::test]
 async fn a_program_outlives_its_request_and_ends_with_its_screen() {
-    let fixture = DisplayFixture::with_session(320, 240, Session::None).await;
+    let fixture = DisplayFixture::with_session(320, 240, ScreenSession::None).await;
     fixture.ok("POST", "/screens", Value::Null).await;
     let display = format!(":{}", fixture.claim.base + 1);
     // The client disconnects during the wait for a window.

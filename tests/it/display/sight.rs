@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::desk::{Claim, DisplayFixture, ForeignXServer, Picture, Screenshot, TIMEOUT, installed};
 use super::window::{InputEvent, Window};
-use hotdesk::agent::display::{Session, XServer};
+use hotdesk::agent::display::{ScreenSession, XServer};
 use hotdesk::domain::error_code::ErrorCode;
 
 /// A fixture with a red window over the whole screen, which has a blue square of 20 pixels at (100, 50).
@@ -69,7 +69,7 @@ async fn regions_need_no_shared_memory_and_no_x_server_of_ours() {
     let options = ["-screen", "0", "640x480x24", "-nolisten", "tcp", "-extension", "MIT-SHM"];
     let xvfb = ForeignXServer::start("Xvfb", claim.base, &options).await;
     let attach = XServer::Attach(format!(":{}", xvfb.display));
-    let fixture = DisplayFixture::start(claim, attach, Session::None).await;
+    let fixture = DisplayFixture::start(claim, attach, ScreenSession::None).await;
     let window = Window::open(&fixture.display(), 10, 20, 100, 100, 0x12_34_56);
     let shot = fixture.screenshot("region=9,19,3,3&cursor=off", &[]).await.picture();
     assert_eq!((shot.width, shot.pixel(0, 0) == 0x12_34_56, shot.pixel(1, 1)), (3, false, 0x12_34_56));

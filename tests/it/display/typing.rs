@@ -15,7 +15,7 @@ use x11rb::protocol::xtest::ConnectionExt as _;
 
 use super::desk::{DisplayFixture, TIMEOUT, installed};
 use super::window::KeyReader;
-use hotdesk::agent::display::Session;
+use hotdesk::agent::display::ScreenSession;
 use hotdesk::base::wait;
 
 const SENTENCES: &str = "Hello, World! ~`@#$%^&*()_+-={}[]|\\:;\"'<>?,./ 0123456789\n\tŽluťoučký kůň úpěl ďábelské ódy. \
@@ -104,8 +104,8 @@ impl Drop for Terminal {
     }
 }
 
-async fn check_terminal(session: Session) {
-    let managed = matches!(session, Session::Embedded);
+async fn check_terminal(session: ScreenSession) {
+    let managed = matches!(session, ScreenSession::Embedded);
     let fixture = DisplayFixture::with_session(800, 600, session).await;
     let terminal = Terminal::open(&fixture.display()).await;
     if managed {
@@ -125,14 +125,14 @@ async fn check_terminal(session: Session) {
 #[tokio::test]
 async fn a_real_terminal_receives_the_text_exactly() {
     if installed("xterm") {
-        check_terminal(Session::None).await;
+        check_terminal(ScreenSession::None).await;
     }
 }
 
 #[tokio::test]
 async fn a_real_terminal_under_a_window_manager_receives_the_text_exactly() {
     if installed("xterm") && installed("openbox") {
-        check_terminal(Session::Embedded).await;
+        check_terminal(ScreenSession::Embedded).await;
     }
 }
 

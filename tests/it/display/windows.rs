@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hotdesk::agent::display::Session;
+use hotdesk::agent::display::ScreenSession;
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 use x11rb::connection::Connection as _;
@@ -20,7 +20,7 @@ pub async fn boot_with_window_manager() -> Option<DisplayFixture> {
     if !installed("openbox") || !installed("xterm") {
         return None;
     }
-    Some(DisplayFixture::with_session(1000, 700, Session::Embedded).await)
+    Some(DisplayFixture::with_session(1000, 700, ScreenSession::Embedded).await)
 }
 
 /// Opens a terminal with a title; returns its window's record.

@@ -43,14 +43,14 @@ impl Selection {
 
 /// Content that can be put on a clipboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum ClipboardItem {
     /// Text of at most [`MAX_TEXT_BYTES`] bytes.
     Text(String),
     /// A PNG file of at most [`MAX_IMAGE_BYTES`] bytes.
     Png(Vec<u8>),
 }
 
-impl Content {
+impl ClipboardItem {
     /// Checks that the content can be put on a clipboard.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Content {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClipboardContents {
     /// The content; `None` when the clipboard is empty or holds neither text nor a PNG image.
-    pub content: Option<Content>,
+    pub content: Option<ClipboardItem>,
     /// Names of the targets that the owner offers, in its order.
     pub targets: Vec<String>,
 }
@@ -167,12 +167,12 @@ pub(super) fn limit(target: u32, atoms: &ClipboardAtoms) -> usize {
 }
 
 /// Decodes a representation; `None` for an unknown encoding.
-pub(super) fn read(data: &TargetData, atoms: &ClipboardAtoms) -> Option<Content> {
+pub(super) fn read(data: &TargetData, atoms: &ClipboardAtoms) -> Option<ClipboardItem> {
     if data.format != 8 || data.kind == atoms.COMPOUND_TEXT {
         return None;
     }
     if data.target == atoms.IMAGE_PNG {
-        return Some(Content::Png(data.bytes.to_vec()));
+        return Some(ClipboardItem::Png(data.bytes.to_vec()));
     }
     let latin = || data.bytes.iter().map(|byte| char::from(*byte)).collect();
     let text = if data.kind == u32::from(AtomEnum::STRING) {
@@ -183,7 +183,7 @@ pub(super) fn read(data: &TargetData, atoms: &ClipboardAtoms) -> Option<Content>
     } else {
         String::from_utf8_lossy(&data.bytes).into_owned()
     };
-    Some(Content::Text(text))
+    Some(ClipboardItem::Text(text))
 }
 
 /// The error for a clipboard owner that did not answer in time.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, GetPropertyReply};
 
 use super::content::{
-    self, ClipboardContents, Content, CopiedContent, Selection, Snapshot, TargetData, owner_silent,
+    self, ClipboardContents, ClipboardItem, CopiedContent, Selection, Snapshot, TargetData, owner_silent,
 };
 use super::serve::optional;
 use super::thread::{ClipboardThread, PendingConversion};
@@ -47,10 +47,10 @@ enum SelectionOffer {
     Theirs(Option<Vec<u32>>),
 }
 
-fn copied(content: Option<Content>) -> CopiedContent {
+fn copied(content: Option<ClipboardItem>) -> CopiedContent {
     match content {
-        Some(Content::Text(text)) => CopiedContent::Text(text),
-        Some(Content::Png(_)) | None => CopiedContent::Other,
+        Some(ClipboardItem::Text(text)) => CopiedContent::Text(text),
+        Some(ClipboardItem::Png(_)) | None => CopiedContent::Other,
     }
 }
 

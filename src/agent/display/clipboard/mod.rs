@@ -22,7 +22,7 @@ mod serve;
 pub(super) mod thread;
 mod transfer;
 
-pub use content::{ClipboardContents, Content, CopiedContent, Selection, Snapshot};
+pub use content::{ClipboardContents, ClipboardItem, CopiedContent, Selection, Snapshot};
 
 use thread::Command;
 

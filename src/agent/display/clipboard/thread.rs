@@ -23,7 +23,7 @@ use x11rb::protocol::xproto::{
 use x11rb::wrapper::ConnectionExt as _;
 
 use super::atoms::ClipboardAtoms;
-use super::content::{ClipboardContents, Content, CopiedContent, Selection, Snapshot, TargetData};
+use super::content::{ClipboardContents, ClipboardItem, CopiedContent, Selection, Snapshot, TargetData};
 use super::transfer::OutgoingTransfer;
 use crate::display::fault::{Fault, Outcome};
 use crate::display::link::{self, Deadline, Link, X_TIMEOUT};
@@ -34,7 +34,7 @@ const WAKE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What to put on a clipboard.
 pub(in crate::display) enum NewContent {
-    Content(Content),
+    ClipboardItem(ClipboardItem),
     Snapshot(Snapshot),
 }
 

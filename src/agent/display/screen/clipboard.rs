@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use super::Screen;
 use crate::display::clipboard::thread::{Command, NewContent};
 use crate::display::clipboard::{
-    ClipboardContents, Content, CopiedContent, Selection, Snapshot, TemporaryContent,
+    ClipboardContents, ClipboardItem, CopiedContent, Selection, Snapshot, TemporaryContent,
 };
 use crate::display::fault::restarting;
 use hotdesk_domain::error::Result;
@@ -14,7 +14,7 @@ impl Screen {
     /// Reads a clipboard: text, else a PNG image.
     ///
     /// # Errors
-    /// `TimedOut` when its owner does not answer, `TooLarge` when it is past the limits of [`Content`],
+    /// `TimedOut` when its owner does not answer, `TooLarge` when it is past the limits of [`ClipboardItem`],
     /// `Unavailable` when the screen is down or the clipboard's queue is full.
     pub async fn clipboard_get(&self, selection: Selection) -> Result<ClipboardContents> {
         self.ask_clipboard(|reply| Command::Get { selection, reply }).await
@@ -32,9 +32,9 @@ impl Screen {
     /// Puts text or an image on a clipboard.
     ///
     /// # Errors
-    /// `Invalid` or `TooLarge` from [`Content::check`]; `Unavailable` when the screen is down, the queue is
+    /// `Invalid` or `TooLarge` from [`ClipboardItem::check`]; `Unavailable` when the screen is down, the queue is
     /// full, or another program takes the clipboard at the same moment.
-    pub async fn clipboard_set(&self, selection: Selection, content: Content) -> Result<()> {
+    pub async fn clipboard_set(&self, selection: Selection, content: ClipboardItem) -> Result<()> {
         content.check()?;
         let content = NewContent::Content(content);
         let set = |reply| Command::Set { selection, content, temporary: false, reply };
@@ -58,7 +58,7 @@ impl Screen {
     pub async fn clipboard_set_temporarily(
         &self,
         selection: Selection,
-        content: Content,
+        content: ClipboardItem,
     ) -> Result<TemporaryContent> {
         content.check()?;
         let previous = self.clipboard_snapshot(selection).await?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use include_dir::{Dir, include_dir};
 
-use crate::display::config::{SESSION_DIR, Session};
+use crate::display::config::{SESSION_DIR, ScreenSession};
 use crate::display::process::{self, ProcessGroup};
 use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
@@ -24,11 +24,14 @@ const MAX_ENV_BYTES: u64 = 64 * 1024;
 const MAX_ENV_LINES: usize = 256;
 
 /// Installs the session's scripts and returns their folder; `None` without a session.
-pub(in crate::display) fn prepare(session: &Session, runtime_dir: &Path) -> io::Result<Option<PathBuf>> {
+pub(in crate::display) fn prepare(
+    session: &ScreenSession,
+    runtime_dir: &Path,
+) -> io::Result<Option<PathBuf>> {
     match session {
-        Session::None => Ok(None),
-        Session::Folder(folder) => Ok(Some(folder.clone())),
-        Session::Embedded => {
+        ScreenSession::None => Ok(None),
+        ScreenSession::Folder(folder) => Ok(Some(folder.clone())),
+        ScreenSession::Embedded => {
             let folder = runtime_dir.join("xsession");
             unpack(&EMBEDDED, &folder)?;
             Ok(Some(folder))
@@ -152,7 +155,7 @@ mod tests {
     #[test]
     fn the_embedded_session_unpacks_as_programs() {
         let folder = tempfile::tempdir().unwrap();
-        let unpacked = prepare(&Session::Embedded, folder.path()).unwrap().unwrap();
+        let unpacked = prepare(&ScreenSession::Embedded, folder.path()).unwrap().unwrap();
         let mode = std::fs::metadata(unpacked.join("session")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o755);
     }

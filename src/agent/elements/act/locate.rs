@@ -8,7 +8,7 @@ use atspi::{Role, ScrollType, State};
 use crate::display::{Screen, ToplevelWindow};
 use crate::elements::bus::details::{self, Details, MAX_NAME};
 use crate::elements::bus::object::{Area, Node, Object, Reference, cut};
-use crate::elements::bus::{ACCESSIBLE, Bus, Fault};
+use crate::elements::bus::{ACCESSIBLE, Bus, BusFault};
 use crate::elements::ids::ElementKey;
 use crate::elements::record::{Ancestry, record};
 use crate::elements::walk::tree::{COMPONENT, fetch_area, fetch_node};
@@ -47,7 +47,7 @@ impl Elements {
         let screen = self.shared.displays.screen(Some(&key.screen)).map_err(|_| gone())?;
         let bus = self.bus().await?;
         let located = LocatedElement::read(bus, id, key, screen).await;
-        if let Err(Fault::Silent) = located {
+        if let Err(BusFault::Silent) = located {
             self.record_answer(&self.table().find(id).ok_or_else(gone)?.object.name, false);
         }
         located.map_err(|fault| refusal(&fault))
@@ -55,7 +55,7 @@ impl Elements {
 }
 
 impl LocatedElement {
-    async fn read(bus: Arc<Bus>, id: &str, key: ElementKey, screen: Arc<Screen>) -> Result<Self, Fault> {
+    async fn read(bus: Arc<Bus>, id: &str, key: ElementKey, screen: Arc<Screen>) -> Result<Self, BusFault> {
         let node = fetch_node(&bus, &key.object, CALL_TIMEOUT).await?;
         let place = area(&bus, &node).await?;
         let (mut around, mut app) = (Vec::new(), String::new());
@@ -63,7 +63,7 @@ impl LocatedElement {
         // GTK answers for a destroyed widget as long as it is referenced: it then has no parent.
         let orphan = next.is_none() && !is_window(node.role);
         if node.states.contains(State::Defunct) || orphan {
-            return Err(Fault::Gone);
+            return Err(BusFault::Gone);
         }
         for _ in 0..MAX_ANCESTORS {
             let Some(object) = next else { break };
@@ -80,13 +80,13 @@ impl LocatedElement {
     }
 
     /// Reads the element again.
-    pub(in crate::elements) async fn refresh(&self) -> Result<Self, Fault> {
+    pub(in crate::elements) async fn refresh(&self) -> Result<Self, BusFault> {
         let (bus, screen) = (Arc::clone(&self.bus), Arc::clone(&self.screen));
         Self::read(bus, &self.id, self.key.clone(), screen).await
     }
 
     /// Returns the element's record.
-    pub(in crate::elements) async fn record(&self, parent: Option<String>) -> Result<Element, Fault> {
+    pub(in crate::elements) async fn record(&self, parent: Option<String>) -> Result<Element, BusFault> {
         let details: Details = details::details(&self.bus, &self.node, CALL_TIMEOUT).await?;
         let around = Ancestry {
             parent,
@@ -199,8 +199,8 @@ impl LocatedElement {
         match self.bus.call::<bool>(object, COMPONENT, "ScrollTo", &anywhere, CALL_TIMEOUT).await {
             Ok(true) => self.wait_until_still().await,
             // The program cannot scroll it: its visible part decides.
-            Ok(false) | Err(Fault::Unknown | Fault::Refused(_)) => Ok(self),
-            Err(fault @ (Fault::Gone | Fault::Silent | Fault::Lost(_))) => Err(refusal(&fault)),
+            Ok(false) | Err(BusFault::Unknown | BusFault::Refused(_)) => Ok(self),
+            Err(fault @ (BusFault::Gone | BusFault::Silent | BusFault::Lost(_))) => Err(refusal(&fault)),
         }
     }
 
@@ -225,13 +225,13 @@ fn is_window(role: Role) -> bool {
     matches!(role, Role::Frame | Role::Window | Role::Dialog | Role::Alert | Role::Application)
 }
 
-async fn parent(bus: &Bus, object: &Object) -> Result<Option<Object>, Fault> {
+async fn parent(bus: &Bus, object: &Object) -> Result<Option<Object>, BusFault> {
     let parent =
         bus.property::<zbus::zvariant::OwnedValue>(object, ACCESSIBLE, "Parent", CALL_TIMEOUT).await?;
-    let reference = Reference::try_from(parent).map_err(|error| Fault::Refused(error.to_string()))?;
+    let reference = Reference::try_from(parent).map_err(|error| BusFault::Refused(error.to_string()))?;
     Ok(Object::of(reference).filter(|parent| parent != object))
 }
 
-async fn area(bus: &Bus, node: &Node) -> Result<Option<Area>, Fault> {
+async fn area(bus: &Bus, node: &Node) -> Result<Option<Area>, BusFault> {
     if node.interfaces.component { fetch_area(bus, &node.object, CALL_TIMEOUT).await } else { Ok(None) }
 }

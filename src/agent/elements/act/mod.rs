@@ -10,7 +10,7 @@ use atspi::State;
 use crate::display::Press;
 use crate::elements::act::locate::LocatedElement;
 use crate::elements::act::value::NewValue;
-use crate::elements::bus::Fault;
+use crate::elements::bus::BusFault;
 use crate::elements::bus::details::ACTION;
 use crate::elements::ids::ElementKey;
 use crate::elements::walk::tree::COMPONENT;
@@ -100,7 +100,7 @@ impl Elements {
     }
 
     /// Returns the record of a located element.
-    async fn current_record(&self, located: &LocatedElement) -> Result<Element, Fault> {
+    async fn current_record(&self, located: &LocatedElement) -> Result<Element, BusFault> {
         let ElementKey { pid, screen, .. } = located.key.clone();
         let parent = located.parent().map(|object| {
             let key = ElementKey { object: object.clone(), pid, screen };
@@ -158,12 +158,12 @@ pub(super) async fn take_focus(located: &LocatedElement) -> Result<Option<&'stat
     if !located.node.states.contains(State::Focused) {
         located.raise_window().await?;
     }
-    let asked: Result<bool, Fault> =
+    let asked: Result<bool, BusFault> =
         located.bus.call(&located.key.object, COMPONENT, "GrabFocus", &(), CALL_TIMEOUT).await;
     let refused = match asked {
         Ok(true) => None,
-        Ok(false) | Err(Fault::Unknown | Fault::Refused(_)) => Some("the program refused the focus"),
-        Err(fault @ (Fault::Gone | Fault::Silent | Fault::Lost(_))) => return Err(refusal(&fault)),
+        Ok(false) | Err(BusFault::Unknown | BusFault::Refused(_)) => Some("the program refused the focus"),
+        Err(fault @ (BusFault::Gone | BusFault::Silent | BusFault::Lost(_))) => return Err(refusal(&fault)),
     };
     let focused = wait::until(change_timeout(refused), || async {
         let now = located.refresh().await.ok()?;
@@ -184,7 +184,7 @@ async fn first_action(located: &LocatedElement) -> Result<Option<&'static str>> 
         Ok(true) => Ok(None),
         Ok(false) => Ok(Some("the program refused the action")),
         // A modal dialog that the action opens may delay the answer.
-        Err(Fault::Silent) => Ok(Some("the program did not answer in time")),
+        Err(BusFault::Silent) => Ok(Some("the program did not answer in time")),
         Err(fault) => Err(refusal(&fault)),
     }
 }

@@ -7,7 +7,7 @@ use atspi::{Role, State};
 use crate::display::keys;
 use crate::elements::act::locate::LocatedElement;
 use crate::elements::act::take_focus;
-use crate::elements::bus::Fault;
+use crate::elements::bus::BusFault;
 use crate::elements::bus::details;
 use crate::elements::{CALL_TIMEOUT, refusal};
 use hotdesk_domain::error::{Error, Result};
@@ -82,13 +82,15 @@ impl NewValue {
         };
         match done {
             Ok(true) => Ok(None),
-            Ok(false) | Err(Fault::Unknown | Fault::Refused(_)) => Ok(Some("the program refused the value")),
-            Err(fault @ (Fault::Gone | Fault::Silent | Fault::Lost(_))) => Err(refusal(&fault)),
+            Ok(false) | Err(BusFault::Unknown | BusFault::Refused(_)) => {
+                Ok(Some("the program refused the value"))
+            }
+            Err(fault @ (BusFault::Gone | BusFault::Silent | BusFault::Lost(_))) => Err(refusal(&fault)),
         }
     }
 
     /// Whether the element has the value now.
-    pub(in crate::elements) async fn is_so(&self, located: &LocatedElement) -> Result<bool, Fault> {
+    pub(in crate::elements) async fn is_so(&self, located: &LocatedElement) -> Result<bool, BusFault> {
         let object = &located.key.object;
         match self {
             Self::Number(number) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use atspi::{Role, State};
 
 use crate::elements::bus::object::{Node, Object, cut};
-use crate::elements::bus::{Bus, Fault};
+use crate::elements::bus::{Bus, BusFault};
 
 /// Most characters of a name or description: a line or two.
 pub(in crate::elements) const MAX_NAME: usize = 200;
@@ -36,7 +36,7 @@ pub(in crate::elements) async fn details(
     bus: &Bus,
     node: &Node,
     timeout: Duration,
-) -> Result<Details, Fault> {
+) -> Result<Details, BusFault> {
     let object = &node.object;
     let (value, text, actions) = futures_util::join!(
         async { if node.interfaces.value { number(bus, object, timeout).await.map(Some) } else { Ok(None) } },
@@ -57,11 +57,11 @@ pub(in crate::elements) async fn details(
 }
 
 /// The answer; `None` when this detail is refused.
-fn optional<T>(answer: Result<T, Fault>) -> Result<Option<T>, Fault> {
+fn optional<T>(answer: Result<T, BusFault>) -> Result<Option<T>, BusFault> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => Ok(None),
-        Err(fault @ (Fault::Silent | Fault::Lost(_))) => Err(fault),
+        Err(BusFault::Gone | BusFault::Unknown | BusFault::Refused(_)) => Ok(None),
+        Err(fault @ (BusFault::Silent | BusFault::Lost(_))) => Err(fault),
     }
 }
 
@@ -72,10 +72,14 @@ fn shows_text(node: &Node) -> bool {
 }
 
 /// Reads the number.
-pub(in crate::elements) async fn number(bus: &Bus, object: &Object, timeout: Duration) -> Result<f64, Fault> {
+pub(in crate::elements) async fn number(
+    bus: &Bus,
+    object: &Object,
+    timeout: Duration,
+) -> Result<f64, BusFault> {
     let number: f64 = bus.property(object, VALUE, "CurrentValue", timeout).await?;
     // JSON cannot represent infinite numbers and NaN.
-    if number.is_finite() { Ok(number) } else { Err(Fault::Refused(format!("the value is {number}"))) }
+    if number.is_finite() { Ok(number) } else { Err(BusFault::Refused(format!("the value is {number}"))) }
 }
 
 /// Sets the number.
@@ -84,12 +88,16 @@ pub(in crate::elements) async fn set_number(
     object: &Object,
     to: f64,
     timeout: Duration,
-) -> Result<(), Fault> {
+) -> Result<(), BusFault> {
     bus.set_property(object, VALUE, "CurrentValue", to.into(), timeout).await
 }
 
 /// Returns the number of characters of the text.
-pub(in crate::elements) async fn length(bus: &Bus, object: &Object, timeout: Duration) -> Result<i32, Fault> {
+pub(in crate::elements) async fn length(
+    bus: &Bus,
+    object: &Object,
+    timeout: Duration,
+) -> Result<i32, BusFault> {
     bus.property(object, TEXT, "CharacterCount", timeout).await
 }
 
@@ -99,7 +107,7 @@ pub(in crate::elements) async fn text(
     object: &Object,
     most: usize,
     timeout: Duration,
-) -> Result<String, Fault> {
+) -> Result<String, BusFault> {
     let length = length(bus, object, timeout).await?;
     // One more, so that a cut is detected; never all of a text of gigabytes.
     let end = length.min(i32::try_from(most + 1).unwrap_or(i32::MAX));
@@ -110,7 +118,7 @@ pub(in crate::elements) async fn text(
     Ok(cut(&text, most))
 }
 
-async fn actions(bus: &Bus, object: &Object, timeout: Duration) -> Result<Vec<String>, Fault> {
+async fn actions(bus: &Bus, object: &Object, timeout: Duration) -> Result<Vec<String>, BusFault> {
     let all: Vec<(String, String, String)> = bus.call(object, ACTION, "GetActions", &(), timeout).await?;
     let mut names = Vec::new();
     for (number, (name, _, _)) in (0_i32..).zip(all.into_iter().take(MAX_ACTIONS)) {

@@ -40,7 +40,7 @@ const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
 /// Reason for which a call failed.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum BusFault {
     /// The object, or its whole program, does not exist any more.
     Gone,
     /// The program did not answer in time.
@@ -53,7 +53,7 @@ pub(super) enum Fault {
     Lost(String),
 }
 
-impl Fault {
+impl BusFault {
     /// Text for a sentence with the program as subject.
     pub(super) fn reason(&self) -> String {
         match self {
@@ -64,7 +64,7 @@ impl Fault {
     }
 }
 
-impl From<zbus::Error> for Fault {
+impl From<zbus::Error> for BusFault {
     fn from(error: zbus::Error) -> Self {
         #[allow(clippy::wildcard_enum_match_arm)] // zbus's list of errors grows
         match &error {
@@ -142,9 +142,9 @@ impl Bus {
         method: &str,
         body: &(impl Serialize + DynamicType + Sync),
         timeout: Duration,
-    ) -> Result<Receive, Fault> {
+    ) -> Result<Receive, BusFault> {
         let reply = self.message(object, interface, method, body, timeout).await?;
-        reply.body().deserialize::<Receive>().map_err(|error| Fault::Refused(error.to_string()))
+        reply.body().deserialize::<Receive>().map_err(|error| BusFault::Refused(error.to_string()))
     }
 
     /// Calls a method of an object and returns the answer undecoded.
@@ -155,20 +155,20 @@ impl Bus {
         method: &str,
         body: &(impl Serialize + DynamicType + Sync),
         timeout: Duration,
-    ) -> Result<zbus::Message, Fault> {
+    ) -> Result<zbus::Message, BusFault> {
         let name = Some(object.name.as_str());
         let call = self.link.call_method(name, object.path.as_str(), Some(interface), method, body);
         let answer = match tokio::time::timeout(timeout, call).await {
-            Ok(answer) => answer.map_err(Fault::from),
-            Err(_) => Err(Fault::Silent),
+            Ok(answer) => answer.map_err(BusFault::from),
+            Err(_) => Err(BusFault::Silent),
         };
         // The bus keeps unanswered calls as long as their connection is open, and limits their number.
-        if matches!(answer, Err(Fault::Silent | Fault::Lost(_))) {
+        if matches!(answer, Err(BusFault::Silent | BusFault::Lost(_))) {
             self.retire();
         }
         let size = answer.as_ref().map_or(0, |message| message.body().len());
         if size > MAX_ANSWER_BYTES {
-            return Err(Fault::Refused(format!("an answer of {size} bytes")));
+            return Err(BusFault::Refused(format!("an answer of {size} bytes")));
         }
         answer
     }
@@ -180,10 +180,10 @@ impl Bus {
         interface: &str,
         name: &str,
         timeout: Duration,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, BusFault> {
         let asked = (interface, name);
         let value: OwnedValue = self.call(object, PROPERTIES, "Get", &asked, timeout).await?;
-        Value::try_from(value).map_err(|_| Fault::Refused(format!("{name} is of another type")))
+        Value::try_from(value).map_err(|_| BusFault::Refused(format!("{name} is of another type")))
     }
 
     /// Sets a property.
@@ -194,12 +194,12 @@ impl Bus {
         name: &str,
         value: zbus::zvariant::Value<'_>,
         timeout: Duration,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), BusFault> {
         self.call(object, PROPERTIES, "Set", &(interface, name, value), timeout).await
     }
 
     /// Returns the root objects of all programs on the bus.
-    pub(super) async fn programs(&self) -> Result<Vec<Object>, Fault> {
+    pub(super) async fn programs(&self) -> Result<Vec<Object>, BusFault> {
         let registry = Object { name: REGISTRY.to_owned(), path: ROOT.to_owned() };
         let all: Vec<Reference> = self.call(&registry, ACCESSIBLE, "GetChildren", &(), BUS_TIMEOUT).await?;
         Ok(all.into_iter().filter_map(Object::of).collect())
@@ -208,7 +208,7 @@ impl Bus {
     /// Whether the bus knows the process of a bus name. In gVisor every peer of a socket appears to be the
     /// asking process itself, so all names would belong to the bus. [`Bus::reported_pid`] then asks the
     /// programs.
-    pub(super) async fn knows_processes(&self) -> Result<bool, Fault> {
+    pub(super) async fn knows_processes(&self) -> Result<bool, BusFault> {
         Ok(self.pid(REGISTRY).await? != self.pid(DAEMON).await?)
     }
 
@@ -216,13 +216,14 @@ impl Bus {
     ///
     /// # Errors
     /// `Refused` by a program without an ATK bridge, or when the program does not run as root.
-    pub(super) async fn reported_pid(&self, root: &Object, timeout: Duration) -> Result<u32, Fault> {
+    pub(super) async fn reported_pid(&self, root: &Object, timeout: Duration) -> Result<u32, BusFault> {
         let address: String = self.call(root, APPLICATION, "GetApplicationBusAddress", &(), timeout).await?;
-        process_of(&address).ok_or_else(|| Fault::Refused(String::from("does not say which process it is")))
+        process_of(&address)
+            .ok_or_else(|| BusFault::Refused(String::from("does not say which process it is")))
     }
 
     /// Returns the process id of a bus name.
-    pub(super) async fn pid(&self, name: &str) -> Result<u32, Fault> {
+    pub(super) async fn pid(&self, name: &str) -> Result<u32, BusFault> {
         let daemon = Object { name: DAEMON.to_owned(), path: "/org/freedesktop/DBus".to_owned() };
         self.call(&daemon, DAEMON, "GetConnectionUnixProcessID", &(name,), BUS_TIMEOUT).await
     }

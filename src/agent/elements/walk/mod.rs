@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
 
-use crate::elements::bus::Fault;
+use crate::elements::bus::BusFault;
 use crate::elements::bus::object::{Area, Node};
 use crate::elements::walk::tree::{Tree, run_concurrently};
 
@@ -71,7 +71,7 @@ pub(super) struct WalkResult {
     /// The reason with the highest priority for which nodes are missing.
     pub(super) stop: Option<StopReason>,
     /// Failure that ended the walk.
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<BusFault>,
 }
 
 impl WalkResult {
@@ -111,8 +111,8 @@ pub(super) async fn walk(tree: &impl Tree, window: Arc<Node>, limits: WalkLimits
                 }
                 Ok(Some(Ok(children))) => children,
                 // A vanished node does not end the walk.
-                Ok(None | Some(Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)))) => continue,
-                Ok(Some(Err(fault @ (Fault::Silent | Fault::Lost(_))))) => {
+                Ok(None | Some(Err(BusFault::Gone | BusFault::Unknown | BusFault::Refused(_)))) => continue,
+                Ok(Some(Err(fault @ (BusFault::Silent | BusFault::Lost(_))))) => {
                     walked.fault = Some(fault);
                     break;
                 }

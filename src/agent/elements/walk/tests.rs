@@ -41,7 +41,7 @@ impl Fake {
         })
     }
 
-    async fn answer(&self, name: &str) -> Result<(), Fault> {
+    async fn answer(&self, name: &str) -> Result<(), BusFault> {
         let now = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_in_flight.fetch_max(now, Ordering::Relaxed);
         tokio::task::yield_now().await;
@@ -50,21 +50,21 @@ impl Fake {
         }
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         match name {
-            name if self.silent.contains(&name) => Err(Fault::Silent),
-            name if self.gone.contains(&name) => Err(Fault::Gone),
+            name if self.silent.contains(&name) => Err(BusFault::Silent),
+            name if self.gone.contains(&name) => Err(BusFault::Gone),
             _ => Ok(()),
         }
     }
 }
 
 impl Tree for Fake {
-    async fn children(&self, node: &Node) -> Result<(Vec<Arc<Node>>, bool), Fault> {
+    async fn children(&self, node: &Node) -> Result<(Vec<Arc<Node>>, bool), BusFault> {
         self.answer(&node.name).await?;
         let names = self.below.get(&node.name).cloned().unwrap_or_default();
         Ok((names.into_iter().map(|name| self.node(name)).collect(), self.more))
     }
 
-    async fn area(&self, node: &Node) -> Result<Option<Area>, Fault> {
+    async fn area(&self, node: &Node) -> Result<Option<Area>, BusFault> {
         self.answer(&node.name).await?;
         Ok(Some(Area { x: 1, y: 2, width: 3, height: 4 }))
     }
@@ -129,7 +129,7 @@ async fn a_silent_program_ends_the_walk_and_a_vanished_node_does_not() {
     let fake = Fake { silent: vec!["b"], ..sample_tree() };
     let (seen, walked) = names(&fake, limits()).await;
     assert_eq!(seen, ["window", "a", "b", "a1", "a2"]);
-    assert!(matches!(walked.fault, Some(Fault::Silent)) && walked.stop.is_none());
+    assert!(matches!(walked.fault, Some(BusFault::Silent)) && walked.stop.is_none());
     let fake = Fake { gone: vec!["a"], ..sample_tree() };
     let walked = walk(&fake, fake.node("window"), limits()).await;
     let seen: Vec<&str> = walked.found.iter().map(|found| found.node.name.as_str()).collect();

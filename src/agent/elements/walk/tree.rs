@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, stream};
 use zbus::zvariant::{ObjectPath, OwnedValue};
 
 use crate::elements::bus::object::{Area, Interfaces, Node, Object, Reference, role, states};
-use crate::elements::bus::{ACCESSIBLE, Bus, Fault};
+use crate::elements::bus::{ACCESSIBLE, Bus, BusFault};
 
 /// Concurrent calls per list: enough to hide the latency of the bus, few enough that the program can do its
 /// own work.
@@ -40,9 +40,9 @@ pub(in crate::elements) fn run_concurrently<F: Future>(
 /// A tree of nodes: the walk's interface to a program.
 pub(in crate::elements) trait Tree: Sync {
     /// Returns the first children of a node, and whether there are more.
-    fn children(&self, node: &Node) -> impl Future<Output = Result<(Vec<Arc<Node>>, bool), Fault>> + Send;
+    fn children(&self, node: &Node) -> impl Future<Output = Result<(Vec<Arc<Node>>, bool), BusFault>> + Send;
     /// Returns the area of a node on the screen.
-    fn area(&self, node: &Node) -> impl Future<Output = Result<Option<Area>, Fault>> + Send;
+    fn area(&self, node: &Node) -> impl Future<Output = Result<Option<Area>, BusFault>> + Send;
 }
 
 /// Entry of a bulk answer of at-spi2-core 2.9 and later: object, program, parent, index in its parent, number
@@ -128,7 +128,7 @@ impl<'a> ProgramTree<'a> {
     }
 
     /// Returns one object.
-    pub(in crate::elements) async fn node(&self, object: &Object) -> Result<Arc<Node>, Fault> {
+    pub(in crate::elements) async fn node(&self, object: &Object) -> Result<Arc<Node>, BusFault> {
         if let Some(node) = self.cached.get(&object.path) {
             return Ok(Arc::clone(node));
         }
@@ -145,7 +145,7 @@ pub(in crate::elements) async fn fetch_node(
     bus: &Bus,
     object: &Object,
     timeout: Duration,
-) -> Result<Node, Fault> {
+) -> Result<Node, BusFault> {
     let all = (ACCESSIBLE,);
     let (kind, words, interfaces, properties) = futures_util::try_join!(
         bus.call::<u32>(object, ACCESSIBLE, "GetRole", &(), timeout),
@@ -180,17 +180,17 @@ pub(in crate::elements) async fn fetch_area(
     bus: &Bus,
     object: &Object,
     timeout: Duration,
-) -> Result<Option<Area>, Fault> {
+) -> Result<Option<Area>, BusFault> {
     let asked = (CoordType::Screen as u32,);
     match bus.call::<(i32, i32, i32, i32)>(object, COMPONENT, "GetExtents", &asked, timeout).await {
         Ok(extents) => Ok(Area::of(extents)),
-        Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => Ok(None),
-        Err(fault @ (Fault::Silent | Fault::Lost(_))) => Err(fault),
+        Err(BusFault::Gone | BusFault::Unknown | BusFault::Refused(_)) => Ok(None),
+        Err(fault @ (BusFault::Silent | BusFault::Lost(_))) => Err(fault),
     }
 }
 
 impl Tree for ProgramTree<'_> {
-    async fn children(&self, node: &Node) -> Result<(Vec<Arc<Node>>, bool), Fault> {
+    async fn children(&self, node: &Node) -> Result<(Vec<Arc<Node>>, bool), BusFault> {
         if let Some(cached) = self.cached_children(node) {
             return Ok((cached, false));
         }
@@ -212,7 +212,7 @@ impl Tree for ProgramTree<'_> {
                 let calls = range.map(async |number| {
                     self.bus.call(object, ACCESSIBLE, "GetChildAtIndex", &(number,), self.timeout).await
                 });
-                let answers: Vec<Result<Reference, Fault>> = run_concurrently(calls).collect().await;
+                let answers: Vec<Result<Reference, BusFault>> = run_concurrently(calls).collect().await;
                 answers.into_iter().collect::<Result<_, _>>()?
             }
             None => self.bus.call(object, ACCESSIBLE, "GetChildren", &(), self.timeout).await?,
@@ -224,14 +224,14 @@ impl Tree for ProgramTree<'_> {
             match answer {
                 Ok(node) => nodes.push(node),
                 // The object has vanished meanwhile, or its reference is invalid.
-                Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => {}
-                Err(fault @ (Fault::Silent | Fault::Lost(_))) => return Err(fault),
+                Err(BusFault::Gone | BusFault::Unknown | BusFault::Refused(_)) => {}
+                Err(fault @ (BusFault::Silent | BusFault::Lost(_))) => return Err(fault),
             }
         }
         Ok((nodes, more))
     }
 
-    async fn area(&self, node: &Node) -> Result<Option<Area>, Fault> {
+    async fn area(&self, node: &Node) -> Result<Option<Area>, BusFault> {
         fetch_area(self.bus, &node.object, self.timeout).await
     }
 }

@@ -4,7 +4,7 @@ use atspi::{CoordType, Role, State};
 use futures_util::StreamExt as _;
 
 use crate::elements::bus::object::{Node, Object, Reference};
-use crate::elements::bus::{ACCESSIBLE, Fault};
+use crate::elements::bus::{ACCESSIBLE, BusFault};
 use crate::elements::walk::tree::{
     COMPONENT, MANY_CHILDREN, MAX_CHILDREN, ProgramTree, Tree as _, run_concurrently,
 };
@@ -25,7 +25,10 @@ fn is_in_rows(node: &Node) -> bool {
 impl ProgramTree<'_> {
     /// Returns the first and the last visible child of a long list; `None` when its program does not report
     /// them, or too many are visible.
-    pub(in crate::elements) async fn visible_rows(&self, node: &Node) -> Result<Option<(i32, i32)>, Fault> {
+    pub(in crate::elements) async fn visible_rows(
+        &self,
+        node: &Node,
+    ) -> Result<Option<(i32, i32)>, BusFault> {
         if !node.interfaces.component || !is_in_rows(node) {
             return Ok(None);
         }
@@ -51,7 +54,7 @@ impl ProgramTree<'_> {
     }
 
     /// Index of the child at a point.
-    async fn child_at(&self, node: &Node, (x, y): (i32, i32)) -> Result<Option<i32>, Fault> {
+    async fn child_at(&self, node: &Node, (x, y): (i32, i32)) -> Result<Option<i32>, BusFault> {
         let asked = (x, y, CoordType::Screen as u32);
         let found: Reference = match self
             .bus
@@ -59,14 +62,14 @@ impl ProgramTree<'_> {
             .await
         {
             Ok(found) => found,
-            Err(fault @ (Fault::Silent | Fault::Lost(_))) => return Err(fault),
-            Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => return Ok(None),
+            Err(fault @ (BusFault::Silent | BusFault::Lost(_))) => return Err(fault),
+            Err(BusFault::Gone | BusFault::Unknown | BusFault::Refused(_)) => return Ok(None),
         };
         let Some(child) = Object::of(found).filter(|child| *child != node.object) else { return Ok(None) };
         match self.bus.call(&child, ACCESSIBLE, "GetIndexInParent", &(), self.timeout).await {
             Ok(number) => Ok(Some(number).filter(|number: &i32| *number >= 0)),
-            Err(fault @ (Fault::Silent | Fault::Lost(_))) => Err(fault),
-            Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => Ok(None),
+            Err(fault @ (BusFault::Silent | BusFault::Lost(_))) => Err(fault),
+            Err(BusFault::Gone | BusFault::Unknown | BusFault::Refused(_)) => Ok(None),
         }
     }
 }

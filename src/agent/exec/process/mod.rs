@@ -49,9 +49,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The background processes; clones share one table.
 #[derive(Clone)]
-pub struct Processes(Arc<Table>);
+pub struct Processes(Arc<ProcessTable>);
 
-struct Table {
+struct ProcessTable {
     commands: Commands,
     budget: SharedBudget,
     followers: Arc<Semaphore>,
@@ -95,7 +95,7 @@ enum Stdin {
 impl Processes {
     /// Creates an empty table.
     pub fn new(commands: Commands) -> Self {
-        Self(Arc::new(Table {
+        Self(Arc::new(ProcessTable {
             commands,
             budget: SharedBudget::new(log::SHARED_BYTES),
             followers: Arc::new(Semaphore::new(MAX_FOLLOWERS)),

@@ -43,7 +43,7 @@ const ORPHAN_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Stored record of an upload.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct UploadRecord {
     length: u64,
     metadata: String,
 }
@@ -86,7 +86,7 @@ impl Store {
             return Err(errno(&shown, Errno::NOSPC));
         }
         drop(self.make(&part(id))?);
-        if let Err(error) = self.write(id, &Record { length, metadata }) {
+        if let Err(error) = self.write(id, &UploadRecord { length, metadata }) {
             self.remove(id)?;
             return Err(error);
         }
@@ -230,7 +230,7 @@ impl Store {
         Ok(names)
     }
 
-    fn read(&self, id: Uuid) -> Result<Option<(Record, Stat)>> {
+    fn read(&self, id: Uuid) -> Result<Option<(UploadRecord, Stat)>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.folder, record_name(id), flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -244,7 +244,7 @@ impl Store {
         Ok(serde_json::from_slice(&text).ok().map(|record| (record, facts)))
     }
 
-    fn write(&self, id: Uuid, record: &Record) -> Result<()> {
+    fn write(&self, id: Uuid, record: &UploadRecord) -> Result<()> {
         let text = serde_json::to_vec(record).map_err(Error::internal)?;
         let fresh = format!("{id}.json.new");
         let mut file = self.make(&fresh)?;

@@ -77,11 +77,11 @@ impl std::fmt::Debug for Recordings {
 
 struct RecordingsState {
     setup: RecordingSetup,
-    table: Mutex<Table>,
+    table: Mutex<RecordingTable>,
 }
 
 #[derive(Default)]
-struct Table {
+struct RecordingTable {
     /// Oldest first.
     recordings: Vec<Arc<RecordingState>>,
     /// Timelines by screen id; `None` while a recording starts or has no timeline.
@@ -128,7 +128,7 @@ impl Recordings {
                 Vec::new()
             }
         };
-        let table = Mutex::new(Table { recordings, running: BTreeMap::new() });
+        let table = Mutex::new(RecordingTable { recordings, running: BTreeMap::new() });
         Self(Arc::new(RecordingsState { setup, table }))
     }
 
@@ -374,7 +374,7 @@ impl RecordingsState {
         found.ok_or_else(|| Error::not_found("No such recording"))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, RecordingTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 
 use crate::files::range::{RequestedPart, if_none_match_matches, if_range_matches, requested_part};
-use crate::files::read::Content;
+use crate::files::read::OpenFile;
 use crate::files::write::{desktop_upload, upload};
 use crate::files::{blocking, read};
 use crate::state::Agent;
@@ -65,7 +65,7 @@ async fn content(
 
 /// Answers with a file or the requested part of it.
 pub(in crate::routes) async fn serve(
-    content: Content,
+    content: OpenFile,
     method: &Method,
     request_headers: &HeaderMap,
 ) -> Result<Response> {

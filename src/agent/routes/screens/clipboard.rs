@@ -7,7 +7,7 @@ use axum::{Json as Answer, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::display::{Content, Displays, Selection};
+use crate::display::{ClipboardItem, Displays, Selection};
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Query, parse_object, read_body};
@@ -27,8 +27,8 @@ async fn read(
     let clipboard = displays.screen(query.screen.as_deref())?.clipboard_get(selection).await?;
     let (mime_type, text, image) = match clipboard.content {
         None => (None, None, None),
-        Some(Content::Text(text)) => (Some("text/plain;charset=utf-8"), Some(text), None),
-        Some(Content::Png(bytes)) => (Some("image/png"), None, Some(STANDARD.encode(bytes))),
+        Some(ClipboardItem::Text(text)) => (Some("text/plain;charset=utf-8"), Some(text), None),
+        Some(ClipboardItem::Png(bytes)) => (Some("image/png"), None, Some(STANDARD.encode(bytes))),
     };
     Ok(Answer(Clipboard { mime_type: mime_type.map(str::to_owned), text, image, targets: clipboard.targets }))
 }
@@ -49,18 +49,18 @@ async fn set(
 /// # Errors
 /// `Invalid` when the body has neither or both of text and image, another type, or an image that is not
 /// base64.
-fn content(body: SetClipboard) -> Result<Content> {
+fn content(body: SetClipboard) -> Result<ClipboardItem> {
     let kind = body.mime_type.as_deref();
     match (body.text, body.image) {
         (Some(text), None) => match kind {
-            None | Some("text/plain" | "text/plain;charset=utf-8") => Ok(Content::Text(text)),
+            None | Some("text/plain" | "text/plain;charset=utf-8") => Ok(ClipboardItem::Text(text)),
             Some(_) => Err(Error::invalid("mime_type of text must be text/plain").into()),
         },
         (None, Some(image)) => match kind {
             None | Some("image/png") => {
                 let bytes = STANDARD.decode(image);
                 let bytes = bytes.map_err(|error| Error::invalid(format!("image is not base64: {error}")))?;
-                Ok(Content::Png(bytes))
+                Ok(ClipboardItem::Png(bytes))
             }
             Some(_) => Err(Error::invalid("mime_type of an image must be image/png").into()),
         },
@@ -83,8 +83,8 @@ mod tests {
                 mime_type: kind.map(str::to_owned),
             })
         };
-        assert_eq!(body(Some(""), None, None).unwrap(), Content::Text(String::new()));
-        assert_eq!(body(None, Some("AAE="), Some("image/png")).unwrap(), Content::Png(vec![0, 1]));
+        assert_eq!(body(Some(""), None, None).unwrap(), ClipboardItem::Text(String::new()));
+        assert_eq!(body(None, Some("AAE="), Some("image/png")).unwrap(), ClipboardItem::Png(vec![0, 1]));
         for (text, image, kind) in [
             (None, None, None),
             (Some("x"), Some("AAE="), None),

@@ -67,13 +67,13 @@ pub fn run(agent: &[OsString], log: &Path) -> Result<(), StepError> {
         }
     }
     let mut init =
-        Init { agent, state: State::Waiting(Instant::now()), pause: FIRST_PAUSE, reader, writer, log };
+        Init { agent, state: InitState::Waiting(Instant::now()), pause: FIRST_PAUSE, reader, writer, log };
     init.supervise(&signals);
     Ok(())
 }
 
 /// States of the drawing above.
-enum State {
+enum InitState {
     Running { pid: Pid, since: Instant },
     Waiting(Instant),
     Stopping { pid: Option<Pid>, until: Instant },
@@ -81,7 +81,7 @@ enum State {
 
 struct Init<'a> {
     agent: &'a [OsString],
-    state: State,
+    state: InitState,
     pause: Duration,
     reader: File,
     /// Held open so that the pipe does not end when the agent exits.
@@ -92,7 +92,7 @@ struct Init<'a> {
 impl Init<'_> {
     fn supervise(&mut self, signals: &SignalFd) {
         loop {
-            if let State::Waiting(until) = self.state
+            if let InitState::Waiting(until) = self.state
                 && Instant::now() >= until
             {
                 self.start();
@@ -106,7 +106,7 @@ impl Init<'_> {
             }
             self.copy_log();
             self.reap();
-            if let State::Stopping { pid, until } = self.state
+            if let InitState::Stopping { pid, until } = self.state
                 && (pid.is_none() || Instant::now() >= until)
             {
                 return self.end_remaining_processes();
@@ -117,8 +117,8 @@ impl Init<'_> {
     /// Waits for a signal, a log line or a deadline.
     fn wait(&self, signals: &SignalFd) {
         let timeout = match self.state {
-            State::Running { .. } => PollTimeout::NONE,
-            State::Waiting(_) | State::Stopping { .. } => {
+            InitState::Running { .. } => PollTimeout::NONE,
+            InitState::Waiting(_) | InitState::Stopping { .. } => {
                 PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO)
             }
         };
@@ -136,7 +136,7 @@ impl Init<'_> {
 
     fn start(&mut self) {
         match self.spawn() {
-            Ok(pid) => self.state = State::Running { pid, since: Instant::now() },
+            Ok(pid) => self.state = InitState::Running { pid, since: Instant::now() },
             Err(error) => {
                 self.log.line(&format!("init: cannot start the agent: {error}; retrying"));
                 self.schedule_restart();
@@ -154,22 +154,22 @@ impl Init<'_> {
     }
 
     fn schedule_restart(&mut self) {
-        self.state = State::Waiting(Instant::now() + self.pause);
+        self.state = InitState::Waiting(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
     fn stop(&mut self) {
         let pid = match self.state {
-            State::Running { pid, .. } => Some(pid),
-            State::Waiting(_) => None,
-            State::Stopping { .. } => return,
+            InitState::Running { pid, .. } => Some(pid),
+            InitState::Waiting(_) => None,
+            InitState::Stopping { .. } => return,
         };
         if let Some(pid) = pid
             && let Err(error) = kill(pid, Signal::SIGTERM)
         {
             self.log.line(&format!("init: SIGTERM to the agent: {error}"));
         }
-        self.state = State::Stopping { pid, until: Instant::now() + AGENT_GRACE };
+        self.state = InitState::Stopping { pid, until: Instant::now() + AGENT_GRACE };
     }
 
     fn copy_log(&mut self) {
@@ -184,15 +184,15 @@ impl Init<'_> {
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             let Some(ended) = status.pid().filter(|_| status != WaitStatus::StillAlive) else { return };
             match &mut self.state {
-                State::Running { pid, since } if *pid == ended => {
+                InitState::Running { pid, since } if *pid == ended => {
                     if since.elapsed() >= STABLE_AFTER {
                         self.pause = FIRST_PAUSE;
                     }
                     self.log.line(&format!("init: the agent ended: {status:?}"));
                     self.schedule_restart();
                 }
-                State::Stopping { pid, .. } if *pid == Some(ended) => *pid = None,
-                State::Running { .. } | State::Waiting(_) | State::Stopping { .. } => {}
+                InitState::Stopping { pid, .. } if *pid == Some(ended) => *pid = None,
+                InitState::Running { .. } | InitState::Waiting(_) | InitState::Stopping { .. } => {}
             }
         }
     }

@@ -32,7 +32,7 @@ const CONNECTION_MS: i64 = 30 * 24 * 3_600_000;
 
 /// Form of the consent page: `deny`, or a workspace.
 #[derive(Debug, Deserialize)]
-pub(super) struct Decision {
+pub(super) struct ConsentForm {
     #[serde(default)]
     decision: String,
     #[serde(default)]
@@ -57,7 +57,7 @@ pub(super) async fn decide(
     site: Origin,
     source: Source,
     RawQuery(query): RawQuery,
-    form: SignedInForm<Decision>,
+    form: SignedInForm<ConsentForm>,
 ) -> Response {
     let query = query.unwrap_or_default();
     app.oauth.store_decision(&form, &site, source, &query).await.unwrap_or_else(IntoResponse::into_response)
@@ -85,7 +85,7 @@ impl AuthorizationServer {
 
     async fn store_decision(
         &self,
-        form: &SignedInForm<Decision>,
+        form: &SignedInForm<ConsentForm>,
         site: &Origin,
         source: Source,
         query: &str,

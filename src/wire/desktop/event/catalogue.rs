@@ -43,11 +43,11 @@ pub struct CatalogueField {
 impl Catalogue {
     /// Returns the catalogue of this version.
     pub fn current() -> Self {
-        let field = |field: &event::Field| {
+        let field = |field: &event::EventField| {
             let said = CatalogueField { json: field.json.into(), description: field.meaning.into() };
             (field.name.to_owned(), said)
         };
-        let line = |entry: &event::Entry| CatalogueEntry {
+        let line = |entry: &event::EventType| CatalogueEntry {
             kind: entry.name.into(),
             description: entry.description.into(),
             detection: entry.detection.into(),
