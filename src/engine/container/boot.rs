@@ -26,7 +26,7 @@ const NAMESPACE_LIMITS: [(&str, u32); 3] =
 
 /// What a start needs besides the machine.
 #[derive(Debug)]
-pub(super) struct Starter<'a> {
+pub(super) struct ContainerStarter<'a> {
     pub(super) host: &'a HostContext,
     pub(super) runtime: &'a Runtime,
     /// The image's folder.
@@ -37,7 +37,7 @@ pub(super) struct Starter<'a> {
     pub(super) wanted_slot: Option<u16>,
 }
 
-impl Starter<'_> {
+impl ContainerStarter<'_> {
     /// Starts a machine after a sweep. On error, parts of the boot may be left. Blocks.
     pub(super) fn start(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
         let endpoint = self.prepare(machine)?;

@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::container::boot::Starter;
+use crate::container::boot::ContainerStarter;
 use crate::container::runtime::{ContainerState, Runtime, RuntimeKind};
 use crate::driver::{GuestDriver, HostContext, MachineBoot, set_bandwidth};
 use crate::host::cgroup::limits;
@@ -163,7 +163,8 @@ impl GuestDriver for ContainerEngine {
             RuntimeKind::Gvisor => gvisor::pin_agent(machine.folder, &self.host.agent)?,
         };
         let image = &self.host.settings.image;
-        Starter { host: &self.host, runtime: &self.runtime, image, agent, wanted_slot: None }.start(machine)
+        ContainerStarter { host: &self.host, runtime: &self.runtime, image, agent, wanted_slot: None }
+            .start(machine)
     }
 
     fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect> {

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use crate::driver::{GuestDriver, HostContext, MachineBoot, set_bandwidth};
 use crate::host::files::canonicalize;
 use crate::host::{cgroup, freeze, slots};
-use crate::qemu::boot::{BootRecord, Starter};
+use crate::qemu::boot::{BootRecord, MachineStarter};
 use crate::qemu::monitor::Monitor;
 pub use crate::qemu::settings::QemuSettings;
 use crate::state::disk_copy;
@@ -86,9 +86,9 @@ impl QemuEngine {
         Ok(cgroup::processes(folder.id)?.first().map(|pid| (record, *pid)))
     }
 
-    fn starter(&self) -> Starter<'_> {
+    fn starter(&self) -> MachineStarter<'_> {
         let accelerator = accelerator::detect(&self.settings).accelerator;
-        Starter { host: &self.host, settings: &self.settings, accelerator }
+        MachineStarter { host: &self.host, settings: &self.settings, accelerator }
     }
 }
 

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::simulated::faults::Faults;
 pub use crate::simulated::faults::{Failure, Fault, Verb};
 use crate::simulated::host::RunningMachine;
-pub use crate::simulated::host::{AgentBoot, AgentFactory, GuestMemory, SimulatedHost};
+pub use crate::simulated::host::{AgentBoot, AgentFactory, SimulatedHost, SimulatedMemory};
 use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
     Observation, SavedFile, SavedLocation, SavedState, Snapshot,
@@ -111,7 +111,7 @@ impl SimulatedEngine {
             return Err(EngineError::failed("start the machine", "its memory is saved"));
         }
         let (spec, boot, disk) = (spec.clone(), boot.clone(), machine.join("disk"));
-        let agent_boot = AgentBoot { spec, boot, disk, memory: GuestMemory::default() };
+        let agent_boot = AgentBoot { spec, boot, disk, memory: SimulatedMemory::default() };
         self.run(agent_boot.boot.generation, (self.host.agent)(&agent_boot), agent_boot).await
     }
 

@@ -1,5 +1,5 @@
 //! Snapshots and forks of simulated machines: the disk is a copied folder, the memory a copied
-//! [`GuestMemory`] for a new agent.
+//! [`SimulatedMemory`] for a new agent.
 
 use std::fs;
 use std::io;

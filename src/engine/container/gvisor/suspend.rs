@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::container::boot::Starter;
+use crate::container::boot::ContainerStarter;
 use crate::container::runtime::ContainerState;
 use crate::container::{ContainerEngine, oci, runsc};
 use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause};
@@ -78,7 +78,7 @@ impl GuestMemory for ContainerEngine {
     ) -> EngineResult<Endpoint> {
         const STEP: &str = "continue from saved memory";
         let MachineBoot { folder, lock, .. } = *machine;
-        let starter = Starter {
+        let starter = ContainerStarter {
             host: &self.host,
             runtime: &self.runtime,
             image: &manifest.image,
