@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::outcome::{CheckResult, Measurement, failed, millis};
 use super::screen::TestScreen;
-use crate::display::{Content, Selection};
+use crate::display::{ClipboardItem, Selection};
 use hotdesk_base::wait;
 
 /// Size of the long text in bytes.
@@ -19,10 +19,10 @@ pub(super) async fn check(target: &TestScreen) -> CheckResult {
     let mut took = [Duration::ZERO; 2];
     for (text, took) in [SHORT, &long].into_iter().zip(&mut took) {
         let began = Instant::now();
-        target.screen.clipboard_set(Selection::Clipboard, Content::Text(text.to_owned())).await?;
+        target.screen.clipboard_set(Selection::Clipboard, ClipboardItem::Text(text.to_owned())).await?;
         let clipboard = target.screen.clipboard_get(Selection::Clipboard).await?;
         *took = began.elapsed();
-        if clipboard.content != Some(Content::Text(text.to_owned())) {
+        if clipboard.content != Some(ClipboardItem::Text(text.to_owned())) {
             return failed(format!(
                 "the clipboard returned another text than the {} bytes that were set",
                 text.len()

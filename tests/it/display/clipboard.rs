@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hotdesk::agent::display::{Content, Selection};
+use hotdesk::agent::display::{ClipboardItem, Selection};
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 use x11rb::connection::Connection as _;
@@ -409,7 +409,7 @@ async fn what_is_lent_is_given_back_in_all_its_forms_unless_someone_copied_meanw
     let fixture = DisplayFixture::bare(320, 240).await;
     let (boot, display) = (fixture.boot(), fixture.display());
     let lend_clipboard =
-        || boot.clipboard_set_temporarily(Selection::Clipboard, Content::Text("on loan".to_owned()));
+        || boot.clipboard_set_temporarily(Selection::Clipboard, ClipboardItem::Text("on loan".to_owned()));
     // From another program, in an unknown format, in an incremental transfer.
     let content = vec![7; 700_000];
     let form = ["-selection", "clipboard", "-t", "application/x-thing"];
@@ -441,7 +441,7 @@ async fn an_empty_clipboard_is_empty_again_after_a_loan() {
     let fixture = DisplayFixture::bare(320, 240).await;
     let boot = fixture.boot();
     let loan = boot
-        .clipboard_set_temporarily(Selection::Clipboard, Content::Text("x".to_owned()))
+        .clipboard_set_temporarily(Selection::Clipboard, ClipboardItem::Text("x".to_owned()))
         .await
         .expect("a loan");
     assert_eq!(get_clipboard(&fixture, "").await["text"], "x");

@@ -190,7 +190,7 @@ async fn a_gtk_program_is_found_pasted_into_and_closed() {
     let path = format!("/windows/{}", launched["window"]["id"].as_str().expect("an id"));
     assert_eq!(fixture.ok("POST", &format!("{path}/focus"), Value::Null).await["focused"], true);
     let text = "grüße € 漢字 😀".to_owned();
-    let content = hotdesk::agent::display::Content::Text(text.clone());
+    let content = hotdesk::agent::display::ClipboardItem::Text(text.clone());
     let boot = fixture.boot();
     let selection = hotdesk::agent::display::Selection::Clipboard;
     let mut loan = boot.clipboard_set_temporarily(selection, content).await.expect("a loan");

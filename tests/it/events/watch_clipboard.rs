@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotdesk::agent::display::{Content, Selection};
+use hotdesk::agent::display::{ClipboardItem, Selection};
 use hotdesk::base::wait;
 use hotdesk::domain::desktop::event::EventKind;
 use hotdesk::wire::desktop::event::MAX_CONTENT_BYTES;
@@ -80,7 +80,8 @@ async fn what_is_no_text_lent_or_never_answered_is_not_told_and_holds_nothing_up
     listener.expect("clipboard", clipboard_event("default", "mine")).await;
     let boot = fixture.boot();
     for _ in 0..2 {
-        let loan = boot.clipboard_set_temporarily(Selection::Clipboard, Content::Text("pasted".into())).await;
+        let loan =
+            boot.clipboard_set_temporarily(Selection::Clipboard, ClipboardItem::Text("pasted".into())).await;
         let loan = loan.expect("a loan");
         assert!(boot.clipboard_restore(loan).await.expect("given back"));
     }

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use hotdesk::engine::simulated::{AgentBoot, AgentFactory, GuestMemory};
+use hotdesk::engine::simulated::{AgentBoot, AgentFactory, SimulatedMemory};
 use hotdesk::wire::agent::Renewal;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub struct Agents {
 }
 
 struct Memory {
-    state: GuestMemory,
+    state: SimulatedMemory,
     agents: Agents,
 }
 

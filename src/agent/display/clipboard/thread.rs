@@ -34,7 +34,7 @@ const WAKE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What to put on a clipboard.
 pub(in crate::display) enum NewContent {
-    ClipboardItem(ClipboardItem),
+    Item(ClipboardItem),
     Snapshot(Snapshot),
 }
 
@@ -348,7 +348,7 @@ impl<'a> ClipboardThread<'a> {
 
     fn set(&mut self, selection: Selection, content: NewContent, temporary: bool) -> Outcome<SetReceipt> {
         let target_data = match content {
-            NewContent::Content(content) => content.target_data(&self.atoms),
+            NewContent::Item(content) => content.target_data(&self.atoms),
             NewContent::Snapshot(snapshot) => snapshot.target_data,
         };
         let atom = selection.atom(&self.atoms);

@@ -36,7 +36,7 @@ impl Screen {
     /// full, or another program takes the clipboard at the same moment.
     pub async fn clipboard_set(&self, selection: Selection, content: ClipboardItem) -> Result<()> {
         content.check()?;
-        let content = NewContent::Content(content);
+        let content = NewContent::Item(content);
         let set = |reply| Command::Set { selection, content, temporary: false, reply };
         self.ask_clipboard(set).await.map(drop)
     }
@@ -62,7 +62,7 @@ impl Screen {
     ) -> Result<TemporaryContent> {
         content.check()?;
         let previous = self.clipboard_snapshot(selection).await?;
-        let content = NewContent::Content(content);
+        let content = NewContent::Item(content);
         let set = |reply| Command::Set { selection, content, temporary: true, reply };
         let (serial, fetches) = self.ask_clipboard(set).await?;
         Ok(TemporaryContent { selection, previous, serial, fetches })

@@ -25,7 +25,7 @@ use crate::display::desktop::Desktop;
 use crate::display::{Displays, Screen};
 use crate::files::blocking;
 use crate::files::paths::Parents;
-use crate::files::read::Content;
+use crate::files::read::OpenFile;
 use crate::media::ffmpeg;
 use encoder::{RecordingEncoder, VideoFormat};
 use hotdesk_base::clock::{iso8601, now_ms};
@@ -192,7 +192,7 @@ impl Recordings {
     ///
     /// # Errors
     /// `NotFound`, also for the timeline of a recording without one.
-    pub async fn content(&self, id: &str, part: RecordingFile) -> Result<Content> {
+    pub async fn content(&self, id: &str, part: RecordingFile) -> Result<OpenFile> {
         self.0.find(id)?;
         let (shared, id) = (Arc::clone(&self.0), id.to_owned());
         blocking(move || {

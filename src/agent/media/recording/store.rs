@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::files::paths::{FOLDER, Parents, open_inside};
-use crate::files::read::{Content, describe_file};
+use crate::files::read::{OpenFile, describe_file};
 use crate::files::write::temp_file::stat_entry;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::desktop::recording::Recording;
@@ -75,7 +75,7 @@ impl RecordingStore {
     ///
     /// # Errors
     /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
-    pub fn content(&self, id: &str, part: RecordingFile) -> Result<Option<Content>> {
+    pub fn content(&self, id: &str, part: RecordingFile) -> Result<Option<OpenFile>> {
         let name = part.name(id);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.folder, &name, flags, Mode::empty()) {
