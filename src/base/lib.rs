@@ -1,5 +1,5 @@
-//! Basic utilities without domain knowledge: ids, secrets, the clock, tasks, polling, back-off, logging, file
-//! system calls, semaphores by key, revocable leases, and errors of steps (floor 0).
+//! Basic utilities without domain knowledge: ids, secrets, the clock, times, tasks, polling, back-off,
+//! logging, file system calls, semaphores by key, revocable leases, and errors of steps (floor 0).
 
 pub mod backoff;
 pub mod clock;
@@ -12,4 +12,5 @@ pub mod secret;
 pub mod step_error;
 pub mod tasks;
 pub mod telemetry;
+pub mod time;
 pub mod wait;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use crate::identity::access::Credential;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 
 /// Subject of an entry whose route does not name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +92,8 @@ impl AuditAction {
 /// One request in the audit log. It has no text from the request, except the name of the credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Time of the request, in Unix milliseconds.
-    pub at: i64,
+    /// Time of the request.
+    pub at: UnixMillis,
     /// Account of the caller; `None` when it is unknown.
     pub account: Option<AccountId>,
     /// Credential of the request.
@@ -127,8 +128,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Creates an entry for an action of the service itself at a time in Unix milliseconds.
-    pub fn of_the_service(at: i64, action: AuditAction) -> Self {
+    /// Creates an entry for an action of the service itself.
+    pub fn of_the_service(at: UnixMillis, action: AuditAction) -> Self {
         Self {
             at,
             account: None,
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn an_action_of_the_service_has_the_result_done() {
-        let entry = Entry::of_the_service(1, AuditAction::TrialEnd);
+        let entry = Entry::of_the_service(UnixMillis::EPOCH, AuditAction::TrialEnd);
         assert!(entry.outcome.name() == "done" && !entry.is_unattributed());
         let request = Entry { method: "POST".to_owned(), ..entry };
         assert!(request.is_unattributed());

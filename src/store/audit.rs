@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Store, Write, failed, id};
 use hotdesk_base::ids::{AccountId, ComputerId, GrantId, KeyId, SessionId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::audit::{AuditAction, AuditOutcome, Entry};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Credential, Role};
@@ -25,10 +26,10 @@ pub struct AuditFilter {
     pub anonymous: bool,
     /// Only entries with a smaller number.
     pub before: Option<i64>,
-    /// Only entries since this time, in Unix milliseconds.
-    pub since: Option<i64>,
-    /// Only entries up to and including this time, in Unix milliseconds.
-    pub until: Option<i64>,
+    /// Only entries since this time.
+    pub since: Option<UnixMillis>,
+    /// Only entries up to and including this time.
+    pub until: Option<UnixMillis>,
     /// Only entries about this workspace.
     pub workspace: Option<WorkspaceId>,
     /// Only entries about this computer.
@@ -91,7 +92,7 @@ impl TryFrom<Row> for Entry {
             None => AuditOutcome::Unanswered,
         };
         Ok(Self {
-            at: row.at,
+            at: UnixMillis::new(row.at),
             account: row.account_id.as_deref().map(id).transpose()?,
             credential,
             client: row.client,
@@ -137,8 +138,8 @@ impl Store {
             .bind(Role::Admin.name())
             .bind(i64::from(filter.anonymous))
             .bind(filter.before.unwrap_or(i64::MAX))
-            .bind(filter.since)
-            .bind(filter.until)
+            .bind(filter.since.map(UnixMillis::as_i64))
+            .bind(filter.until.map(UnixMillis::as_i64))
             .bind(filter.workspace.map(|workspace| workspace.to_string()))
             .bind(filter.computer.map(|computer| computer.to_string()))
             .bind(filter.key.map(|key| key.to_string()))
@@ -168,18 +169,22 @@ impl Store {
         rows.into_iter().map(|(account, email)| Ok((id(&account)?, email))).collect()
     }
 
-    /// Removes entries older than `before` (Unix milliseconds), and the oldest ones beyond `most`. The query
-    /// for them runs before the write transaction, because other writers wait for it.
+    /// Removes entries older than `before`, and the oldest ones beyond `most`. The query for them runs
+    /// before the write transaction, because other writers wait for it.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; some of the entries may be removed then, and the
     /// next call removes the others.
-    pub async fn trim_audit(&self, before: i64, most: u32) -> Result<()> {
+    pub async fn trim_audit(&self, before: UnixMillis, most: u32) -> Result<()> {
         let nth = |condition: &str| {
             format!("SELECT seq FROM audit WHERE {condition} ORDER BY seq DESC LIMIT 1 OFFSET $1")
         };
         let oldest = [
-            (format!("at < {before}"), before, "SELECT MAX(seq) FROM audit WHERE at < $1".to_owned()),
+            (
+                format!("at < {}", before.as_i64()),
+                before.as_i64(),
+                "SELECT MAX(seq) FROM audit WHERE at < $1".to_owned(),
+            ),
             (UNATTRIBUTED.to_owned(), MAX_ANONYMOUS.min(most).into(), nth(UNATTRIBUTED)),
             (ATTRIBUTED.to_owned(), most.into(), nth(ATTRIBUTED)),
         ];
@@ -216,7 +221,7 @@ impl Write {
              $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
         );
         sqlx::query(sqlx::AssertSqlSafe(insert))
-            .bind(entry.at)
+            .bind(entry.at.as_i64())
             .bind(entry.account.map(|account| account.to_string()))
             .bind(credential.map(|(kind, _)| kind))
             .bind(credential.map(|(_, id)| id.to_string()))

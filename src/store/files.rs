@@ -1,8 +1,9 @@
 //! Records of a workspace's files and their deliveries to computers. The contents are in the blob folder.
 
 use crate::{Store, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, FileId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
 
@@ -24,8 +25,8 @@ pub struct File {
     pub content_type: String,
     /// `upload` or `export`.
     pub source: String,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
 }
 
 row! {
@@ -53,7 +54,7 @@ impl TryFrom<Row> for File {
             size_bytes: u64::try_from(row.size_bytes).unwrap_or_default(),
             content_type: row.content_type,
             source: row.source,
-            created_at: row.created_at,
+            created_at: UnixMillis::new(row.created_at),
         })
     }
 }
@@ -79,7 +80,7 @@ impl Store {
         .bind(i64::try_from(file.size_bytes).unwrap_or(i64::MAX))
         .bind(&file.content_type)
         .bind(&file.source)
-        .bind(file.created_at)
+        .bind(file.created_at.as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a file's record"))?;
@@ -175,7 +176,7 @@ impl Store {
         .bind(file.to_string())
         .bind(computer.to_string())
         .bind(outcome)
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("record a delivery"))?;

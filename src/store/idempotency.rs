@@ -10,8 +10,9 @@
 use std::collections::BTreeMap;
 
 use crate::{Store, Write, failed};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::Credential;
 
@@ -114,8 +115,7 @@ impl TryFrom<Row> for RequestState {
 
 impl Store {
     /// Returns the state of a key. If it is new and `may_begin` is set, stores the request as pending.
-    /// Ignores records created before `since` (Unix milliseconds). `most` bounds the stored requests, this
-    /// one included.
+    /// Ignores records created before `since`. `most` bounds the stored requests, this one included.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; the request is not stored then.
@@ -123,7 +123,7 @@ impl Store {
         &self,
         keyed: &IdempotentRequest,
         may_begin: bool,
-        since: i64,
+        since: UnixMillis,
         most: RetentionLimits,
     ) -> Result<RequestState> {
         let mut write = self.write().await?;
@@ -131,7 +131,7 @@ impl Store {
             "SELECT holder, request, status, headers, body FROM idempotent_requests WHERE digest = $1 AND created_at > $2",
         )
         .bind(&keyed.digest)
-        .bind(since)
+        .bind(since.as_i64())
         .fetch_optional(&mut *write.tx)
         .await
         .map_err(failed("read an idempotent request"))?;
@@ -149,7 +149,7 @@ impl Store {
         .bind(keyed.account.to_string())
         .bind(&keyed.holder)
         .bind(&keyed.request)
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store an idempotent request"))?;
@@ -192,14 +192,14 @@ impl Store {
         write.commit().await
     }
 
-    /// Removes requests created at or before `since` (Unix milliseconds).
+    /// Removes requests created at or before `since`.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn sweep_requests(&self, since: i64) -> Result<()> {
+    pub async fn sweep_requests(&self, since: UnixMillis) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM idempotent_requests WHERE created_at <= $1")
-            .bind(since)
+            .bind(since.as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("remove expired idempotent requests"))?;

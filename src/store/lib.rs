@@ -7,7 +7,8 @@
 //! can serve both. Only this crate contains SQL.
 //!
 //! Errors of every method: `Unavailable` with a retry time for a temporary failure (locked database, full or
-//! unreadable disk), `Internal` for a defect. A write that fails is rolled back. Times are Unix milliseconds.
+//! unreadable disk), `Internal` for a defect. A write that fails is rolled back. Times in the
+//! database are Unix milliseconds.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,8 +20,9 @@ use sqlx::{Any, AnyPool, ConnectOptions, Executor, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use fleet::passwords::PasswordDigest;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::revocation_registry::RevocationRegistry;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
@@ -57,15 +59,15 @@ pub struct Store {
     pool: AnyPool,
     writer: Arc<Mutex<()>>,
     file: PathBuf,
-    /// Unix milliseconds at which the store was opened. A run that was not seen since then may have ended.
-    opened_at: i64,
+    /// Time at which the store was opened. A run that was not seen since then may have ended.
+    opened_at: UnixMillis,
 }
 
 /// A write transaction. It holds the writer lock until it is committed; dropping it rolls it back.
 struct Write {
     _turn: OwnedMutexGuard<()>,
     tx: Transaction<'static, Any>,
-    opened_at: i64,
+    opened_at: UnixMillis,
 }
 
 impl Write {
@@ -124,7 +126,7 @@ impl Store {
             credentials: RevocationRegistry::default(),
             passwords: RevocationRegistry::default(),
             memberships: RevocationRegistry::default(),
-            opened_at: now_ms(),
+            opened_at: clock::now(),
         })
     }
 

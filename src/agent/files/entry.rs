@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Stat as Facts};
 
 use crate::files::{errno, paths};
-use hotdesk_base::clock::iso8601;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::Result;
 use hotdesk_wire::files::guest_file::{EntryType, FolderEntry, Stat};
 
@@ -40,14 +40,13 @@ pub fn describe(name: String, facts: &Facts) -> FolderEntry {
         | FileType::BlockDevice
         | FileType::Unknown => EntryType::Special,
     };
-    let modified_ms =
-        facts.st_mtime.saturating_mul(1000).saturating_add(facts.st_mtime_nsec as i64 / 1_000_000);
+    let modified = UnixMillis::from_seconds(facts.st_mtime, facts.st_mtime_nsec as i64);
     FolderEntry {
         name,
         kind,
         size: u64::try_from(facts.st_size).unwrap_or_default(),
         mode: format!("{:04o}", facts.st_mode & 0o7777),
-        modified_at: iso8601(modified_ms),
+        modified_at: modified.iso8601(),
         target: None,
     }
 }

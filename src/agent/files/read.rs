@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::files::{file_error, paths};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -22,8 +23,8 @@ pub struct OpenFile {
     pub media_type: String,
     /// Strong entity tag (RFC 9110 section 8.8.3), quoted.
     pub etag: String,
-    /// Time of the last change in Unix milliseconds.
-    pub modified_ms: i64,
+    /// Time of the last change.
+    pub modified_at: UnixMillis,
 }
 
 /// Opens a file. The path is relative to the home folder, `~/...`, or absolute. `/home/user` is the home
@@ -61,9 +62,9 @@ pub fn describe_file(file: File, path: &Path, shown: &str) -> Result<OpenFile> {
     // Size, modification time and inode: a replaced file has another inode, a changed one another time.
     let etag =
         format!("\"{:x}-{:x}.{:x}-{:x}\"", facts.len(), facts.mtime(), facts.mtime_nsec(), facts.ino());
-    let modified_ms = facts.mtime().saturating_mul(1000).saturating_add(facts.mtime_nsec() / 1_000_000);
+    let modified_at = UnixMillis::from_seconds(facts.mtime(), facts.mtime_nsec());
     let path = path.to_string_lossy().into_owned();
-    Ok(OpenFile { file, path, length: facts.len(), media_type, etag, modified_ms })
+    Ok(OpenFile { file, path, length: facts.len(), media_type, etag, modified_at })
 }
 
 fn not_regular(shown: &str) -> Error {

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use super::queue::EntryQueue;
 use crate::config::AuditSettings;
 use crate::web::source::Source;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_domain::audit::Entry;
 use hotdesk_domain::error::Result;
 use hotdesk_store::Store;
@@ -18,7 +18,7 @@ pub const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 /// Entries in one transaction, so that other writers get their turn.
 const BATCH_SIZE: usize = 500;
 /// Milliseconds of a day.
-const DAY_MS: i64 = 24 * 3_600_000;
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The audit log; cheap to clone.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Log {
     /// # Errors
     /// `Internal` when the database fails.
     pub async fn trim(&self, kept: &AuditSettings) -> Result<()> {
-        let before = now_ms().saturating_sub(i64::from(kept.days).saturating_mul(DAY_MS));
+        let before = clock::now().minus(DAY * kept.days);
         self.store.trim_audit(before, kept.entries).await
     }
 }

@@ -16,7 +16,7 @@ use axum::response::Response;
 use crate::AppState;
 use crate::web::caller::{ClientName, IdentifiedCaller};
 use crate::web::source::{self, Source};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
 use hotdesk_domain::audit::{AuditAction, AuditOutcome, Entry, is_recorded};
 use hotdesk_domain::error::Result;
@@ -191,7 +191,7 @@ impl CurrentRequest {
         let known = &parts.extensions;
         let peer = known.get::<ConnectInfo<Peer>>().map_or(&Peer::Local, |ConnectInfo(peer)| peer);
         let entry = Entry {
-            at: now_ms(),
+            at: clock::now(),
             account: caller.map(|caller| caller.account),
             credential: caller.map(|caller| caller.credential),
             client: known.get::<ClientName>().map(|ClientName(name)| name.clone()),

@@ -114,11 +114,12 @@ impl EntryQueue {
 mod tests {
     use super::*;
     use hotdesk_base::ids::AccountId;
+    use hotdesk_base::time::UnixMillis;
     use hotdesk_domain::audit::AuditOutcome;
 
     fn line(at: i64) -> Entry {
         Entry {
-            at,
+            at: UnixMillis::new(at),
             account: Some(AccountId::random()),
             credential: None,
             client: None,
@@ -138,7 +139,7 @@ mod tests {
     }
 
     fn times(lines: &[Entry]) -> Vec<i64> {
-        lines.iter().map(|line| line.at).collect()
+        lines.iter().map(|line| line.at.as_i64()).collect()
     }
 
     #[test]

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream};
 
 use crate::computers::fleet::Fleet;
 use crate::config::AutoStopTiming;
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::idle::{self, AgentActivity, IdleDecision};
@@ -103,7 +103,7 @@ impl AutoStopper {
             return;
         }
         let memory = self.fleet.engine().capabilities().suspend;
-        let Some(command) = computer.billing.idle_command(memory, now_ms()) else { return };
+        let Some(command) = computer.billing.idle_command(memory, clock::now()) else { return };
         tracing::info!(
             computer = %computer.id,
             minutes = computer.auto_stop_minutes,
@@ -136,9 +136,7 @@ impl AutoStopper {
         let report = self.reports.last(computer.id);
         let suspends_at = match self.decide(computer, report.as_ref()) {
             IdleDecision::Never | IdleDecision::Busy => None,
-            IdleDecision::In(left) => {
-                Some(iso8601(now_ms().saturating_add(i64::try_from(left.as_millis()).unwrap_or(i64::MAX))))
-            }
+            IdleDecision::In(left) => Some(clock::now().plus(left).iso8601()),
         };
         Record { minutes, suspends_at, held_by: report.map(|report| report.held_by).unwrap_or_default() }
     }

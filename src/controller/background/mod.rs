@@ -9,7 +9,7 @@ pub mod trials;
 
 use crate::identity::auth::{key_uses, revocation};
 use crate::{AppState, audit, idempotency};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::billing::usage::retained_since;
 use hotdesk_domain::computer::lifecycle::Status;
@@ -119,7 +119,7 @@ async fn stamp_running(app: AppState) -> Result<()> {
 
 /// Removes usage records that are past their retention.
 async fn forget_old_usage(app: AppState) -> Result<()> {
-    app.store.forget_usage(retained_since(now_ms())).await
+    app.store.forget_usage(retained_since(clock::now())).await
 }
 
 async fn count_computers(app: AppState) -> Result<()> {

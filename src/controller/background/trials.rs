@@ -4,7 +4,7 @@
 //! unchanged after choosing a plan. Otherwise it is stopped.
 
 use crate::computers::fleet::Fleet;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
@@ -32,7 +32,7 @@ impl Trials {
 
     /// Stops every computer that runs after the end of its trial. What fails is retried in the next round.
     pub(super) async fn end_expired(&self) -> Result<()> {
-        let (memory, now) = (self.fleet.engine().capabilities().suspend, now_ms());
+        let (memory, now) = (self.fleet.engine().capabilities().suspend, clock::now());
         for computer in self.store.all_computers().await? {
             let due = computer
                 .billing
@@ -90,7 +90,7 @@ impl Trials {
             owner: Some(computer.owner),
             workspace: Some(computer.workspace),
             computer: Some(computer.id),
-            ..Entry::of_the_service(now_ms(), AuditAction::TrialEnd)
+            ..Entry::of_the_service(clock::now(), AuditAction::TrialEnd)
         };
         self.store.add_audit(&[entry]).await
     }

@@ -11,7 +11,7 @@ use super::view;
 use crate::config::Suspension;
 use crate::data_dir::blobs::BlobStore;
 use crate::saved_state::StateArchive;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, ComputerRef};
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
@@ -184,7 +184,7 @@ impl Fleet {
     pub async fn command(&self, computer: &Computer, command: Command) -> Result<AcceptedCommand> {
         self.shared.note_action(computer.id);
         // The stored status decides commands that change nothing. The runner decides again in its turn.
-        let decision = billing::decide(computer.status, &computer.billing, command, now_ms())?;
+        let decision = billing::decide(computer.status, &computer.billing, command, clock::now())?;
         let (accepted, finished) = match decision {
             Decision::AlreadySo => {
                 let (sender, finished) = oneshot::channel();

@@ -1,7 +1,7 @@
 //! API records of computers.
 
 use crate::web::origin::Origin;
-use hotdesk_base::clock::iso8601;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_wire::computer::{Computer as Record, ComputerBilling, InstanceDetails};
@@ -61,8 +61,8 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
             vnc_host: None,
             webrtc: None,
         }),
-        created_at: iso8601(computer.created_at),
-        updated_at: iso8601(computer.updated_at),
+        created_at: computer.created_at.iso8601(),
+        updated_at: computer.updated_at.iso8601(),
     }
 }
 
@@ -71,7 +71,7 @@ pub fn billing_record(computer: &Computer) -> ComputerBilling {
     ComputerBilling {
         variant: computer.billing.variant.name().to_owned(),
         payment: computer.billing.payment.name().to_owned(),
-        trial_ends_at: computer.billing.trial_ends_at.map(iso8601),
+        trial_ends_at: computer.billing.trial_ends_at.map(UnixMillis::iso8601),
         device: computer.billing.device,
     }
 }

@@ -173,6 +173,7 @@ mod tests {
 
     use super::super::Flags;
     use super::*;
+    use hotdesk_base::time::UnixMillis;
     use hotdesk_domain::billing::Payment;
     use hotdesk_domain::billing::plan::AccountStanding;
 
@@ -185,7 +186,7 @@ mod tests {
             plans
                 .terms(&AccountStanding {
                     plan,
-                    plan_since: 0,
+                    plan_since: UnixMillis::EPOCH,
                     added_computers: 0,
                     payment: Payment::Current,
                 })

@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::hex::{hex, unhex};
 use hotdesk_base::ids::FileId;
 use hotdesk_domain::error::{Error, Result};
@@ -118,7 +118,7 @@ impl BlobStore {
     /// Returns the path and query of a new link: `/api/storage/{kind}/{id}/{name}?expires=..&signature=..`.
     /// `expires` is in Unix seconds.
     pub fn link(&self, kind: BlobKind, id: Uuid, name: &str) -> String {
-        let expires = now_ms() / 1000 + i64::try_from(LINK_LIFE.as_secs()).unwrap_or_default();
+        let expires = clock::now().plus(LINK_LIFE).as_seconds();
         let signature = hex(&self.sign(kind, id, expires).finalize().into_bytes());
         let name = hotdesk_guest::percent_encode(name);
         format!("/api/storage/{}/{id}/{name}?expires={expires}&signature={signature}", kind.name())
@@ -127,7 +127,7 @@ impl BlobStore {
     /// Whether a link has a valid signature and has not expired. `expires` is in Unix seconds.
     pub fn verify(&self, kind: BlobKind, id: Uuid, expires: i64, signature: &str) -> bool {
         let Some(bytes) = unhex(signature.as_bytes()) else { return false };
-        expires > now_ms() / 1000 && self.sign(kind, id, expires).verify_slice(&bytes).is_ok()
+        expires > clock::now().as_seconds() && self.sign(kind, id, expires).verify_slice(&bytes).is_ok()
     }
 
     fn sign(&self, kind: BlobKind, id: Uuid, expires: i64) -> Hmac<Sha256> {

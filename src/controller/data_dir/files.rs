@@ -9,7 +9,6 @@ use axum::body::Body;
 use tokio_util::io::ReaderStream;
 
 use crate::data_dir::blobs::{self, BlobKind, BlobStore};
-use hotdesk_base::clock::iso8601;
 use hotdesk_base::ids::AccountId;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
@@ -62,7 +61,7 @@ pub fn record(file: &File) -> Record {
         size_bytes: file.size_bytes,
         content_type: file.content_type.clone(),
         source: file.source.clone(),
-        created_at: iso8601(file.created_at),
+        created_at: file.created_at.iso8601(),
     }
 }
 

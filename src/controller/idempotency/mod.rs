@@ -16,6 +16,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
@@ -27,7 +28,7 @@ use utoipa::openapi::{OpenApi, RefOr};
 
 use crate::web::caller::IdentifiedCaller;
 use crate::{AppState, audit};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -47,7 +48,7 @@ use answer::Outcome;
 use fingerprint::FingerprintRule;
 
 /// How long the result of a key is stored, in milliseconds (docs/api/conventions.md).
-const LIFE_MS: i64 = 24 * 3_600_000;
+const LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Seconds after which a client may retry while the first request is in progress, or while the service shuts
 /// down.
 const RETRY_SECONDS: u32 = 1;
@@ -155,7 +156,7 @@ async fn at_most_once(
     // The permit is taken before the row: a pending row with a free permit means that its task died.
     let permit = app.running_requests.try_acquire(keyed.digest.clone(), 1);
     let known =
-        app.store.begin_request(&keyed, permit.is_some(), now_ms() - LIFE_MS, RETENTION_LIMITS).await?;
+        app.store.begin_request(&keyed, permit.is_some(), clock::now().minus(LIFE), RETENTION_LIMITS).await?;
     match (known, permit) {
         (RequestState::Mismatch, _) => Err(idempotency::reused()),
         (RequestState::Completed(answer), _) => answer::replay(answer),
@@ -201,7 +202,7 @@ async fn store_outcome(app: &AppState, keyed: &IdempotentRequest, outcome: Outco
 /// # Errors
 /// `Internal` when the database fails.
 pub async fn sweep(app: &AppState) -> Result<()> {
-    app.store.sweep_requests(now_ms() - LIFE_MS).await
+    app.store.sweep_requests(clock::now().minus(LIFE)).await
 }
 
 fn in_progress() -> Error {

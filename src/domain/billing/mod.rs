@@ -7,6 +7,7 @@ pub mod usage;
 use crate::computer::lifecycle::{self, Command, Decision, Operation, Status};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use hotdesk_base::time::UnixMillis;
 
 /// How a computer is paid for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,8 +82,8 @@ pub struct Billing {
     pub variant: Variant,
     /// State of the payment: lapsed when that of the computer or of its owner is.
     pub payment: Payment,
-    /// End of the trial of a trial computer, in Unix milliseconds; `None` means that it does not end.
-    pub trial_ends_at: Option<i64>,
+    /// End of the trial of a trial computer; `None` means that it does not end.
+    pub trial_ends_at: Option<UnixMillis>,
     /// Whether the service manages the computer, as a device.
     pub device: bool,
 }
@@ -103,8 +104,8 @@ pub enum BillingChange {
         variant: Option<Variant>,
         /// State of the payment.
         payment: Option<Payment>,
-        /// End of its trial, in Unix milliseconds; `Some(None)` means that it does not end.
-        trial_ends_at: Option<Option<i64>>,
+        /// End of its trial; `Some(None)` means that it does not end.
+        trial_ends_at: Option<Option<UnixMillis>>,
         /// Whether the service manages the computer, as a device.
         device: Option<bool>,
     },
@@ -114,28 +115,28 @@ pub enum BillingChange {
 pub const TRIAL_ENDED: &str = "trial_ended";
 
 impl Billing {
-    /// Whether the trial has ended at `now`, in Unix milliseconds.
-    pub fn is_trial_over(&self, now: i64) -> bool {
+    /// Whether the trial has ended at `now`.
+    pub fn is_trial_over(&self, now: UnixMillis) -> bool {
         self.variant == Variant::Trial && self.trial_ends_at.is_some_and(|end| end <= now)
     }
 
-    /// Returns the command that ends a computer whose trial is over at `now` (Unix milliseconds); `None` when
-    /// there is nothing to do.
+    /// Returns the command that ends a computer whose trial is over at `now`; `None` when there is nothing to
+    /// do.
     ///
     /// It suspends where the engine can save memory (`memory`), so that nothing is lost if the owner chooses
     /// a plan. Clients cannot suspend such a computer themselves. Devices are never ended.
-    pub fn trial_end_command(&self, memory: bool, now: i64) -> Option<Command> {
+    pub fn trial_end_command(&self, memory: bool, now: UnixMillis) -> Option<Command> {
         if self.device || !self.is_trial_over(now) {
             return None;
         }
         Some(if memory { Command::EndBySuspend } else { Command::EndByStop })
     }
 
-    /// Checks at `now` (Unix milliseconds) that the computer is paid for.
+    /// Checks at `now` that the computer is paid for.
     ///
     /// # Errors
     /// `PaymentRequired` after the end of its trial, or when a payment has lapsed.
-    pub fn check_paid(&self, now: i64) -> Result<()> {
+    pub fn check_paid(&self, now: UnixMillis) -> Result<()> {
         if self.is_trial_over(now) {
             return Err(trial_ended());
         }
@@ -147,14 +148,14 @@ impl Billing {
         }
     }
 
-    /// Checks whether billing permits an operation at `now` (Unix milliseconds). Operations that reduce cost
-    /// are always permitted.
+    /// Checks whether billing permits an operation at `now`. Operations that reduce cost are always
+    /// permitted.
     ///
     /// # Errors
     /// Those of [`Billing::check_paid`] for start, restart and resume. For a suspend also
     /// `DEVICE_LIFECYCLE_UNSUPPORTED` (`Invalid`), `HOURLY_USE_STOP` and `ALLOCATION_MANAGED` (`Conflict`),
     /// in the order of docs/lifecycle.md.
-    pub fn permit(&self, operation: Operation, now: i64) -> Result<()> {
+    pub fn permit(&self, operation: Operation, now: UnixMillis) -> Result<()> {
         match operation {
             Operation::Stop | Operation::Delete => Ok(()),
             Operation::Start | Operation::Restart | Operation::Resume => self.check_paid(now),
@@ -182,7 +183,7 @@ impl Billing {
     /// Returns the command for a computer whose idle timeout has expired: suspend where the engine can save
     /// memory and billing permits it, else stop. `None` for reserved and dedicated computers, which are paid
     /// as a whole, and for devices.
-    pub fn idle_command(&self, memory: bool, now: i64) -> Option<Command> {
+    pub fn idle_command(&self, memory: bool, now: UnixMillis) -> Option<Command> {
         if self.device || matches!(self.variant, Variant::Reservation | Variant::Dedicated) {
             return None;
         }
@@ -196,12 +197,12 @@ pub fn trial_ended() -> Error {
     Error::payment_required("The trial has ended. Choose a plan to continue.")
 }
 
-/// Decides on a command at `now` (Unix milliseconds): by the status first, then by the billing. For the
-/// service's own commands at the end of a trial it only checks that the trial has not been extended.
+/// Decides on a command at `now`: by the status first, then by the billing. For the service's own
+/// commands at the end of a trial it only checks that the trial has not been extended.
 ///
 /// # Errors
 /// Those of [`lifecycle::decide`] and [`Billing::permit`].
-pub fn decide(status: Status, billing: &Billing, command: Command, now: i64) -> Result<Decision> {
+pub fn decide(status: Status, billing: &Billing, command: Command, now: UnixMillis) -> Result<Decision> {
     let decision = lifecycle::decide(status, command)?;
     if is_trial_end(command) {
         return Ok(if billing.trial_end_command(true, now).is_some() {
@@ -226,7 +227,9 @@ mod tests {
     use super::*;
     use crate::error::Kind;
 
-    const NOW: i64 = 1_000;
+    const NOW: UnixMillis = UnixMillis::new(1_000);
+    const AFTER: UnixMillis = UnixMillis::new(1_001);
+    const BEFORE: UnixMillis = UnixMillis::new(999);
 
     fn paid(variant: Variant) -> Billing {
         Billing { variant, ..Billing::default() }
@@ -242,12 +245,12 @@ mod tests {
         // columns: suspend; start, restart and resume. Stop and delete are never refused.
         for (billing, suspend, up) in [
             (paid(Variant::Included), None, None),
-            (trial(NOW + 1), None, None),
+            (trial(AFTER), None, None),
             (Billing { trial_ends_at: None, ..paid(Variant::Trial) }, None, None),
             (trial(NOW), unpaid, unpaid),
-            (trial(NOW - 1), unpaid, unpaid),
+            (trial(BEFORE), unpaid, unpaid),
             // The end of a trial has no effect on another variant.
-            (Billing { variant: Variant::Included, ..trial(NOW - 1) }, None, None),
+            (Billing { variant: Variant::Included, ..trial(BEFORE) }, None, None),
             (paid(Variant::Hourly), refused(Kind::Conflict, ErrorCode::HourlyUseStop), None),
             (paid(Variant::Reservation), refused(Kind::Conflict, ErrorCode::AllocationManaged), None),
             (paid(Variant::Dedicated), refused(Kind::Conflict, ErrorCode::AllocationManaged), None),
@@ -304,7 +307,7 @@ mod tests {
         let trial = |end| Billing { trial_ends_at: Some(end), ..paid(Variant::Trial) };
         for (billing, command) in [
             (trial(NOW), Some(Command::EndBySuspend)),
-            (trial(NOW + 1), None),
+            (trial(AFTER), None),
             (Billing { trial_ends_at: None, ..paid(Variant::Trial) }, None),
             (Billing { device: true, ..trial(NOW) }, None),
             (Billing { variant: Variant::Included, ..trial(NOW) }, None),

@@ -1,7 +1,9 @@
 //! Plans, and the limits that plan and added capacity give an account (docs/api/limits.md).
 
+use hotdesk_base::time::UnixMillis;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::billing::quota::Quota;
 use crate::billing::{Payment, Variant, trial_ended};
@@ -16,8 +18,8 @@ use crate::plural::plural;
 pub const DEFAULT: &str = "default";
 /// Name of the plan of accounts that AI agents create for themselves.
 pub const AGENT: &str = "agent";
-/// Milliseconds in a day.
-const DAY_MS: i64 = 24 * 3_600_000;
+/// A day.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +52,8 @@ pub struct Plans {
 pub struct AccountStanding {
     /// Name of its plan; `None` means the default plan.
     pub plan: Option<String>,
-    /// Time since which it has this plan, in Unix milliseconds.
-    pub plan_since: i64,
+    /// Time since which it has this plan.
+    pub plan_since: UnixMillis,
     /// Number of added computers.
     pub added_computers: u32,
     /// State of the payment.
@@ -69,8 +71,8 @@ pub struct AccountTerms {
     pub allowance: Allowance,
     /// Number of added computers.
     pub added: u32,
-    /// End of its trial, in Unix milliseconds; `None` means no trial.
-    pub trial_ends_at: Option<i64>,
+    /// End of its trial; `None` means no trial.
+    pub trial_ends_at: Option<UnixMillis>,
     /// State of the payment.
     pub payment: Payment,
 }
@@ -119,7 +121,7 @@ impl Plans {
                 }
             },
         };
-        let trial = plan.trial_days.map(|days| standing.plan_since.saturating_add(i64::from(days) * DAY_MS));
+        let trial = plan.trial_days.map(|days| standing.plan_since.plus(DAY * days));
         // Capacity that was added under another plan counts only up to this plan's limit.
         let added = standing.added_computers.min(plan.addable);
         Ok(AccountTerms {
@@ -159,11 +161,11 @@ impl AccountTerms {
         if self.trial_ends_at.is_some() { Variant::Trial } else { Variant::Included }
     }
 
-    /// Checks at `now` (Unix milliseconds) that the account is paid for.
+    /// Checks at `now` that the account is paid for.
     ///
     /// # Errors
     /// `PaymentRequired` after the end of its trial, or when its payment has lapsed.
-    pub fn check_paid(&self, now: i64) -> Result<()> {
+    pub fn check_paid(&self, now: UnixMillis) -> Result<()> {
         if self.trial_ends_at.is_some_and(|end| end <= now) {
             return Err(trial_ended());
         }
@@ -175,13 +177,12 @@ impl AccountTerms {
         }
     }
 
-    /// Checks at `now` (Unix milliseconds) whether the account, which uses `used`, can create one more
-    /// computer.
+    /// Checks at `now` whether the account, which uses `used`, can create one more computer.
     ///
     /// # Errors
     /// Those of [`AccountTerms::check_paid`] and [`Allowance::admit`]. `DESKTOP_LIMIT` becomes
     /// `UPGRADE_REQUIRED` for a plan without computers and `VM_SLOT_ADDON` where the account can add one.
-    pub fn admit(&self, wanted: &Hardware, used: &ResourceUse, now: i64) -> Result<()> {
+    pub fn admit(&self, wanted: &Hardware, used: &ResourceUse, now: UnixMillis) -> Result<()> {
         self.check_paid(now)?;
         self.allowance.admit(wanted, used).map_err(|refused| match refused.code {
             Some(ErrorCode::DesktopLimit) if self.allowance.computers == 0 => {
@@ -267,7 +268,12 @@ mod tests {
 
     fn standing(plan: Option<&str>, added_computers: u32) -> AccountStanding {
         let plan = plan.map(str::to_owned);
-        AccountStanding { plan, plan_since: 1_000, added_computers, payment: Payment::Current }
+        AccountStanding {
+            plan,
+            plan_since: UnixMillis::new(1_000),
+            added_computers,
+            payment: Payment::Current,
+        }
     }
 
     #[test]
@@ -314,23 +320,24 @@ mod tests {
         };
         let refused = |code| Some((Kind::Forbidden, Some(code)));
         let unpaid = Some((Kind::PaymentRequired, None));
-        let week = 1_000 + 7 * DAY_MS;
+        let week = UnixMillis::new(1_000).plus(7 * DAY);
+        let early = UnixMillis::EPOCH;
         for (standing, used, now, expected) in [
-            (standing(None, 0), full(1), 0, None),
-            (standing(None, 0), full(2), 0, refused(ErrorCode::VmSlotAddon)),
-            (standing(None, 3), full(5), 0, refused(ErrorCode::DesktopLimit)),
-            (standing(Some("none"), 0), full(0), 0, refused(ErrorCode::UpgradeRequired)),
+            (standing(None, 0), full(1), early, None),
+            (standing(None, 0), full(2), early, refused(ErrorCode::VmSlotAddon)),
+            (standing(None, 3), full(5), early, refused(ErrorCode::DesktopLimit)),
+            (standing(Some("none"), 0), full(0), early, refused(ErrorCode::UpgradeRequired)),
             (
                 standing(None, 0),
                 ResourceUse { computers: 0, ram_gb: 5, disk_gb: 0 },
-                0,
+                early,
                 refused(ErrorCode::RamAddon),
             ),
-            (standing(Some("trial"), 0), full(0), week - 1, None),
+            (standing(Some("trial"), 0), full(0), week.minus(Duration::from_millis(1)), None),
             (standing(Some("trial"), 0), full(0), week, unpaid),
-            (AccountStanding { payment: Payment::Lapsed, ..standing(None, 0) }, full(0), 0, unpaid),
+            (AccountStanding { payment: Payment::Lapsed, ..standing(None, 0) }, full(0), early, unpaid),
         ] {
-            assert_eq!(code(&standing, &used, now), expected, "{standing:?} {used:?} at {now}");
+            assert_eq!(code(&standing, &used, now), expected, "{standing:?} {used:?} at {now:?}");
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use hotdesk_base::clock::months_before;
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::time::UnixMillis;
 
 /// Months before the current one for which runs are stored: a yearly statement can be made a month after the
 /// year's end.
@@ -20,10 +20,10 @@ pub struct Run {
     pub computer: ComputerId,
     /// Its RAM, in GB.
     pub ram_gb: u32,
-    /// Start, in Unix milliseconds.
-    pub started_at: i64,
-    /// End, in Unix milliseconds; `None` while it runs.
-    pub ended_at: Option<i64>,
+    /// Start.
+    pub started_at: UnixMillis,
+    /// End; `None` while it runs.
+    pub ended_at: Option<UnixMillis>,
 }
 
 /// Sum of runs.
@@ -35,18 +35,22 @@ pub struct RunTotals {
     pub ram_gb_hours: f64,
 }
 
-/// Returns the time from which runs are stored: the start of a month, so that each month is complete. Both
-/// times are in Unix milliseconds.
-pub fn retained_since(now: i64) -> i64 {
-    months_before(now, RETAINED_MONTHS)
+/// Returns the time from which runs are stored: the start of a month, so that each month is complete.
+pub fn retained_since(now: UnixMillis) -> UnixMillis {
+    now.months_before(RETAINED_MONTHS)
 }
 
-/// Returns the usage of each computer within a time range, up to `now`. All times are in Unix milliseconds.
-pub fn by_computer(runs: &[Run], within: &Range<i64>, now: i64) -> BTreeMap<ComputerId, RunTotals> {
+/// Returns the usage of each computer within a time range, up to `now`.
+pub fn by_computer(
+    runs: &[Run],
+    within: &Range<UnixMillis>,
+    now: UnixMillis,
+) -> BTreeMap<ComputerId, RunTotals> {
     let mut all: BTreeMap<ComputerId, RunTotals> = BTreeMap::new();
     for run in runs {
         let end = run.ended_at.unwrap_or(now).min(within.end);
-        let hours = (end - run.started_at.max(within.start)).max(0) as f64 / HOUR_MS;
+        let ran = end.since(run.started_at.max(within.start)).unwrap_or_default();
+        let hours = ran.as_millis() as f64 / HOUR_MS;
         let used = all.entry(run.computer).or_default();
         used.computer_hours += hours;
         used.ram_gb_hours += hours * f64::from(run.ram_gb);
@@ -68,8 +72,8 @@ mod tests {
 
     #[test]
     fn only_what_lies_within_the_month_counts() {
-        const H: i64 = 3_600_000;
-        let (month, now, computer) = (100 * H..200 * H, 190 * H, ComputerId::random());
+        let hour = |count: i64| UnixMillis::new(count * 3_600_000);
+        let (month, now, computer) = (hour(100)..hour(200), hour(190), ComputerId::random());
         for (started, ended, hours) in [
             (110, Some(120), 10.0),
             (90, Some(110), 10.0),
@@ -82,12 +86,11 @@ mod tests {
             // The clock was set back.
             (120, Some(110), 0.0),
         ] {
-            let run =
-                Run { computer, ram_gb: 8, started_at: started * H, ended_at: ended.map(|end| end * H) };
+            let run = Run { computer, ram_gb: 8, started_at: hour(started), ended_at: ended.map(hour) };
             let used = by_computer(&[run], &month, now)[&computer];
             assert_eq!((used.computer_hours, used.ram_gb_hours), (hours, hours * 8.0), "{run:?}");
         }
-        let run = |ram_gb| Run { computer, ram_gb, started_at: 100 * H, ended_at: Some(101 * H) };
+        let run = |ram_gb| Run { computer, ram_gb, started_at: hour(100), ended_at: Some(hour(101)) };
         let all = by_computer(&[run(4), run(8)], &month, now);
         assert_eq!(total(all.values()), RunTotals { computer_hours: 2.0, ram_gb_hours: 12.0 });
     }

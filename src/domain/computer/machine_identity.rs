@@ -1,18 +1,21 @@
 //! Identity of a machine after a resume, clone or fork: host name, clock, random seed and machine id (T21,
 //! T28, docs/security.md).
 
+use std::ops::Range;
+
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use hotdesk_base::hex::{hex, unhex};
+use hotdesk_base::time::UnixMillis;
 
 /// Size of a seed, in bytes: the state of the kernel's random generator.
 pub const SEED_BYTES: usize = 32;
 /// Longest host name, in bytes: `HOST_NAME_MAX` is 64, and a DNS label has at most 63 (RFC 1035 section
 /// 2.3.4).
 const LONGEST_NAME: usize = 63;
-/// Valid times of a host, in Unix milliseconds: 2020 to 2100.
-const TIMES: std::ops::Range<i64> = 1_577_836_800_000..4_102_444_800_000;
+/// Valid times of a host: 2020 to 2100.
+const TIMES: Range<UnixMillis> = UnixMillis::new(1_577_836_800_000)..UnixMillis::new(4_102_444_800_000);
 /// A clock that is late by at most this, in milliseconds, is not set: the transfer of the time is no more
 /// exact. Half of the required accuracy of 0.5 s.
 const TOLERANCE_MS: i64 = 250;
@@ -38,12 +41,12 @@ pub fn check_hostname(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks a host's time, in Unix milliseconds.
+/// Checks a host's time.
 ///
 /// # Errors
 /// `Invalid` for a time that is not between 2020 and 2100.
-pub fn check_time(unix_ms: i64) -> Result<()> {
-    if TIMES.contains(&unix_ms) {
+pub fn check_time(time: UnixMillis) -> Result<()> {
+    if TIMES.contains(&time) {
         return Ok(());
     }
     Err(Error::invalid("unix_ms must be milliseconds since 1970, of a time from 2020 to 2100"))
@@ -108,9 +111,9 @@ mod tests {
 
     #[test]
     fn times_are_of_this_century() {
-        assert!(check_time(1_800_000_000_000).is_ok());
+        assert!(check_time(UnixMillis::new(1_800_000_000_000)).is_ok());
         for bad in [0, -1, 1_800_000_000, i64::MAX, i64::MIN, 4_102_444_800_000] {
-            assert!(check_time(bad).is_err(), "{bad}");
+            assert!(check_time(UnixMillis::new(bad)).is_err(), "{bad}");
         }
         let offs = [(0, true), (-250, true), (-251, false), (5000, true), (5001, false), (i64::MIN, false)];
         for (off, right) in offs {

@@ -4,6 +4,7 @@ use crate::computer::lifecycle::Status;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::time::UnixMillis;
 
 /// `Retry-After` of a suspend that is refused with `converging`, in seconds (docs/lifecycle.md).
 const CONVERGING_RETRY_SECONDS: u32 = 30;
@@ -91,8 +92,8 @@ pub fn check_converged(converging: bool) -> Result<()> {
 pub struct EvictionCandidate {
     /// The computer.
     pub computer: ComputerId,
-    /// Time of the suspend, in Unix milliseconds.
-    pub since: i64,
+    /// Time of the suspend.
+    pub since: UnixMillis,
     /// Size of its saved state on the host's disk, in bytes.
     pub bytes: u64,
     /// Whether its copy is complete, so that it can be evicted.
@@ -160,8 +161,12 @@ mod tests {
     #[test]
     fn the_first_suspended_go_first_and_only_with_a_copy() {
         let ids: Vec<ComputerId> = (0..4).map(|_| ComputerId::random()).collect();
-        let candidate =
-            |at: usize, since, copied| EvictionCandidate { computer: ids[at], since, bytes: 100, copied };
+        let candidate = |at: usize, since, copied| EvictionCandidate {
+            computer: ids[at],
+            since: UnixMillis::new(since),
+            bytes: 100,
+            copied,
+        };
         let all =
             [candidate(0, 30, true), candidate(1, 10, false), candidate(2, 20, true), candidate(3, 40, true)];
         for (quota, expected) in

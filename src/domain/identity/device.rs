@@ -63,9 +63,9 @@ impl fmt::Debug for UserCode {
     }
 }
 
-/// Whether a device authorization that is `waited_ms` milliseconds old is still valid. An unknown age is not.
-pub fn is_alive(waited_ms: Option<i64>) -> bool {
-    waited_ms.is_some_and(|waited| waited < i64::from(LIFE_SECONDS) * 1000)
+/// Whether a device authorization that has waited this long is still valid. An unknown age is not.
+pub fn is_alive(waited: Option<Duration>) -> bool {
+    waited.is_some_and(|waited| waited < Duration::from_secs(LIFE_SECONDS.into()))
 }
 
 /// Answer to a poll before the person has decided.
@@ -141,10 +141,10 @@ mod tests {
     #[test]
     fn a27_a_request_ends_with_its_time_and_where_that_is_not_known() {
         for (waited, alive) in [
-            (Some(0), true),
-            (Some(899_999), true),
-            (Some(900_000), false),
-            (Some(i64::MAX), false),
+            (Some(Duration::ZERO), true),
+            (Some(Duration::from_millis(899_999)), true),
+            (Some(Duration::from_secs(900)), false),
+            (Some(Duration::MAX), false),
             (None, false),
         ] {
             assert_eq!(is_alive(waited), alive, "{waited:?}");

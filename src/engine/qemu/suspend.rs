@@ -29,7 +29,7 @@ use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
 use crate::state::{boot_files, disk_copy, trash};
 use crate::{Boot, Endpoint, EngineError, EngineResult, Observation};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 
 /// For a guest to write back its dirty data before a suspend, which happens in any case: a gigabyte on a slow
@@ -201,7 +201,7 @@ fn set_clock(folder: &Folder) {
         let asked = Instant::now();
         match control_port::ask(
             folder,
-            &format!("clock {}", now_ms()),
+            &format!("clock {}", clock::now().as_i64()),
             until.saturating_duration_since(asked),
         ) {
             Ok(()) if asked.elapsed() <= CLOCK_ROUND_TRIP => return,

@@ -3,8 +3,9 @@
 //! Each event counts once. Events arrive in any order, so each field stores the time of its value.
 
 use crate::{Store, Write, failed};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::{AccountTerms, Plans};
 use hotdesk_domain::billing::{BillingChange, Payment, Variant};
 use hotdesk_domain::error::{Error, Result};
@@ -23,8 +24,8 @@ pub enum BillingSubject {
 pub struct PaymentEvent<'a> {
     /// Its id, for deduplication.
     pub id: &'a str,
-    /// Time of the event by the payment service's clock, in Unix milliseconds.
-    pub occurred_at: i64,
+    /// Time of the event by the payment service's clock.
+    pub occurred_at: UnixMillis,
 }
 
 /// Result of a billing change.
@@ -39,8 +40,8 @@ pub struct BillingOutcome {
 /// Time of a billing change. Of several changes to a field the newest one counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChangeTime {
-    /// Unix milliseconds.
-    pub(crate) at: i64,
+    /// Time of the change.
+    pub(crate) at: UnixMillis,
     /// Whether it is a change by the operator, which overrides newer values.
     pub(crate) overrides: bool,
 }
@@ -78,7 +79,7 @@ impl Store {
         plans: &Plans,
     ) -> Result<BillingOutcome> {
         let mut write = self.write().await?;
-        let now = now_ms();
+        let now = clock::now();
         let mut taken = BillingOutcome::default();
         if let Some(event) = event
             && !write.note_event(event.id, now).await?
@@ -130,12 +131,12 @@ impl Store {
 
 impl Write {
     /// Stores an event's id; returns false when it is stored already.
-    async fn note_event(&mut self, event: &str, now: i64) -> Result<bool> {
+    async fn note_event(&mut self, event: &str, now: UnixMillis) -> Result<bool> {
         let fresh = sqlx::query(
             "INSERT INTO billing_events (id, received_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING",
         )
         .bind(event)
-        .bind(now)
+        .bind(now.as_i64())
         .execute(&mut *self.tx)
         .await
         .map_err(failed("store a billing event"))?;
@@ -161,7 +162,7 @@ impl Write {
         );
         let stamped = sqlx::query(sqlx::AssertSqlSafe(update))
             .bind(row)
-            .bind(as_of.at)
+            .bind(as_of.at.as_i64())
             .bind(i64::from(as_of.overrides))
             .execute(&mut *self.tx)
             .await
@@ -196,7 +197,7 @@ impl Write {
         .bind(computer.to_string())
         .bind(variant.map(Variant::name))
         .bind(payment.map(Payment::name))
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *self.tx)
         .await
         .map_err(failed("set a computer's billing"))?;
@@ -213,8 +214,8 @@ impl Write {
         .bind(computer.to_string())
         .bind(terms.variant().name())
         .bind(Payment::Current.name())
-        .bind(terms.trial_ends_at)
-        .bind(now_ms())
+        .bind(terms.trial_ends_at.map(UnixMillis::as_i64))
+        .bind(clock::now().as_i64())
         .execute(&mut *self.tx)
         .await
         .map_err(failed("stamp a computer's billing"))?;
@@ -224,7 +225,7 @@ impl Write {
     async fn set_trial(
         &mut self,
         computer: ComputerId,
-        trial_ends_at: Option<Option<i64>>,
+        trial_ends_at: Option<Option<UnixMillis>>,
         device: Option<bool>,
     ) -> Result<()> {
         sqlx::query(
@@ -233,7 +234,7 @@ impl Write {
         )
         .bind(computer.to_string())
         .bind(i64::from(trial_ends_at.is_some()))
-        .bind(trial_ends_at.flatten())
+        .bind(trial_ends_at.flatten().map(UnixMillis::as_i64))
         .bind(device.map(i64::from))
         .execute(&mut *self.tx)
         .await

@@ -2,8 +2,9 @@
 
 use crate::billing::payments::ChangeTime;
 use crate::{Store, Write, failed};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::Payment;
 use hotdesk_domain::billing::plan::{AccountStanding, AccountTerms, CapacityChange, Plans};
 use hotdesk_domain::error::{Error, Result};
@@ -27,7 +28,7 @@ impl TryFrom<Row> for AccountStanding {
         let bad = |what: &str| Error::internal(format!("an account holds a bad {what}"));
         Ok(Self {
             plan: row.plan,
-            plan_since: row.plan_since,
+            plan_since: UnixMillis::new(row.plan_since),
             added_computers: u32::try_from(row.added_computers).map_err(|_| bad("number of computers"))?,
             payment: Payment::from_name(&row.payment).ok_or_else(|| bad("payment"))?,
         })
@@ -107,14 +108,14 @@ impl Write {
         if let Some(name) = plan {
             plans.check(name)?;
         }
-        let now = now_ms();
+        let now = clock::now();
         // Setting the same plan again does not restart its trial.
         let before = self.standing(account).await?;
         let since = if before.plan.as_deref() == plan { before.plan_since } else { now };
         sqlx::query("UPDATE accounts SET plan = $2, plan_since = $3 WHERE id = $1")
             .bind(account.to_string())
             .bind(plan)
-            .bind(since)
+            .bind(since.as_i64())
             .execute(&mut *self.tx)
             .await
             .map_err(failed("set a plan"))?;
@@ -129,9 +130,9 @@ impl Write {
         )
         .bind(account.to_string())
         .bind(terms.variant().name())
-        .bind(terms.trial_ends_at)
-        .bind(now)
-        .bind(as_of.at)
+        .bind(terms.trial_ends_at.map(UnixMillis::as_i64))
+        .bind(now.as_i64())
+        .bind(as_of.at.as_i64())
         .bind(i64::from(as_of.overrides))
         .execute(&mut *self.tx)
         .await

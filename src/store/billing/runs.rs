@@ -9,8 +9,9 @@
 use std::ops::Range;
 
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{ClientId, ComputerId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::usage::Run;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
@@ -42,8 +43,8 @@ impl TryFrom<Row> for Run {
         Ok(Self {
             computer: id(&row.computer_id)?,
             ram_gb: u32::try_from(row.ram_gb).map_err(|_| Error::internal("a run holds a bad ram_gb"))?,
-            started_at: row.started_at,
-            ended_at: row.ended_at,
+            started_at: UnixMillis::new(row.started_at),
+            ended_at: row.ended_at.map(UnixMillis::new),
         })
     }
 }
@@ -65,7 +66,7 @@ impl Store {
                 "UPDATE runs SET seen_at = $2 WHERE computer_id = $1 AND ended_at IS NULL AND seen_at < $2",
             )
             .bind(computer.to_string())
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("stamp a run"))?;
@@ -73,18 +74,18 @@ impl Store {
         write.commit().await
     }
 
-    /// Returns the runs of a client's computers that overlap a range of Unix milliseconds.
+    /// Returns the runs of a client's computers that overlap a range of times.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
-    pub async fn runs_of(&self, client: ClientId, within: &Range<i64>) -> Result<Vec<Run>> {
+    pub async fn runs_of(&self, client: ClientId, within: &Range<UnixMillis>) -> Result<Vec<Run>> {
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT computer_id, ram_gb, started_at, ended_at FROM runs WHERE client_id = $1 AND started_at < $2 \
              AND (ended_at IS NULL OR ended_at > $3) ORDER BY started_at, id",
         )
         .bind(client.to_string())
-        .bind(within.end)
-        .bind(within.start)
+        .bind(within.end.as_i64())
+        .bind(within.start.as_i64())
         .fetch_all(&self.pool)
         .await
         .map_err(failed("list runs"))?;
@@ -117,14 +118,14 @@ impl Write {
         if runs == noted {
             return Ok(());
         }
-        let now = now_ms();
+        let now = clock::now();
         sqlx::query(
             "UPDATE runs SET ended_at = CASE WHEN seen_at < $2 THEN seen_at WHEN started_at > $3 THEN started_at \
              ELSE $3 END WHERE computer_id = $1 AND ended_at IS NULL",
         )
         .bind(&text)
-        .bind(self.opened_at)
-        .bind(now)
+        .bind(self.opened_at.as_i64())
+        .bind(now.as_i64())
         .execute(&mut *self.tx)
         .await
         .map_err(failed("end a run"))?;
@@ -142,7 +143,7 @@ impl Write {
         .bind(load.client_id)
         .bind(load.cpu)
         .bind(load.ram_gb)
-        .bind(now)
+        .bind(now.as_i64())
         .execute(&mut *self.tx)
         .await
         .map_err(failed("begin a run"))?;

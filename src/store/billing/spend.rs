@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use crate::identity::clients::Client;
 use crate::{Store, Write, failed};
-use hotdesk_base::clock::{month, month_of, now_ms};
+use hotdesk_base::clock;
 use hotdesk_base::ids::ClientId;
+use hotdesk_base::time::{UnixMillis, parse_month};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::client::ClientTerms;
 
@@ -25,8 +26,8 @@ impl Store {
     /// Those of [`check_spend`](hotdesk_domain::identity::client::ClientTerms::check_spend); `Invalid` when
     /// the sum would overflow; `Unavailable` or `Internal` when the store fails. Nothing is changed then.
     pub async fn add_ai_cost(&self, client: &Client, entry: &str, amount: i64, note: &str) -> Result<bool> {
-        let now = now_ms();
-        let within = month(&month_of(now)).ok_or_else(|| Error::internal("this month has no bounds"))?;
+        let now = clock::now();
+        let within = parse_month(&now.month()).ok_or_else(|| Error::internal("this month has no bounds"))?;
         let mut write = self.write().await?;
         let entry = format!("{} {entry}", client.id);
         let (known,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM ai_spend WHERE id = $1")
@@ -39,8 +40,8 @@ impl Store {
         }
         let (spent,): (i64,) = sqlx::query_as(SPENT)
             .bind(client.id.to_string())
-            .bind(within.start)
-            .bind(within.end)
+            .bind(within.start.as_i64())
+            .bind(within.end.as_i64())
             .fetch_one(&mut *write.tx)
             .await
             .map_err(failed("add up a client's costs"))?;
@@ -63,7 +64,7 @@ impl Store {
         .bind(client.id.to_string())
         .bind(amount)
         .bind(note)
-        .bind(now)
+        .bind(now.as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a cost"))?;
@@ -72,15 +73,15 @@ impl Store {
         Ok(true)
     }
 
-    /// Returns a client's costs in millionths of a dollar, within a range of Unix milliseconds.
+    /// Returns a client's costs in millionths of a dollar, within a range of times.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
-    pub async fn ai_spend(&self, client: ClientId, within: &Range<i64>) -> Result<i64> {
+    pub async fn ai_spend(&self, client: ClientId, within: &Range<UnixMillis>) -> Result<i64> {
         let (spent,): (i64,) = sqlx::query_as(SPENT)
             .bind(client.to_string())
-            .bind(within.start)
-            .bind(within.end)
+            .bind(within.start.as_i64())
+            .bind(within.end.as_i64())
             .fetch_one(&self.pool)
             .await
             .map_err(failed("add up a client's costs"))?;
@@ -90,13 +91,13 @@ impl Store {
 
 impl Write {
     /// Adds the oldest cost of a client's month to the next one, beyond the bound of rows.
-    async fn fold_costs(&mut self, client: ClientId, within: &Range<i64>) -> Result<()> {
+    async fn fold_costs(&mut self, client: ClientId, within: &Range<UnixMillis>) -> Result<()> {
         let (costs,): (i64,) = sqlx::query_as(
             "SELECT COUNT(*) FROM ai_spend WHERE client_id = $1 AND spent_at >= $2 AND spent_at < $3",
         )
         .bind(client.to_string())
-        .bind(within.start)
-        .bind(within.end)
+        .bind(within.start.as_i64())
+        .bind(within.end.as_i64())
         .fetch_one(&mut *self.tx)
         .await
         .map_err(failed("count a client's costs"))?;
@@ -108,8 +109,8 @@ impl Write {
              ORDER BY spent_at, id LIMIT 2",
         )
         .bind(client.to_string())
-        .bind(within.start)
-        .bind(within.end)
+        .bind(within.start.as_i64())
+        .bind(within.end.as_i64())
         .fetch_all(&mut *self.tx)
         .await
         .map_err(failed("look for a client's oldest costs"))?;

@@ -3,8 +3,8 @@
 //! A computer that starts and stops in a loop changes the sums, but does not add a row each time.
 
 use crate::{Store, Write, failed};
-use hotdesk_base::clock::{month, month_of};
 use hotdesk_base::ids::{AccountId, ClientId, ComputerId};
+use hotdesk_base::time::{UnixMillis, parse_month};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -16,20 +16,19 @@ const MAX_RUNS: i64 = 100;
 const MAX_PAST_CLIENTS: i64 = 10_000;
 
 impl Store {
-    /// Removes usage and payments before a time in Unix milliseconds
-    /// ([`hotdesk_domain::billing::usage::retained_since`]), and removed clients without any other record.
-    /// Runs in progress stay, however long ago they started.
+    /// Removes usage and payments before a time ([`hotdesk_domain::billing::usage::retained_since`]), and
+    /// removed clients without any other record. Runs in progress stay, however long ago they started.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn forget_usage(&self, before: i64) -> Result<()> {
+    pub async fn forget_usage(&self, before: UnixMillis) -> Result<()> {
         let mut write = self.write().await?;
         for step in [
             "DELETE FROM runs WHERE ended_at < $1",
             "DELETE FROM ai_spend WHERE spent_at < $1",
             "DELETE FROM billing_events WHERE received_at < $1",
         ] {
-            let done = sqlx::query(step).bind(before).execute(&mut *write.tx).await;
+            let done = sqlx::query(step).bind(before.as_i64()).execute(&mut *write.tx).await;
             done.map_err(failed("remove old usage"))?;
         }
         write.forget_unused_clients(before, None).await?;
@@ -64,18 +63,18 @@ impl Write {
             .await
             .map_err(failed("read the run that ended"))?;
         let Some(last) = last else { return Ok(()) };
-        let within = month(&month_of(last.started_at));
+        let within = parse_month(&UnixMillis::new(last.started_at).month());
         let within = within.ok_or_else(|| Error::internal("a run's month has no bounds"))?;
         // A run over midnight of a month's last day belongs to both months.
-        if last.ended_at > within.end {
+        if last.ended_at > within.end.as_i64() {
             return Ok(());
         }
         let (runs,): (i64,) = sqlx::query_as(
             "SELECT COUNT(*) FROM runs WHERE computer_id = $1 AND started_at >= $2 AND started_at < $3",
         )
         .bind(&text)
-        .bind(within.start)
-        .bind(within.end)
+        .bind(within.start.as_i64())
+        .bind(within.end.as_i64())
         .fetch_one(&mut *self.tx)
         .await
         .map_err(failed("count runs"))?;
@@ -85,7 +84,7 @@ impl Write {
         let before: Option<EndedRun> = sqlx::query_as(BEFORE)
             .bind(&text)
             .bind(&last.id)
-            .bind(within.start)
+            .bind(within.start.as_i64())
             .fetch_optional(&mut *self.tx)
             .await
             .map_err(failed("look for an earlier run"))?;
@@ -122,15 +121,19 @@ impl Write {
         Err(Error::forbidden(message).code(ErrorCode::ClientLimit))
     }
 
-    /// Removes records of clients that were removed before a time in Unix milliseconds and have no stored
-    /// usage: one, or all.
-    pub(crate) async fn forget_unused_clients(&mut self, before: i64, one: Option<ClientId>) -> Result<()> {
+    /// Removes records of clients that were removed before a time and have no stored usage: one, or
+    /// all.
+    pub(crate) async fn forget_unused_clients(
+        &mut self,
+        before: UnixMillis,
+        one: Option<ClientId>,
+    ) -> Result<()> {
         sqlx::query(
             "DELETE FROM clients WHERE removed_at < $1 AND ($2 = '' OR id = $2) \
              AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.client_id = clients.id) \
              AND NOT EXISTS (SELECT 1 FROM ai_spend s WHERE s.client_id = clients.id)",
         )
-        .bind(before)
+        .bind(before.as_i64())
         .bind(one.map(|client| client.to_string()).unwrap_or_default())
         .execute(&mut *self.tx)
         .await

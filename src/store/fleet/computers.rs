@@ -2,9 +2,10 @@
 
 use crate::fleet::status::BootSecrets;
 use crate::{Store, Write, failed, id, is_duplicate};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, SnapshotId, WorkspaceId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::billing::{Billing, Payment, Variant};
 use hotdesk_domain::computer::Hardware;
@@ -53,10 +54,10 @@ pub struct Computer {
     pub converging: bool,
     /// Password of its screens and sockets.
     pub vnc_password: Secret,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
-    /// Time of the last change, in Unix milliseconds.
-    pub updated_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Time of the last change.
+    pub updated_at: UnixMillis,
 }
 
 /// Record of a new computer.
@@ -133,7 +134,7 @@ impl TryFrom<Row> for Computer {
         let billing = Billing {
             variant: Variant::from_name(&row.billing).ok_or_else(|| bad("billing"))?,
             payment: if lapsed { Payment::Lapsed } else { Payment::Current },
-            trial_ends_at: row.trial_ends_at,
+            trial_ends_at: row.trial_ends_at.map(UnixMillis::new),
             device: row.device != 0,
         };
         let wanted = (row.wanted_cpu, row.wanted_ram_gb, row.wanted_disk_gb, row.wanted_bandwidth_mbps);
@@ -166,8 +167,8 @@ impl TryFrom<Row> for Computer {
             rollback_to: row.rollback_to.as_deref().map(id).transpose()?,
             converging: row.converging != 0,
             vnc_password: Secret::new(row.vnc_password),
-            created_at: row.created_at,
-            updated_at: row.updated_at,
+            created_at: UnixMillis::new(row.created_at),
+            updated_at: UnixMillis::new(row.updated_at),
         })
     }
 }
@@ -204,7 +205,7 @@ impl Store {
         sqlx::query("UPDATE computers SET auto_stop_minutes = $2, updated_at = $3 WHERE id = $1")
             .bind(computer.to_string())
             .bind(minutes)
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("set the auto-stop"))?;
@@ -223,7 +224,7 @@ impl Store {
                 .bind(computer.to_string())
                 .bind(name.as_str())
                 .bind(name.folded())
-                .bind(now_ms())
+                .bind(clock::now().as_i64())
                 .execute(&mut *write.tx)
                 .await;
         match renamed {
@@ -271,7 +272,7 @@ impl Write {
         let owner = self.owner(new.workspace).await?;
         let terms = new.plans.terms(&self.standing(owner).await?)?;
         let used = self.resource_use_besides(owner, new.id).await?;
-        terms.admit(&new.hardware, &used, now_ms())?;
+        terms.admit(&new.hardware, &used, clock::now())?;
         self.check_client(new.workspace, new.id).await?;
         let secrets = BootSecrets::random();
         let inserted = sqlx::query(
@@ -293,10 +294,10 @@ impl Write {
         .bind(InstanceId::random().as_str())
         .bind(secrets.agent_token.reveal())
         .bind(secrets.vnc_password.reveal())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .bind(i64::from(new.hardware.bandwidth_mbps))
         .bind(terms.variant().name())
-        .bind(terms.trial_ends_at)
+        .bind(terms.trial_ends_at.map(UnixMillis::as_i64))
         .execute(&mut *self.tx)
         .await;
         match inserted {

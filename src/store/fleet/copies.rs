@@ -6,8 +6,9 @@ use std::collections::HashSet;
 use crate::fleet::computers::{Computer, NewComputer, name_taken};
 use crate::fleet::snapshots::LaunchState;
 use crate::{Store, Write, failed, is_duplicate};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, SnapshotId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::clone::free_name;
 use hotdesk_domain::error::Result;
@@ -63,7 +64,7 @@ impl Store {
         let mut write = self.write().await?;
         let source = write.computer(copy.source).await?;
         // A copy must not bypass the limits of its source.
-        source.billing.check_paid(now_ms())?;
+        source.billing.check_paid(clock::now())?;
         let kept = match copy.extent.snapshot() {
             Some(snapshot) => Some(write.launch_state(&source, snapshot).await?),
             None => None,
@@ -83,7 +84,7 @@ impl Store {
         let (hardware, until) = match &kept {
             Some(kept) => (kept.hardware, kept.since),
             // The target of a resize in progress: a disk larger than the source's is harmless.
-            None => (source.wanted.unwrap_or(source.hardware), i64::MAX),
+            None => (source.wanted.unwrap_or(source.hardware), UnixMillis::MAX),
         };
         let plans = copy.plans.clone();
         let new = NewComputer { id: copy.id, workspace, name, hardware, auto_stop_minutes: 0, plans };
@@ -98,7 +99,7 @@ impl Store {
         )
         .bind(source.id.to_string())
         .bind(copy.id.to_string())
-        .bind(until)
+        .bind(until.as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("copy deliveries"))?;
@@ -155,7 +156,7 @@ impl Write {
         let moved = sqlx::query("UPDATE computers SET workspace_id = $2, updated_at = $3 WHERE id = $1")
             .bind(computer.id.to_string())
             .bind(workspace.to_string())
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *self.tx)
             .await;
         match moved {

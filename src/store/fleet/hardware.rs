@@ -3,7 +3,7 @@
 
 use crate::fleet::computers::Computer;
 use crate::{Store, Write, failed};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId};
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::allowance::ResourceUse;
@@ -107,7 +107,7 @@ impl Store {
         .bind(i64::from(target.ram_gb))
         .bind(i64::from(target.disk_gb))
         .bind(i64::from(target.bandwidth_mbps))
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a resize's target"))?;
@@ -136,7 +136,7 @@ impl Store {
         .bind(i64::from(size.ram_gb))
         .bind(i64::from(size.disk_gb))
         .bind(i64::from(size.bandwidth_mbps))
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store the outcome of a resize"))?;

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use crate::fleet::computers::Computer;
 use crate::fleet::status::BootSecrets;
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, WorkspaceId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::Result;
@@ -79,7 +79,7 @@ impl Write {
         sqlx::query("UPDATE computers SET vnc_password = $2, updated_at = $3 WHERE id = $1")
             .bind(computer.to_string())
             .bind(BootSecrets::password().reveal())
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *self.tx)
             .await
             .map_err(failed("change a computer's password"))?;

@@ -1,9 +1,10 @@
 //! Saved RTMP servers of accounts.
 
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::desktop::stream::MAX_CONNECTIONS;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::name::Name;
@@ -21,10 +22,10 @@ pub struct RtmpConnection {
     pub url: String,
     /// Stream key on the server.
     pub key: Secret,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
-    /// Time of the last change, in Unix milliseconds.
-    pub updated_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Time of the last change.
+    pub updated_at: UnixMillis,
 }
 
 /// Record of an RTMP server to save.
@@ -69,8 +70,8 @@ impl TryFrom<Row> for RtmpConnection {
             name: row.name,
             url: row.url,
             key: Secret::new(row.stream_key),
-            created_at: row.created_at,
-            updated_at: row.updated_at,
+            created_at: UnixMillis::new(row.created_at),
+            updated_at: UnixMillis::new(row.updated_at),
         })
     }
 }
@@ -130,7 +131,7 @@ impl Store {
         .bind(new.name.folded())
         .bind(&new.url)
         .bind(new.key.reveal())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("save a streaming connection"))?;

@@ -9,9 +9,10 @@
 use uuid::Uuid;
 
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, InstanceId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::saved_state::CopyState;
 use hotdesk_domain::error::{Error, Result};
@@ -35,8 +36,8 @@ pub struct SavedCopy {
     pub token: Secret,
     /// Checksum of the manifest, once the copy is complete.
     pub manifest: Option<String>,
-    /// Creation time, in Unix milliseconds; usually that of the suspend.
-    pub created_at: i64,
+    /// Creation time; usually that of the suspend.
+    pub created_at: UnixMillis,
 }
 
 row! {
@@ -63,7 +64,7 @@ impl TryFrom<Row> for SavedCopy {
             state: CopyState::parse(&row.state).ok_or_else(|| bad("state"))?,
             token: Secret::new(row.token),
             manifest: row.manifest,
-            created_at: row.created_at,
+            created_at: UnixMillis::new(row.created_at),
         })
     }
 }
@@ -134,7 +135,7 @@ impl Store {
             .bind(computer.to_string())
             .bind(generation)
             .bind(token.reveal())
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store a new saved copy"))?;
@@ -166,7 +167,7 @@ impl Store {
             "UPDATE computers SET status = 'suspended', updated_at = $2 WHERE id = $1 AND status = 'suspending'",
         )
         .bind(copy.computer.to_string())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("set a status"))?;
@@ -211,7 +212,7 @@ impl Store {
         )
         .bind(row.instance.as_str())
         .bind(computer.to_string())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store an earlier instance id"))?;

@@ -3,9 +3,10 @@
 
 use crate::fleet::computers::Computer;
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, SnapshotId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::lifecycle::Status;
@@ -30,8 +31,8 @@ pub struct Snapshot {
     pub size: Option<MachineSize>,
     /// Bytes on the host; while it is being made, the most that it may take.
     pub bytes: u64,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
 }
 
 /// Record of a new snapshot.
@@ -54,8 +55,8 @@ pub(crate) struct LaunchState {
     pub(crate) hardware: Hardware,
     /// Agent token in its memory, if it contains memory.
     pub(crate) token: Option<Secret>,
-    /// Time of the snapshot, in Unix milliseconds.
-    pub(crate) since: i64,
+    /// Time of the snapshot.
+    pub(crate) since: UnixMillis,
 }
 
 row! {
@@ -100,7 +101,7 @@ impl TryFrom<Row> for Snapshot {
             size: (row.memory != 0).then_some(MachineSize { cpu: row.cpu, ram_gb }),
             bytes: u64::try_from(row.bytes).map_err(|_| bad("number of bytes"))?,
             name: row.name,
-            created_at: row.created_at,
+            created_at: UnixMillis::new(row.created_at),
         })
     }
 }
@@ -135,7 +136,7 @@ impl Store {
         .bind(i64::from(new.memory))
         .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
         .bind(new.memory.then(|| token.reveal().to_owned()))
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .bind(row.hardware.cpu)
         .bind(i64::from(row.hardware.ram_gb))
         .bind(i64::from(row.hardware.disk_gb))
@@ -245,7 +246,7 @@ impl Store {
             .bind(computer.to_string())
             .bind(status.name())
             .bind(target.id.to_string())
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store a rollback's target"))?;
@@ -270,7 +271,7 @@ impl Store {
         )
         .bind(computer.to_string())
         .bind(Status::Suspended.name())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store the outcome of a rollback"))?;
@@ -317,7 +318,11 @@ impl Write {
             disk_gb: u32::try_from(row.disk_gb).map_err(|_| bad("disk_gb"))?,
             ..computer.hardware
         };
-        Ok(LaunchState { hardware, token: row.agent_token.map(Secret::new), since: row.created_at })
+        Ok(LaunchState {
+            hardware,
+            token: row.agent_token.map(Secret::new),
+            since: UnixMillis::new(row.created_at),
+        })
     }
 
     /// Stores the agent token in the memory with which a new computer starts.

@@ -2,7 +2,7 @@
 //! a generation and new secrets.
 
 use crate::{Store, Write, failed};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::lifecycle::Status;
@@ -114,7 +114,7 @@ impl Write {
         .bind(status.name())
         .bind(secrets.agent_token.reveal())
         .bind(secrets.vnc_password.reveal())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *self.tx)
         .await
         .map_err(failed("store the start of a boot"))?;
@@ -130,7 +130,7 @@ impl Write {
         )
         .bind(computer.to_string())
         .bind(status.name())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *self.tx)
         .await
         .map_err(failed("set a status"))?;

@@ -2,8 +2,9 @@
 //! account started its stream.
 
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::access::Role;
 
@@ -38,26 +39,25 @@ impl Store {
         let mut write = self.write().await?;
         sqlx::query("UPDATE computers SET stream_ends_since = $2 WHERE id = $1")
             .bind(computer.to_string())
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("mark a stream that must end"))?;
         write.commit().await
     }
 
-    /// Returns the time since which a computer's stream must end, in Unix milliseconds; `None` if it need
-    /// not.
+    /// Returns the time since which a computer's stream must end; `None` if it need not.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
-    pub async fn stream_end_requested_at(&self, computer: ComputerId) -> Result<Option<i64>> {
+    pub async fn stream_end_requested_at(&self, computer: ComputerId) -> Result<Option<UnixMillis>> {
         let row: Option<(Option<i64>,)> =
             sqlx::query_as("SELECT stream_ends_since FROM computers WHERE id = $1")
                 .bind(computer.to_string())
                 .fetch_optional(&self.pool)
                 .await
                 .map_err(failed("read whether a stream must end"))?;
-        Ok(row.and_then(|(since,)| since))
+        Ok(row.and_then(|(since,)| since).map(UnixMillis::new))
     }
 
     /// Returns the computers whose stream must end, also those that do not run now.
@@ -73,16 +73,16 @@ impl Store {
         rows.iter().map(|(text,)| id(text)).collect()
     }
 
-    /// Stores that a stream ended. `since` is the time of the request in Unix milliseconds; a later request
-    /// stays, because it concerns another stream.
+    /// Stores that a stream ended. `since` is the time of the request; a later request stays,
+    /// because it concerns another stream.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn clear_stream_end(&self, computer: ComputerId, since: i64) -> Result<()> {
+    pub async fn clear_stream_end(&self, computer: ComputerId, since: UnixMillis) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("UPDATE computers SET stream_ends_since = NULL WHERE id = $1 AND stream_ends_since = $2")
             .bind(computer.to_string())
-            .bind(since)
+            .bind(since.as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("clear a stream's end"))?;
@@ -117,7 +117,7 @@ impl Write {
         sqlx::query(sqlx::AssertSqlSafe(ordered))
             .bind(of)
             .bind(Role::Viewer.name())
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *self.tx)
             .await
             .map_err(failed("mark unauthorized streams"))?;

@@ -1,7 +1,7 @@
 //! Accounts, API keys and installation-wide values. Of a key only the digest is stored, never its text.
 
 use crate::{Store, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::Result;
@@ -69,7 +69,7 @@ impl Store {
         sqlx::query("INSERT INTO accounts (id, email, created_at) VALUES ($1, $2, $3)")
             .bind(account.to_string())
             .bind(email)
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store the account"))?;
@@ -166,7 +166,7 @@ pub(crate) async fn insert_key(write: &mut crate::Write, key_id: KeyId, key: &Ne
     .bind(key.name)
     .bind(key.digest)
     .bind(key.last_four)
-    .bind(now_ms())
+    .bind(clock::now().as_i64())
     .execute(&mut *write.tx)
     .await
     .map(|_| ())

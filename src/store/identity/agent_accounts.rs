@@ -3,8 +3,9 @@
 use crate::identity::accounts::{NewKey, insert_key};
 use crate::identity::people::Account;
 use crate::{Store, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, KeyId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -15,10 +16,10 @@ pub struct AgentAccount {
     pub account: AccountId,
     /// Name of the agent, chosen by itself.
     pub name: String,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
-    /// Expiry, in Unix milliseconds; an unclaimed account is removed then.
-    pub expires_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Expiry; an unclaimed account is removed then.
+    pub expires_at: UnixMillis,
     /// Whether it has a claim link.
     pub claimable: bool,
 }
@@ -45,8 +46,8 @@ impl TryFrom<Row> for AgentAccount {
         Ok(Self {
             account: id(&row.account_id)?,
             name: row.full_name,
-            created_at: row.created_at,
-            expires_at: row.expires_at,
+            created_at: UnixMillis::new(row.created_at),
+            expires_at: UnixMillis::new(row.expires_at),
             claimable: row.claimable != 0,
         })
     }
@@ -54,7 +55,7 @@ impl TryFrom<Row> for AgentAccount {
 
 impl Store {
     /// Creates an agent's account with a key (its digest and last four characters) and the digest of its
-    /// claim code. `expires_at` is in Unix milliseconds.
+    /// claim code.
     ///
     /// # Errors
     /// `Unavailable` (`agent_accounts_full`) when `most` accounts are unclaimed; `Unavailable` or `Internal`
@@ -64,7 +65,7 @@ impl Store {
         account: &Account,
         key: (&str, &str),
         claim: &str,
-        expires_at: i64,
+        expires_at: UnixMillis,
         most: u32,
     ) -> Result<()> {
         let mut write = self.write().await?;
@@ -86,7 +87,7 @@ impl Store {
         sqlx::query("INSERT INTO agent_accounts (account_id, claim_digest, expires_at) VALUES ($1, $2, $3)")
             .bind(account.id.to_string())
             .bind(claim)
-            .bind(expires_at)
+            .bind(expires_at.as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store an agent's account"))?;
@@ -111,7 +112,7 @@ impl Store {
 
     async fn agent_where(&self, clause: &'static str, value: &str) -> Result<Option<AgentAccount>> {
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} {clause}")))
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .bind(value)
             .fetch_optional(&self.pool)
             .await
@@ -132,7 +133,7 @@ impl Store {
         )
         .bind(account.to_string())
         .bind(digest)
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("set a claim link"))?;
@@ -149,7 +150,7 @@ impl Store {
     pub async fn expired_agents(&self) -> Result<Vec<AccountId>> {
         let rows: Vec<(String,)> =
             sqlx::query_as("SELECT account_id FROM agent_accounts WHERE closing = 1 OR expires_at <= $1")
-                .bind(now_ms())
+                .bind(clock::now().as_i64())
                 .fetch_all(&self.pool)
                 .await
                 .map_err(failed("list agents' accounts"))?;

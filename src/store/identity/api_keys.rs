@@ -5,8 +5,9 @@
 
 use crate::identity::accounts::{NewKey, insert_key};
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::audit::Entry;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -29,10 +30,10 @@ pub struct ApiKey {
     pub name: String,
     /// Its last four characters.
     pub last_four: String,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
-    /// Last use, in Unix milliseconds, to the minute.
-    pub last_used_at: Option<i64>,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Last use, to the minute.
+    pub last_used_at: Option<UnixMillis>,
 }
 
 /// The workspace of a key.
@@ -79,8 +80,8 @@ impl TryFrom<Row> for ApiKey {
             workspace,
             name: row.name,
             last_four: row.last_four,
-            created_at: row.created_at,
-            last_used_at: row.last_used_at,
+            created_at: UnixMillis::new(row.created_at),
+            last_used_at: row.last_used_at.map(UnixMillis::new),
         })
     }
 }
@@ -166,16 +167,16 @@ impl Store {
         Ok(true)
     }
 
-    /// Records the last use of keys, in Unix milliseconds.
+    /// Records the last use of keys.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn note_used(&self, used: &[(KeyId, i64)]) -> Result<()> {
+    pub async fn note_used(&self, used: &[(KeyId, UnixMillis)]) -> Result<()> {
         let mut write = self.write().await?;
         for (key, at) in used {
             sqlx::query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1")
                 .bind(key.to_string())
-                .bind(*at)
+                .bind(at.as_i64())
                 .execute(&mut *write.tx)
                 .await
                 .map_err(failed("record a key's use"))?;
@@ -196,7 +197,8 @@ impl Store {
                 Credential::Grant(grant) => grants.push(*grant),
             }
         }
-        let valid = |table: &str| format!("SELECT id FROM {table} WHERE expires_at > {} AND", now_ms());
+        let valid =
+            |table: &str| format!("SELECT id FROM {table} WHERE expires_at > {} AND", clock::now().as_i64());
         let keys = self.missing("SELECT id FROM api_keys WHERE", &keys).await?;
         let sessions = self.missing(&valid("sessions"), &sessions).await?;
         let grants = self.missing(&valid("oauth_grants"), &grants).await?;

@@ -3,8 +3,9 @@
 
 use crate::identity::accounts::{NewKey, insert_key};
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ClientId, ComputerId, FileId, KeyId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::clone::free_name;
 use hotdesk_domain::error::{Error, Result};
@@ -30,10 +31,10 @@ pub struct Client {
     pub terms: ClientTerms,
     /// Number of computers in its workspace.
     pub computers: u32,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
-    /// Time of the last change, in Unix milliseconds.
-    pub updated_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Time of the last change.
+    pub updated_at: UnixMillis,
 }
 
 row! {
@@ -74,8 +75,8 @@ impl TryFrom<Row> for Client {
             computers: whole(row.computers, "number of computers")?,
             external_id: row.external_id,
             name: row.name,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
+            created_at: UnixMillis::new(row.created_at),
+            updated_at: UnixMillis::new(row.updated_at),
         })
     }
 }
@@ -125,7 +126,7 @@ impl Store {
             name.clone()
         };
         let workspace = write.add_workspace(account, &free, None, "active").await?.id;
-        let (fresh, now) = (ClientId::random(), now_ms());
+        let (fresh, now) = (ClientId::random(), clock::now());
         sqlx::query(
             "INSERT INTO clients (id, account_id, workspace_id, external_id, name, max_computers, monthly_ai_cap, \
              billed_to, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)",
@@ -138,7 +139,7 @@ impl Store {
         .bind(terms.max_computers.map(i64::from))
         .bind(terms.monthly_ai_cap)
         .bind(terms.billed_to.name())
-        .bind(now)
+        .bind(now.as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a client"))?;
@@ -225,7 +226,7 @@ impl Store {
         .bind(terms.max_computers.map(i64::from))
         .bind(terms.monthly_ai_cap)
         .bind(terms.billed_to.name())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("change a client"))?;
@@ -276,12 +277,12 @@ impl Store {
         let mut write = self.write().await?;
         sqlx::query("UPDATE clients SET workspace_id = NULL, removed_at = $2 WHERE id = $1")
             .bind(client.id.to_string())
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("remove a client"))?;
         let files = write.remove_workspace(workspace).await?;
-        write.forget_unused_clients(i64::MAX, Some(client.id)).await?;
+        write.forget_unused_clients(UnixMillis::MAX, Some(client.id)).await?;
         write.commit().await?;
         Ok(files)
     }

@@ -5,6 +5,7 @@ use crate::identity::accounts::{NewKey, insert_key};
 use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::Moment;
 use hotdesk_base::ids::{AccountId, KeyId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::device::is_alive;
 
@@ -98,7 +99,11 @@ impl TryFrom<Row> for DeviceRequest {
             decision: DeviceDecision::named(&row.status)?,
             digest: row.device_digest,
             key: row.key_id.as_deref().map(id).transpose()?,
-            began: Moment { wall_ms: row.began_at, boot_id: row.boot_id, up_ms: row.began_up_ms },
+            began: Moment {
+                wall: UnixMillis::new(row.began_at),
+                boot_id: row.boot_id,
+                up_ms: row.began_up_ms,
+            },
         })
     }
 }
@@ -145,7 +150,7 @@ impl Store {
         .bind(new.client)
         .bind(new.hostname)
         .bind(new.source)
-        .bind(new.began.wall_ms)
+        .bind(new.began.wall.as_i64())
         .bind(&new.began.boot_id)
         .bind(new.began.up_ms)
         .execute(&mut *write.tx)

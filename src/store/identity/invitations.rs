@@ -4,8 +4,9 @@
 use crate::identity::members::role;
 use crate::identity::people::Account;
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -25,10 +26,10 @@ pub struct Invitation {
     pub role: Role,
     /// E-mail address of the inviting account.
     pub inviter: String,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
-    /// Expiry, in Unix milliseconds.
-    pub expires_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Expiry.
+    pub expires_at: UnixMillis,
 }
 
 /// Record of a new invitation.
@@ -44,10 +45,10 @@ pub struct NewInvitation<'a> {
     pub inviter: AccountId,
     /// SHA-256 of the link's token, in hex.
     pub digest: &'a str,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
-    /// Expiry, in Unix milliseconds.
-    pub expires_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Expiry.
+    pub expires_at: UnixMillis,
 }
 
 row! {
@@ -72,8 +73,8 @@ impl TryFrom<Row> for Invitation {
             email: row.email,
             role: role(&row.role)?,
             inviter: row.inviter,
-            created_at: row.created_at,
-            expires_at: row.expires_at,
+            created_at: UnixMillis::new(row.created_at),
+            expires_at: UnixMillis::new(row.expires_at),
         })
     }
 }
@@ -107,8 +108,8 @@ impl Store {
         .bind(new.role.name())
         .bind(new.digest)
         .bind(new.inviter.to_string())
-        .bind(new.created_at)
-        .bind(new.expires_at)
+        .bind(new.created_at.as_i64())
+        .bind(new.expires_at.as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store an invitation"))?;
@@ -152,7 +153,7 @@ impl Store {
     pub async fn invitation(&self, digest: &str) -> Result<Option<Invitation>> {
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select_valid()))
             .bind(digest)
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .fetch_optional(&self.pool)
             .await
             .map_err(failed("read an invitation"))?;
@@ -219,7 +220,7 @@ impl Write {
     async fn accept_invitation(&mut self, digest: &str, account: AccountId) -> Result<Option<WorkspaceId>> {
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select_valid()))
             .bind(digest)
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .fetch_optional(&mut *self.tx)
             .await
             .map_err(failed("read an invitation"))?;
@@ -233,7 +234,7 @@ impl Write {
         .bind(account.to_string())
         .bind(&row.email)
         .bind(&row.role)
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *self.tx)
         .await
         .map_err(failed("store a member"))?;

@@ -1,8 +1,9 @@
 //! Members of workspaces and their roles. The owner has no row.
 
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId, GrantId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Credential, Role};
 
@@ -26,8 +27,8 @@ pub struct Member {
     pub email: String,
     /// Its name.
     pub full_name: String,
-    /// Start of the membership, in Unix milliseconds.
-    pub created_at: i64,
+    /// Start of the membership.
+    pub created_at: UnixMillis,
 }
 
 row! {
@@ -49,7 +50,7 @@ impl TryFrom<Row> for Member {
             role: role(&row.role)?,
             email: row.email,
             full_name: row.full_name,
-            created_at: row.created_at,
+            created_at: UnixMillis::new(row.created_at),
         })
     }
 }
@@ -83,7 +84,7 @@ impl Store {
         .bind(workspace.to_string())
         .bind(account.to_string())
         .bind(role.name())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a member"))?;

@@ -1,16 +1,18 @@
 //! Dynamically registered MCP clients. Their number is bounded, and unused ones are removed.
 
+use std::time::Duration;
+
 use crate::{Store, Write, failed};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::oauth::client::Client;
 
 /// Most registered clients, of up to 20 KB each.
 const MAX_CLIENTS: i64 = 2_000;
 /// Retention of a client without any connection so far; a sign-in takes minutes.
-const UNUSED_MS: i64 = 24 * 3_600_000;
+const UNUSED_RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// Retention of a client whose connections all ended; clients reuse their ids.
-const LEFT_MS: i64 = 90 * 24 * 3_600_000;
+const LEFT_RETENTION: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Clients with a connection, or with a code for one, at time `$1`.
 const CONNECTED: &str = "SELECT client_id FROM oauth_grants WHERE expires_at > $1 \
     AND (refresh IS NOT NULL OR code_expires_at > $1)";
@@ -50,7 +52,7 @@ impl Store {
         .bind(&client.id)
         .bind(&client.name)
         .bind(redirect_uris)
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a client"))?;
@@ -73,15 +75,15 @@ impl Store {
 }
 
 async fn sweep(write: &mut Write) -> Result<()> {
-    let now = now_ms();
+    let now = clock::now();
     let delete = format!(
         "DELETE FROM oauth_clients WHERE ((used_at IS NULL AND created_at <= $2) OR used_at <= $3) \
          AND id NOT IN ({CONNECTED})"
     );
     sqlx::query(sqlx::AssertSqlSafe(delete))
-        .bind(now)
-        .bind(now - UNUSED_MS)
-        .bind(now - LEFT_MS)
+        .bind(now.as_i64())
+        .bind(now.minus(UNUSED_RETENTION).as_i64())
+        .bind(now.minus(LEFT_RETENTION).as_i64())
         .execute(&mut *write.tx)
         .await
         .map(|_| ())
@@ -95,7 +97,7 @@ async fn make_room(write: &mut Write) -> Result<()> {
          ORDER BY CASE WHEN used_at IS NULL THEN 0 ELSE 1 END, COALESCE(used_at, created_at), id LIMIT 1)"
     );
     sqlx::query(sqlx::AssertSqlSafe(delete))
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .bind(MAX_CLIENTS)
         .execute(&mut *write.tx)
         .await

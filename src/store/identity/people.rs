@@ -1,8 +1,9 @@
 //! Accounts of people and their browser sessions. Passwords are stored as argon2 hashes, cookies as SHA-256.
 
 use crate::{Store, Write, failed, id, is_duplicate};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, SessionId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
@@ -31,8 +32,8 @@ pub struct Account {
     pub kind: String,
     /// Name of its plan; `None` is the default plan.
     pub plan: Option<String>,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
 }
 
 impl Account {
@@ -45,7 +46,7 @@ impl Account {
             password_hash,
             kind: PERSON.to_owned(),
             plan: None,
-            created_at: now_ms(),
+            created_at: clock::now(),
         }
     }
 }
@@ -73,7 +74,7 @@ impl TryFrom<Row> for Account {
             password_hash: row.password_hash,
             kind: row.kind,
             plan: row.plan,
-            created_at: row.created_at,
+            created_at: UnixMillis::new(row.created_at),
         })
     }
 }
@@ -184,14 +185,19 @@ impl Store {
     }
 
     /// Stores a session by its cookie's digest. Removes expired sessions, and the oldest ones beyond the
-    /// bound. `expires_at` is in Unix milliseconds.
+    /// bound.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn add_session(&self, account: AccountId, digest: &str, expires_at: i64) -> Result<SessionId> {
+    pub async fn add_session(
+        &self,
+        account: AccountId,
+        digest: &str,
+        expires_at: UnixMillis,
+    ) -> Result<SessionId> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM sessions WHERE expires_at <= $1")
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("sweep sessions"))?;
@@ -203,8 +209,8 @@ impl Store {
         .bind(session.to_string())
         .bind(account.to_string())
         .bind(digest)
-        .bind(now_ms())
-        .bind(expires_at)
+        .bind(clock::now().as_i64())
+        .bind(expires_at.as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a session"))?;
@@ -221,7 +227,7 @@ impl Store {
         let row: Option<(String, String)> =
             sqlx::query_as("SELECT id, account_id FROM sessions WHERE digest = $1 AND expires_at > $2")
                 .bind(digest)
-                .bind(now_ms())
+                .bind(clock::now().as_i64())
                 .fetch_optional(&self.pool)
                 .await
                 .map_err(failed("look up a session"))?;
@@ -279,7 +285,7 @@ impl Write {
         .bind(&account.password_hash)
         .bind(&account.kind)
         .bind(&account.plan)
-        .bind(account.created_at)
+        .bind(account.created_at.as_i64())
         .execute(&mut *self.tx)
         .await;
         match inserted {

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use crate::{Store, Write, failed, id, is_duplicate};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, FileId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -23,10 +24,10 @@ pub struct Workspace {
     pub icon_url: Option<String>,
     /// `active` or `inactive`.
     pub status: String,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
-    /// Time of the last change, in Unix milliseconds.
-    pub updated_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Time of the last change.
+    pub updated_at: UnixMillis,
 }
 
 /// Changes to a workspace; `None` leaves a field.
@@ -62,8 +63,8 @@ impl TryFrom<Row> for Workspace {
             name: row.name,
             icon_url: row.icon_url,
             status: row.status,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
+            created_at: UnixMillis::new(row.created_at),
+            updated_at: UnixMillis::new(row.updated_at),
         })
     }
 }
@@ -171,7 +172,7 @@ impl Store {
         if let Some(status) = &change.status {
             changed.status.clone_from(status);
         }
-        changed.updated_at = now_ms();
+        changed.updated_at = clock::now();
         let updated = sqlx::query(
             "UPDATE workspaces SET name = $2, name_folded = $3, icon_url = $4, status = $5, updated_at = $6 WHERE id = $1",
         )
@@ -180,7 +181,7 @@ impl Store {
         .bind(hotdesk_domain::name::fold(&changed.name))
         .bind(&changed.icon_url)
         .bind(&changed.status)
-        .bind(changed.updated_at)
+        .bind(changed.updated_at.as_i64())
         .execute(&mut *write.tx)
         .await;
         match (updated, &change.name) {
@@ -215,7 +216,7 @@ impl Write {
         icon_url: Option<&str>,
         status: &str,
     ) -> Result<Workspace> {
-        let (fresh, now) = (WorkspaceId::random(), now_ms());
+        let (fresh, now) = (WorkspaceId::random(), clock::now());
         let inserted = sqlx::query(
             "INSERT INTO workspaces (id, account_id, name, name_folded, icon_url, status, created_at, updated_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $7)",
@@ -226,7 +227,7 @@ impl Write {
         .bind(name.folded())
         .bind(icon_url)
         .bind(status)
-        .bind(now)
+        .bind(now.as_i64())
         .execute(&mut *self.tx)
         .await;
         match inserted {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotdesk::base::ids::{AccountId, WorkspaceId};
+use hotdesk::base::time::UnixMillis;
 use hotdesk::base::wait;
 use hotdesk::domain::audit::{AuditAction, AuditOutcome, Entry};
 use hotdesk::domain::identity::access::Role;
@@ -239,7 +240,7 @@ async fn the_log_keeps_so_many_days_and_so_many_entries() {
         action: None,
         outcome: AuditOutcome::CREATED,
         request_id: "r".to_owned(),
-        ..Entry::of_the_service(at, AuditAction::TrialEnd)
+        ..Entry::of_the_service(UnixMillis::new(at), AuditAction::TrialEnd)
     };
     let written: Vec<Entry> = (0..20).map(|at| entry(at, Some(account))).collect();
     store.add_audit(&written).await.expect("written");
@@ -257,14 +258,14 @@ async fn the_log_keeps_so_many_days_and_so_many_entries() {
     };
     let list = async || {
         let found = store.audit(&all).await.expect("a list");
-        found.into_iter().map(|(_, entry)| entry.at).collect::<Vec<_>>()
+        found.into_iter().map(|(_, entry)| entry.at.as_i64()).collect::<Vec<_>>()
     };
     let read = store.audit(&AuditFilter { limit: 1, before: Some(21), ..all.clone() }).await.expect("a list");
     assert_eq!(read, [(20, written[19].clone())], "the entry must be read back unchanged");
-    store.trim_audit(5, 100).await.expect("trimmed");
+    store.trim_audit(UnixMillis::new(5), 100).await.expect("trimmed");
     assert_eq!(list().await, (5..22).rev().collect::<Vec<_>>());
-    store.trim_audit(0, 3).await.expect("trimmed");
+    store.trim_audit(UnixMillis::EPOCH, 3).await.expect("trimmed");
     assert_eq!(list().await, [21, 20, 19, 18, 17], "anonymous entries must not displace those of accounts");
-    store.trim_audit(0, 1).await.expect("trimmed");
+    store.trim_audit(UnixMillis::EPOCH, 1).await.expect("trimmed");
     assert_eq!(list().await, [21, 19]);
 }

@@ -1,6 +1,6 @@
 //! Accounts and keys that tests add directly to the store.
 
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::base::secret::Secret;
 use hotdesk::controller::identity::auth::{keys, session};
@@ -21,7 +21,7 @@ pub async fn add_account(store: &Store, email: &str) -> AccountId {
         password_hash: Some(hash),
         kind: "person".to_owned(),
         plan: None,
-        created_at: now_ms(),
+        created_at: clock::now(),
     };
     store.add_account(&account).await.expect("an account");
     account.id

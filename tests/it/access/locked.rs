@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::wait;
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::store::Store;
@@ -84,7 +84,9 @@ async fn a10_a_token_a_cookie_and_a_code_that_cannot_be_looked_up_are_503_too() 
     let operator = store.operator_account().await.expect("the operator");
     let access = token(&store, operator, &home).await;
     let cookie = "a-browser-s-cookie";
-    let session = store.add_session(operator, &keys::digest(cookie), now_ms() + 3_600_000).await;
+    let session = store
+        .add_session(operator, &keys::digest(cookie), clock::now().plus(Duration::from_secs(3600)))
+        .await;
     session.expect("a session");
     store.close().await;
     let metadata = json!({"client_name": "Pilot", "redirect_uris": ["https://app.example/cb"]});

@@ -3,6 +3,7 @@
 //! A11 and A12 (docs/authentication-rules.md).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use futures_util::{SinkExt, StreamExt, stream};
@@ -160,9 +161,11 @@ async fn a11_the_store_tells_which_credentials_are_gone() {
     let text = add_key(&store, account, None).await;
     let digest = hotdesk::controller::identity::auth::keys::digest(&text);
     let key = store.key_owner(&digest).await.expect("a query result").expect("a holder").key;
-    let now = hotdesk::base::clock::now_ms();
-    let live = store.add_session(account, "live", now + 60_000).await.expect("a session");
-    let over = store.add_session(account, "over", now - 1).await.expect("a session");
+    let now = hotdesk::base::clock::now();
+    let live =
+        store.add_session(account, "live", now.plus(Duration::from_secs(60))).await.expect("a session");
+    let over =
+        store.add_session(account, "over", now.minus(Duration::from_millis(1))).await.expect("a session");
     let (live, over) = (Credential::Session(live), Credential::Session(over));
     let grant = Credential::Grant(GrantId::random());
     let all = [Credential::Key(key), live, over, grant];

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
@@ -39,7 +39,7 @@ fn start_saved() -> Option<RunningInit> {
 }
 
 fn renewal() -> Value {
-    json!({"agent_token": NEW, "unix_ms": now_ms(), "seed": SEED, "hostname": "hotdesk-after", "another": true})
+    json!({"agent_token": NEW, "unix_ms": clock::now().as_i64(), "seed": SEED, "hostname": "hotdesk-after", "another": true})
 }
 
 impl RunningInit {
@@ -195,7 +195,7 @@ async fn a_clock_that_may_not_be_set_is_told_and_nonsense_changes_nothing() {
     assert_eq!((init.status(TOKEN).await, init.lines(TOKEN, "hostname").await.as_str()), (200, "before"));
 
     let mut renewal = renewal();
-    renewal["unix_ms"] = json!(now_ms() + 3_600_000);
+    renewal["unix_ms"] = json!(clock::now().as_i64() + 3_600_000);
     renewal["another"] = json!(false);
     let answer = init.renew(TOKEN, renewal).await;
     assert_eq!(answer.status, 200, "{}", answer.body);

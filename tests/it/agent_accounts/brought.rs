@@ -1,6 +1,8 @@
 //! Invitations by a person whom an agent invited, after the agent's account is gone.
 
-use hotdesk::base::clock::now_ms;
+use std::time::Duration;
+
+use hotdesk::base::clock;
 use hotdesk::controller::config::{Config, PlanSettings};
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::domain::identity::access::Role;
@@ -33,8 +35,8 @@ async fn whom_an_agent_brought_invites_when_the_agent_is_gone() {
         role: Role::Admin,
         inviter: agent,
         digest: "human",
-        created_at: now_ms(),
-        expires_at: now_ms() + 3_600_000,
+        created_at: clock::now(),
+        expires_at: clock::now().plus(Duration::from_secs(3600)),
     };
     store.invite(&invitation, &plans).await.expect("an invitation");
     let human = Account::person(&email, "", None);

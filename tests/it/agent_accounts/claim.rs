@@ -1,7 +1,9 @@
 //! Claim of an agent's account: choice of its contents, single use, and no further access.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::controller::config::{Config, Limits};
 use hotdesk::controller::identity::auth::keys;
@@ -229,8 +231,8 @@ async fn t29_nobody_else_stays_in_what_is_taken_over() {
         role: Role::Admin,
         inviter: guest,
         digest: "asked",
-        created_at: now_ms(),
-        expires_at: now_ms() + 3_600_000,
+        created_at: clock::now(),
+        expires_at: clock::now().plus(Duration::from_secs(3600)),
     };
     let plans = hotdesk::controller::config::Config::default().plans();
     store.invite(&invitation, &plans).await.expect("an invitation");

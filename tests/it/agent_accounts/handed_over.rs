@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::SinkExt;
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::revocation_registry::Lease;
 use hotdesk::base::wait;
 use hotdesk::controller::config::{Config, PlanSettings};
@@ -102,7 +102,7 @@ async fn t29_a_claimed_computer_is_paid_for_as_one_that_the_person_makes() {
     change_billing(&scene.controller, &settings, subject, change).await;
     let before = record(&scene, &scene.key).await["billing"].clone();
     assert_eq!((&before["variant"], &before["payment"]), (&json!("hourly"), &json!("lapsed")));
-    let before_the_claim = now_ms();
+    let before_the_claim = clock::now();
     give_plan(&scene.controller, &settings, scene.person, "trial").await;
     let taken = scene.submit(&scene.form().await).await;
     assert_eq!(taken.status, 200, "{}", taken.text);

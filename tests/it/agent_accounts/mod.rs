@@ -8,7 +8,9 @@ mod handed_over_room;
 mod left_behind;
 mod making;
 
-use hotdesk::base::clock::now_ms;
+use std::time::Duration;
+
+use hotdesk::base::clock;
 use hotdesk::base::ids::AccountId;
 use hotdesk::base::secret::Secret;
 use hotdesk::controller::config::{AgentAccounts, Config};
@@ -42,6 +44,9 @@ pub async fn create_agent(controller: &Simulation) -> (Value, String) {
 pub async fn sign_in(controller: &Simulation, person: AccountId) -> String {
     let cookie = Secret::random(43).reveal().to_owned();
     let store = controller.store().await;
-    store.add_session(person, &keys::digest(&cookie), now_ms() + 3_600_000).await.expect("a session");
+    store
+        .add_session(person, &keys::digest(&cookie), clock::now().plus(Duration::from_secs(3600)))
+        .await
+        .expect("a session");
     format!("hotdesk={cookie}")
 }

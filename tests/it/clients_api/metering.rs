@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::ids::{ClientId, ComputerId};
+use hotdesk::base::time::UnixMillis;
 use hotdesk::base::wait;
 use hotdesk::domain::billing::usage::{Run, retained_since};
 use hotdesk::store::Store;
@@ -33,7 +34,12 @@ impl Scene {
 
     async fn runs(&self) -> Vec<Run> {
         let client: ClientId = id_of(&self.client).parse().expect("an id");
-        self.controller.store().await.runs_of(client, &(0..i64::MAX)).await.expect("read")
+        self.controller
+            .store()
+            .await
+            .runs_of(client, &(UnixMillis::EPOCH..UnixMillis::MAX))
+            .await
+            .expect("read")
     }
 
     async fn set_status(&self, command: &str, status: &str) {
@@ -44,8 +50,10 @@ impl Scene {
 
     /// Waits until the wall clock has advanced, so that a run has a length.
     async fn advance_clock(&self) {
-        let since = now_ms();
-        let passed = wait::until(Duration::from_secs(10), || async { (now_ms() > since + 20).then_some(()) });
+        let since = clock::now();
+        let passed = wait::until(Duration::from_secs(10), || async {
+            (clock::now() > since.plus(Duration::from_millis(20))).then_some(())
+        });
         assert!(passed.await.is_some());
     }
 }
@@ -92,8 +100,9 @@ async fn runs_are_kept_for_the_months_that_usage_is_told_of() {
     let file = folder.path().join("hotdesk.db");
     let store = Store::open(&file).await.expect("a store");
     let pool = sqlx::AnyPool::connect(&format!("sqlite://{}", file.display())).await.expect("the store");
-    let (client, computer, kept) = (ClientId::random(), ComputerId::random(), retained_since(now_ms()));
-    for (id, ended_at) in [("old", Some(kept - 1)), ("kept", Some(kept)), ("goes on", None)] {
+    let (client, computer, kept) = (ClientId::random(), ComputerId::random(), retained_since(clock::now()));
+    let early = kept.minus(Duration::from_millis(1));
+    for (id, ended_at) in [("old", Some(early)), ("kept", Some(kept)), ("goes on", None)] {
         sqlx::query(
             "INSERT INTO runs (id, computer_id, account_id, client_id, cpu, ram_gb, started_at, seen_at, ended_at) \
              VALUES ($1, $2, 'x', $3, 1, 4, 1, 1, $4)",
@@ -101,19 +110,19 @@ async fn runs_are_kept_for_the_months_that_usage_is_told_of() {
         .bind(id)
         .bind(computer.to_string())
         .bind(client.to_string())
-        .bind(ended_at)
+        .bind(ended_at.map(UnixMillis::as_i64))
         .execute(&pool)
         .await
         .expect("a run");
     }
     pool.close().await;
     let ends = async || {
-        let runs = store.runs_of(client, &(0..i64::MAX)).await.expect("read");
-        let mut ends: Vec<Option<i64>> = runs.iter().map(|run| run.ended_at).collect();
+        let runs = store.runs_of(client, &(UnixMillis::EPOCH..UnixMillis::MAX)).await.expect("read");
+        let mut ends: Vec<Option<UnixMillis>> = runs.iter().map(|run| run.ended_at).collect();
         ends.sort_unstable();
         ends
     };
-    assert_eq!(ends().await, [None, Some(kept - 1), Some(kept)]);
+    assert_eq!(ends().await, [None, Some(early), Some(kept)]);
     store.forget_usage(kept).await.expect("forgotten");
     assert_eq!(ends().await, [None, Some(kept)]);
 }
@@ -125,7 +134,7 @@ async fn t18_a_run_goes_on_without_a_controller_and_ends_with_what_died_meanwhil
     let before = scene.runs().await;
     scene.advance_clock().await;
     scene.controller.end().await;
-    let ended = now_ms();
+    let ended = clock::now();
     scene.controller.host.crash(second.parse().expect("an id"));
     scene.advance_clock().await;
     scene.controller.begin(&[]).await;
@@ -136,22 +145,23 @@ async fn t18_a_run_goes_on_without_a_controller_and_ends_with_what_died_meanwhil
     let of = |id: &str| after.iter().find(|run| run.computer.to_string() == id).expect("a run");
     assert_eq!(before.iter().find(|run| run.computer.to_string() == scene.id), Some(of(&scene.id)));
     // The run ends when it was last seen at the latest, because nobody observed it afterwards.
-    assert!(of(&second).ended_at.is_some_and(|end| end <= ended), "{after:?}, ended {ended}");
+    assert!(of(&second).ended_at.is_some_and(|end| end <= ended), "{after:?}, ended {ended:?}");
     // A death that the controller observes ends the run at that time.
     scene.advance_clock().await;
-    let before = now_ms();
+    let before = clock::now();
     scene.controller.host.crash(scene.id.parse().expect("an id"));
     scene.controller.until_status(&scene.id, "stopped").await;
     let after = scene.runs().await;
     let run = after.iter().find(|run| run.computer.to_string() == scene.id).expect("a run");
-    assert!(run.ended_at.is_some_and(|end| end >= before), "{run:?} must end after {before}");
+    assert!(run.ended_at.is_some_and(|end| end >= before), "{run:?} must end after {before:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loop_of_starts_and_stops_lengthens_runs_instead_of_adding_them() {
     let scene = Scene::new().await;
-    let length = |runs: &[Run]| -> i64 {
-        runs.iter().map(|run| run.ended_at.map_or(0, |end| end - run.started_at)).sum()
+    let length = |runs: &[Run]| -> u128 {
+        let of = |run: &Run| run.ended_at.and_then(|end| end.since(run.started_at)).unwrap_or_default();
+        runs.iter().map(|run| of(run).as_millis()).sum()
     };
     // The maximum number of runs of this month with rows of their own, 1 ms each.
     scene
@@ -175,7 +185,13 @@ async fn a_loop_of_starts_and_stops_lengthens_runs_instead_of_adding_them() {
     let again = scene.runs().await;
     assert!(again.len() == 100 && length(&again) >= length(&runs) + 20, "{again:?}");
     // Old usage is removed.
-    scene.controller.store().await.forget_usage(now_ms() + 1).await.expect("forgotten");
+    scene
+        .controller
+        .store()
+        .await
+        .forget_usage(clock::now().plus(Duration::from_millis(1)))
+        .await
+        .expect("forgotten");
     assert!(scene.runs().await.is_empty());
 }
 

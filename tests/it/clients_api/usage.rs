@@ -1,7 +1,8 @@
 //! Monthly usage of a client as JSON and CSV, and the cap on its AI spend.
 
 use futures_util::future::join_all;
-use hotdesk::base::clock::{month, month_of, months_before, now_ms};
+use hotdesk::base::clock;
+use hotdesk::base::time::parse_month;
 use hotdesk::domain::billing::usage::RETAINED_MONTHS;
 use reqwest::Method;
 use serde_json::json;
@@ -18,9 +19,10 @@ async fn a_month_holds_what_ran_in_it() {
     let (client, _) =
         create_client(&controller, json!({"external_id": "acme, \"the\" first", "billed_to": "client"}))
             .await;
-    let (id, start) = (id_of(&client), months_before(now_ms(), 3));
-    let march = month_of(start);
-    assert_eq!(month(&march).expect("a month").start, start);
+    let (id, start) = (id_of(&client), clock::now().months_before(3));
+    let march = start.month();
+    assert_eq!(parse_month(&march).expect("a month").start, start);
+    let start = start.as_i64();
     let (one, two) = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222");
     for (number, (computer, ram, from, to)) in [
         (one, 4, start - 2 * HOUR, start + HOUR),
@@ -59,12 +61,12 @@ async fn a_month_holds_what_ran_in_it() {
          {march},{id},{name},client,,4.000000,24.000000,0.000000\r\n"
     );
     assert_eq!(csv, expected);
-    let february = month_of(months_before(now_ms(), 4));
+    let february = clock::now().months_before(4).month();
     let before = controller.get(&format!("/clients/{id}/usage?month={february}")).await.body;
     assert_eq!((&before["computer_hours"], &before["ram_gb_hours"]), (&json!(12.0), &json!(48.0)));
     // Months beyond the retention period are refused instead of reported as zero.
     let usage_path =
-        |months| format!("/clients/{id}/usage?month={}", month_of(months_before(now_ms(), months)));
+        |months| format!("/clients/{id}/usage?month={}", clock::now().months_before(months).month());
     assert_eq!(controller.get(&usage_path(RETAINED_MONTHS)).await.status, 200);
     assert_eq!(controller.get(&usage_path(RETAINED_MONTHS + 1)).await.status, 400);
     for bad in ["month=2026-13", "month=March", "month=2026-03-01", "format=xml"] {
@@ -98,7 +100,7 @@ async fn t23_ai_spend_stops_at_its_cap_and_is_written_down_once() {
     let again = controller.post(&path, json!({"entry_id": entries[winner], "amount_usd": 0.1})).await;
     assert_eq!((again.status, &again.body["repeated"]), (200, &json!(true)), "{}", again.body);
     let usage = controller.get(&format!("/clients/{}/usage", id_of(&client))).await.body;
-    assert_eq!((&usage["ai_spend_usd"], &usage["month"]), (&json!(1.0), &json!(month_of(now_ms()))));
+    assert_eq!((&usage["ai_spend_usd"], &usage["month"]), (&json!(1.0), &json!(clock::now().month())));
     // Last month's spend does not count.
     controller.sql("UPDATE ai_spend SET spent_at = spent_at - 40 * 86400000").await;
     assert_eq!(controller.post(&path, json!({"entry_id": "new month", "amount_usd": 1})).await.status, 200);
@@ -135,7 +137,7 @@ async fn of_very_many_costs_the_oldest_are_added_up_and_none_is_lost() {
     };
     // The maximum number of costs of this month with rows of their own, a millionth of a dollar each, and one
     // of last month.
-    let start = months_before(now_ms(), 0);
+    let start = clock::now().months_before(0).as_i64();
     controller
         .sql(&format!(
             "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 10000) \

@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::controller;
@@ -198,7 +198,7 @@ impl Simulation {
             password_hash: None,
             kind: "person".to_owned(),
             plan: None,
-            created_at: now_ms(),
+            created_at: clock::now(),
         };
         store.add_account(&account).await.expect("an account");
         (id, add_key(&store, id, None).await)

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::ids::AccountId;
+use hotdesk::base::time::UnixMillis;
 use hotdesk::store::Store;
 use hotdesk::store::idempotency::{IdempotentRequest, RequestState, RetentionLimits, StoredResponse};
 use hotdesk::store::identity::people::Account;
@@ -29,7 +30,7 @@ impl KeyStore {
             password_hash: None,
             kind: "person".to_owned(),
             plan: None,
-            created_at: now_ms(),
+            created_at: clock::now(),
         };
         store.add_account(&owner).await.expect("an account");
         Self { store, account, most: RetentionLimits { per_credential, per_account }, _folder: folder }
@@ -47,7 +48,8 @@ impl KeyStore {
     }
 
     async fn begin(&self, holder: &str, number: u32) {
-        let known = self.store.begin_request(&self.keyed(holder, number), true, 0, self.most).await;
+        let known =
+            self.store.begin_request(&self.keyed(holder, number), true, UnixMillis::EPOCH, self.most).await;
         assert_eq!(known.expect("a store"), RequestState::New, "{holder} {number}");
     }
 
@@ -65,7 +67,12 @@ impl KeyStore {
         let mut stored = Vec::new();
         for number in 0..20 {
             let keyed = self.keyed(holder, number);
-            match self.store.begin_request(&keyed, false, 0, self.most).await.expect("a store") {
+            match self
+                .store
+                .begin_request(&keyed, false, UnixMillis::EPOCH, self.most)
+                .await
+                .expect("a store")
+            {
                 RequestState::New => {}
                 RequestState::Pending => stored.push((number, false)),
                 RequestState::Completed(_) => stored.push((number, true)),
@@ -96,11 +103,16 @@ async fn of_a_key_from_before_requests_were_named_otherwise_nobody_knows_what_it
     store.answer("a", 0..1).await;
     for (before, now, known) in [("", "a", RequestState::Pending), ("a", "a", RequestState::Mismatch)] {
         let old = store.keyed(before, 0);
-        let same = store.store.begin_request(&old, true, 0, store.most).await.expect("a store");
+        let same =
+            store.store.begin_request(&old, true, UnixMillis::EPOCH, store.most).await.expect("a store");
         assert!(matches!(same, RequestState::Completed(_)), "{before:?}: {same:?}");
         let named = IdempotentRequest { holder: now.to_owned(), request: "another name".to_owned(), ..old };
         for _ in 0..2 {
-            let found = store.store.begin_request(&named, true, 0, store.most).await.expect("a store");
+            let found = store
+                .store
+                .begin_request(&named, true, UnixMillis::EPOCH, store.most)
+                .await
+                .expect("a store");
             assert_eq!(found, known, "{before:?}");
         }
     }

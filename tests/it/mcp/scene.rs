@@ -1,7 +1,9 @@
 //! MCP client with a token for one workspace of a simulated controller, and its messages.
 
+use std::time::Duration;
+
 use axum::Router;
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::ids::AccountId;
 use hotdesk::base::secret::Secret;
 use hotdesk::controller::config::Limits;
@@ -20,7 +22,7 @@ pub const SESSION_REVISION: &str = "2025-11-25";
 
 /// A person's consent to a connection to a workspace.
 pub fn consent<'a>(account: AccountId, workspace: &str, code: &'a str) -> NewGrant<'a> {
-    let expires_at = now_ms() + 3_600_000;
+    let expires_at = clock::now().plus(Duration::from_secs(3600));
     NewGrant {
         account,
         workspace: workspace.parse().expect("an id"),

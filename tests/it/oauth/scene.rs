@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use hotdesk::base::ids::AccountId;
 use hotdesk::base::secret::Secret;
+use hotdesk::base::time::UnixMillis;
 use hotdesk::controller::config::Limits;
 use hotdesk::controller::identity::auth::keys::digest;
 use hotdesk::controller::identity::auth::session::hash_password;
@@ -169,7 +170,7 @@ impl Scene {
             password_hash: Some(hash_password(Secret::new(PASSWORD)).await.expect("a hash")),
             kind: "person".to_owned(),
             plan: None,
-            created_at: 1,
+            created_at: UnixMillis::EPOCH,
         };
         store.add_account(&account).await.expect("an account");
         (account.id, Browser::sign_in(&self.controller.base, "other@desk.example").await)

@@ -191,12 +191,13 @@ async fn a32_of_too_many_that_wait_the_one_that_waited_longest_goes() {
     let second = start(&controller).await;
     assert_eq!(decide(&browser, text(&first, "user_code"), "approve").await, 200);
     let began = Moment::now().expect("the clocks");
-    let Moment { wall_ms, boot_id, up_ms } = &began;
+    let Moment { wall, boot_id, up_ms } = &began;
     let many = format!(
         "WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < {MAX_WAITING} - 1) \
          INSERT INTO device_requests (device_digest, user_digest, client, hostname, source, status, began_at, \
-         boot_id, began_up_ms) SELECT 'device ' || i, 'user ' || i, 'c', 'h', 's', 'pending', {wall_ms}, \
-         '{boot_id}', {up_ms} FROM n"
+         boot_id, began_up_ms) SELECT 'device ' || i, 'user ' || i, 'c', 'h', 's', 'pending', {}, \
+         '{boot_id}', {up_ms} FROM n",
+        wall.as_i64()
     );
     controller.sql(&many).await;
     assert_eq!(poll(&controller, text(&second, "device_code")).await.body["status"], "pending");

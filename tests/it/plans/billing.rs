@@ -1,6 +1,7 @@
 //! Refusals because of billing, and billing changes by the operator (docs/lifecycle.md#suspend).
 
 use hotdesk::base::ids::ComputerRef;
+use hotdesk::base::time::UnixMillis;
 use hotdesk::domain::billing::{BillingChange, Payment, Variant};
 use hotdesk::store::billing::payments::BillingSubject;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ impl Scene {
         &self,
         variant: Variant,
         payment: Payment,
-        trial_ends_at: Option<i64>,
+        trial_ends_at: Option<UnixMillis>,
         device: bool,
     ) {
         let subject = BillingSubject::Computer(self.id.parse().expect("an id"));
@@ -57,10 +58,10 @@ async fn a_suspend_is_refused_as_the_billing_says() {
     use Payment::{Current, Lapsed};
     use Variant::{Dedicated, Hourly, Included, Reservation, Trial};
     let scene = Scene::boot().await;
-    let far = Some(i64::MAX / 2);
+    let far = Some(UnixMillis::new(i64::MAX / 2));
     for (variant, payment, trial_ends_at, device, status, code, expected_text) in [
         (Included, Current, None, true, 400, json!("DEVICE_LIFECYCLE_UNSUPPORTED"), "cannot be suspended"),
-        (Trial, Current, Some(1), false, 402, Value::Null, "Choose a plan to continue."),
+        (Trial, Current, Some(UnixMillis::EPOCH), false, 402, Value::Null, "Choose a plan to continue."),
         (
             Dedicated,
             Lapsed,
@@ -104,7 +105,7 @@ async fn a_suspend_is_refused_as_the_billing_says() {
         );
         assert_eq!(billing["device"], device);
     }
-    for (variant, trial_ends_at) in [(Trial, far), (Trial, None), (Included, Some(1))] {
+    for (variant, trial_ends_at) in [(Trial, far), (Trial, None), (Included, Some(UnixMillis::EPOCH))] {
         scene.set_billing(variant, Current, trial_ends_at, false).await;
         assert_eq!(scene.ask("suspend").await.0, 200, "{variant:?}");
         // A suspended computer stays suspended when its variant changes.
@@ -117,9 +118,10 @@ async fn a_suspend_is_refused_as_the_billing_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_paid_does_not_come_up_and_may_always_be_stopped() {
     let scene = Scene::boot().await;
-    for (variant, payment, trial_ends_at) in
-        [(Variant::Trial, Payment::Current, Some(1)), (Variant::Hourly, Payment::Lapsed, None)]
-    {
+    for (variant, payment, trial_ends_at) in [
+        (Variant::Trial, Payment::Current, Some(UnixMillis::EPOCH)),
+        (Variant::Hourly, Payment::Lapsed, None),
+    ] {
         scene.set_billing(Variant::Included, Payment::Current, None, false).await;
         assert_eq!(scene.ask("suspend").await.0, 200);
         scene.set_billing(variant, payment, trial_ends_at, false).await;

@@ -2,6 +2,7 @@
 
 use futures_util::future::join_all;
 use hotdesk::base::ids::AccountId;
+use hotdesk::base::time::UnixMillis;
 use hotdesk::controller::config::{Config, Limits};
 use hotdesk::domain::identity::access::Role;
 use hotdesk::domain::identity::api_key::MAX_CLIENT_KEYS;
@@ -224,7 +225,7 @@ async fn the_oldest_of_a_hundred_sign_ins_makes_room() {
     let (account, _) = controller.account("often@example.org").await;
     let store = controller.store().await;
     for number in 0..101 {
-        store.add_session(account, &format!("digest {number}"), i64::MAX).await.expect("a session");
+        store.add_session(account, &format!("digest {number}"), UnixMillis::MAX).await.expect("a session");
         // Makes each session older than the next.
         controller.sql("UPDATE sessions SET created_at = created_at - 1").await;
     }

@@ -1,7 +1,7 @@
 //! Limits that only thousands of rows reach: T23 (docs/security.md). Most rows are inserted directly; the
 //! last ones come through the API.
 
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
 use hotdesk::base::ids::ComputerId;
 use serde_json::json;
 
@@ -25,7 +25,7 @@ async fn t23_a_loop_of_clients_that_come_and_go_ends() {
     let operator = controller.store().await.operator_account().await.expect("the operator");
     let (into, now) = (
         "clients (id, account_id, external_id, name, billed_to, created_at, updated_at, removed_at)",
-        now_ms(),
+        clock::now().as_i64(),
     );
     let values = format!("'past ' || i, '{operator}', 'past', 'past', 'operator', 1, {now}, {now}");
     insert(&controller, MAX_PAST_CLIENTS - 1, into, &values).await;

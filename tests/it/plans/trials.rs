@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::SinkExt;
-use hotdesk::base::clock::now_ms;
+use hotdesk::base::clock;
+use hotdesk::base::time::UnixMillis;
 use hotdesk::controller::config::{AutoStopTiming, Config};
 use hotdesk::domain::billing::{BillingChange, Payment, Variant};
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
@@ -19,7 +20,7 @@ use crate::harness::simulation::Simulation;
 use crate::harness::socket::{Client, SocketEvent};
 
 /// Length of a short trial.
-const MOMENT_MS: i64 = 300;
+const MOMENT: Duration = Duration::from_millis(300);
 
 /// Delay of an engine's observation, during which a test acts.
 const OBSERVE_DELAY: Duration = Duration::from_secs(10);
@@ -35,7 +36,7 @@ async fn set_billing(
     controller: &Simulation,
     id: &str,
     variant: Variant,
-    trial_ends: Option<i64>,
+    trial_ends: Option<UnixMillis>,
     device: bool,
 ) {
     let subject = BillingSubject::Computer(id.parse().expect("an id"));
@@ -98,10 +99,10 @@ async fn a_trial_that_ends_suspends_what_runs_and_a_plan_wakes_it_as_it_was() {
     let controller = boot_controller(true).await;
     let workspace = controller.workspace("demo").await;
     let id = controller.computer(&workspace, "one").await;
-    let over = now_ms() + MOMENT_MS;
+    let over = clock::now().plus(MOMENT);
     set_billing(&controller, &id, Variant::Trial, Some(over), false).await;
     controller.until_status(&id, "suspended").await;
-    assert!(now_ms() >= over, "the suspend must not precede the end of the trial");
+    assert!(clock::now() >= over, "the suspend must not precede the end of the trial");
     assert_eq!(record(&controller, &id).await["status_reason"], "trial_ended");
     let listed = controller.get("/computers").await.body;
     assert_eq!(listed["computers"][0]["status_reason"], "trial_ended");
@@ -130,7 +131,7 @@ async fn a_trial_that_ends_suspends_what_runs_and_a_plan_wakes_it_as_it_was() {
 async fn a_trial_that_ends_stops_what_cannot_be_suspended() {
     let controller = boot_controller(false).await;
     let id = controller.computer(&controller.workspace("demo").await, "one").await;
-    set_billing(&controller, &id, Variant::Trial, Some(now_ms() + MOMENT_MS), false).await;
+    set_billing(&controller, &id, Variant::Trial, Some(clock::now().plus(MOMENT)), false).await;
     controller.until_status(&id, "stopped").await;
     assert_eq!(record(&controller, &id).await["status_reason"], "trial_ended");
     assert_eq!(ask(&controller, &id, "start").await, 402);
@@ -146,7 +147,7 @@ async fn a_socket_that_ends_with_a_trial_says_why_and_one_that_its_person_ends_d
     let controller = boot_controller(true).await;
     let id = controller.computer(&controller.workspace("demo").await, "one").await;
     let client = listen(&controller, &id).await;
-    set_billing(&controller, &id, Variant::Trial, Some(1), false).await;
+    set_billing(&controller, &id, Variant::Trial, Some(UnixMillis::EPOCH), false).await;
     assert_eq!(end_of(client).await, SocketEvent::Closed(1001, "computer stopping: trial_ended".into()));
     controller.until_status(&id, "suspended").await;
     set_billing(&controller, &id, Variant::Included, None, false).await;
@@ -163,7 +164,7 @@ async fn what_is_in_a_computer_does_not_keep_it_up_after_its_trial() {
     let id = controller.computer(&controller.workspace("demo").await, "one").await;
     let broken = EngineError::failed("save memory", "on purpose");
     controller.engine.plan(Fault { verb: Verb::Suspend, call: 1, failure: Failure::Before(broken) });
-    set_billing(&controller, &id, Variant::Trial, Some(1), false).await;
+    set_billing(&controller, &id, Variant::Trial, Some(UnixMillis::EPOCH), false).await;
     controller.until_status(&id, "stopped").await;
     assert_eq!(record(&controller, &id).await["status_reason"], "trial_ended");
     wait_for_entry(&controller, &id).await;
@@ -179,14 +180,14 @@ async fn what_its_person_stops_before_the_service_does_is_not_told_as_the_end_of
     let broken = EngineError::failed("save memory", "on purpose");
     controller.engine.plan(Fault { verb: Verb::Suspend, call: 1, failure: Failure::Before(broken) });
     controller.engine.plan(Fault { verb: Verb::Observe, call: 2, failure: Failure::Delay(OBSERVE_DELAY) });
-    set_billing(&controller, &id, Variant::Trial, Some(1), false).await;
+    set_billing(&controller, &id, Variant::Trial, Some(UnixMillis::EPOCH), false).await;
     controller.until_status(&id, "suspending").await;
     assert_eq!(ask(&controller, &id, "stop").await, 200);
     controller.until_status(&id, "stopped").await;
     assert_eq!(record(&controller, &id).await["status_reason"], Value::Null);
     // The entry about a later trial comes after the one that the first computer must not have.
     let other = controller.computer(&workspace, "two").await;
-    set_billing(&controller, &other, Variant::Trial, Some(1), false).await;
+    set_billing(&controller, &other, Variant::Trial, Some(UnixMillis::EPOCH), false).await;
     wait_for_entry(&controller, &other).await;
     let entry = trial_ends(&controller).await;
     assert_eq!(entry.len(), 1, "{entry:?}");
@@ -211,11 +212,11 @@ async fn only_what_is_on_a_trial_that_is_over_ends() {
     let workspace = controller.workspace("demo").await;
     let mut others = Vec::new();
     for (name, variant, trial_ends, device) in [
-        ("included", Variant::Included, Some(1), false),
-        ("hourly", Variant::Hourly, Some(1), false),
-        ("bought", Variant::Dedicated, Some(1), false),
-        ("device", Variant::Trial, Some(1), true),
-        ("goes on", Variant::Trial, Some(now_ms() + 3_600_000), false),
+        ("included", Variant::Included, Some(UnixMillis::EPOCH), false),
+        ("hourly", Variant::Hourly, Some(UnixMillis::EPOCH), false),
+        ("bought", Variant::Dedicated, Some(UnixMillis::EPOCH), false),
+        ("device", Variant::Trial, Some(UnixMillis::EPOCH), true),
+        ("goes on", Variant::Trial, Some(clock::now().plus(Duration::from_secs(3600))), false),
         ("without end", Variant::Trial, None, false),
     ] {
         let id = controller.computer(&workspace, name).await;
@@ -223,7 +224,7 @@ async fn only_what_is_on_a_trial_that_is_over_ends() {
         others.push((name, id));
     }
     let last = controller.computer(&workspace, "over").await;
-    set_billing(&controller, &last, Variant::Trial, Some(1), false).await;
+    set_billing(&controller, &last, Variant::Trial, Some(UnixMillis::EPOCH), false).await;
     controller.until_status(&last, "suspended").await;
     // The round that found the last trial has also checked the others.
     for (name, id) in &others {

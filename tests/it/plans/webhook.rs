@@ -1,10 +1,11 @@
 //! Webhook of the payment service: signatures, single execution and outdated events.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use hmac::{Hmac, KeyInit, Mac};
-use hotdesk::base::clock::{iso8601, now_ms};
+use hotdesk::base::clock;
 use hotdesk::base::hex::hex;
 use hotdesk::controller::config::{BillingSettings, Config};
 use hotdesk::domain::billing::{BillingChange, Payment};
@@ -42,10 +43,10 @@ impl Scene {
     async fn send(&self, body: &Value) -> HttpAnswer {
         let mut body = body.clone();
         if let Some(fields) = body.as_object_mut() {
-            fields.entry("occurred_at").or_insert_with(|| json!(iso8601(now_ms())));
+            fields.entry("occurred_at").or_insert_with(|| json!(clock::now().iso8601()));
         }
         let text = body.to_string();
-        self.deliver(&signature(SECRET, now_ms() / 1000, &text), text).await
+        self.deliver(&signature(SECRET, clock::now().as_seconds(), &text), text).await
     }
 
     async fn deliver(&self, signature: &str, body: String) -> HttpAnswer {
@@ -56,6 +57,10 @@ impl Scene {
     async fn suspend(&self) -> HttpAnswer {
         self.controller.command(format!("/computers/{}/suspend", self.id)).await
     }
+}
+
+fn in_future(seconds: u64) -> String {
+    clock::now().plus(Duration::from_secs(seconds)).iso8601()
 }
 
 fn signature(secret: &str, seconds: i64, body: &str) -> String {
@@ -135,7 +140,7 @@ async fn an_accepted_event_is_in_the_log_of_whom_it_is_about_and_not_among_stran
 async fn an_event_that_is_not_signed_now_and_by_us_changes_nothing() {
     let scene = Scene::boot().await;
     let text = json!({"id": "evt_1", "computer_id": scene.id, "variant": "hourly"}).to_string();
-    let now = now_ms() / 1000;
+    let now = clock::now().as_seconds();
     for wrong in [
         String::new(),
         signature("wh-another-secret-of-the-same-length", now, &text),
@@ -162,8 +167,8 @@ async fn an_event_that_is_not_signed_now_and_by_us_changes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_event_that_comes_late_undoes_nothing_newer() {
     let scene = Scene::boot().await;
-    let at = |minutes: i64| iso8601(now_ms() - minutes * 60_000);
-    let send_at = async |id: &str, minutes: i64, mut fields: Value| {
+    let at = |minutes: u64| clock::now().minus(Duration::from_secs(minutes * 60)).iso8601();
+    let send_at = async |id: &str, minutes: u64, mut fields: Value| {
         fields["id"] = json!(id);
         fields["occurred_at"] = json!(at(minutes));
         let accepted = scene.send(&fields).await;
@@ -223,7 +228,7 @@ async fn the_operator_s_plan_counts_over_an_event_that_is_ahead_of_now() {
     let scene = Scene::boot().await;
     let account = scene.controller.store().await.operator_account().await.expect("the operator");
     // The clock of the payment service may be four minutes ahead.
-    let (ahead, later) = (iso8601(now_ms() + 240_000), iso8601(now_ms() + 3_600_000));
+    let (ahead, later) = (in_future(240), in_future(3600));
     for event in [
         json!({"id": "trial", "computer_id": scene.id, "variant": "trial", "trial_ends_at": later, "occurred_at": ahead}),
         json!({"id": "plan", "account_id": account.to_string(), "plan": "small"}),
@@ -254,7 +259,7 @@ async fn an_event_that_makes_no_sense_is_refused_and_may_come_again_mended() {
         (json!({"id": "e", "computer_id": id, "payment": "maybe"}), 400),
         (json!({"id": "e", "computer_id": id, "occurred_at": "lately"}), 400),
         (json!({"id": "e", "computer_id": id, "occurred_at": null}), 400),
-        (json!({"id": "e", "computer_id": id, "occurred_at": iso8601(now_ms() + 600_000)}), 400),
+        (json!({"id": "e", "computer_id": id, "occurred_at": in_future(600)}), 400),
         (json!({"id": "e", "computer_id": id, "trial_ends_at": "soon"}), 400),
         (json!({"id": "e", "computer_id": id, "plan": "small"}), 400),
         (json!({"id": "e", "computer_id": id, "planet": "small"}), 400),

@@ -1,7 +1,7 @@
 //! Secrets of programs: keys of every kind, links, signatures of a payment service, and repeated requests.
 
 use hmac::{Hmac, KeyInit, Mac};
-use hotdesk::base::clock::{iso8601, now_ms};
+use hotdesk::base::clock;
 use hotdesk::base::hex::hex;
 use hotdesk::base::secret::Secret;
 use reqwest::{Method, StatusCode};
@@ -79,8 +79,8 @@ pub async fn agent(controller: &Caller, secrets: &mut Canaries) -> String {
 pub async fn event(controller: &Caller, secrets: &mut Canaries, secret: &str) {
     let account = controller.get("/user/profile").await.body;
     let event = json!({"id": "evt_1", "account_id": account["id"], "plan": null, "payment": "current",
-        "occurred_at": iso8601(now_ms())});
-    let (seconds, body) = (now_ms() / 1000, event.to_string());
+        "occurred_at": clock::now().iso8601()});
+    let (seconds, body) = (clock::now().as_seconds(), event.to_string());
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key");
     mac.update(format!("{seconds}.{body}").as_bytes());
     let signature = secrets.record("an event's signature", &hex(&mac.finalize().into_bytes()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::SinkExt;
-use hotdesk::base::clock::{iso8601, now_ms};
+use hotdesk::base::clock;
 use hotdesk::base::wait;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
@@ -26,7 +26,7 @@ async fn code(controller: &RunningController, path: &str) -> u16 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ticket_opens_its_screen_once_and_soon() {
     let Some((controller, workspace, id)) = RunningController::with_a_computer().await else { return };
-    let before = iso8601(now_ms() + 60_000);
+    let before = clock::now().plus(Duration::from_secs(60)).iso8601();
     let created = create_ticket(&controller, &id, json!({"mode": "view"})).await;
     assert!(created["expires_at"].as_str() >= Some(before.as_str()), "{created}");
     let text = created["ticket"].as_str().expect("a ticket");
@@ -55,7 +55,8 @@ async fn a_ticket_opens_its_screen_once_and_soon() {
 
     let short = create_ticket(&controller, &id, json!({"mode": "view", "ttl_seconds": 1})).await;
     let end = short["expires_at"].as_str().expect("a time").to_owned();
-    let passed = wait::until(Duration::from_secs(10), || async { (iso8601(now_ms()) > end).then_some(()) });
+    let passed =
+        wait::until(Duration::from_secs(10), || async { (clock::now().iso8601() > end).then_some(()) });
     passed.await.expect("time passes");
     assert_eq!(code(&controller, &path(&short)).await, 4001);
 

@@ -24,7 +24,8 @@ use super::{Commands, Program, bash};
 use crate::exec::exec_context::ExecContext;
 use crate::exec::shim::launch::ShimState;
 use crate::exec::shim::shim_protocol::ProcessExit;
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::programs::process::{Process as Record, StartProcess};
@@ -64,7 +65,7 @@ pub struct BackgroundProcess {
     id: String,
     name: Option<String>,
     command: String,
-    started_at: i64,
+    started_at: UnixMillis,
     /// Shared with all processes.
     followers: Arc<Semaphore>,
     state: Mutex<ProcessState>,
@@ -82,7 +83,7 @@ pub struct BackgroundProcess {
 struct ProcessState {
     shim: ShimState,
     shim_pid: i32,
-    ended_at: Option<i64>,
+    ended_at: Option<UnixMillis>,
     stdin: &'static str,
 }
 
@@ -139,7 +140,7 @@ impl Processes {
                 id,
                 name: request.name,
                 command: command.chars().take(MAX_COMMAND_CHARS).collect(),
-                started_at: now_ms(),
+                started_at: clock::now(),
                 followers: Arc::clone(&self.0.followers),
                 state: Mutex::new(ProcessState {
                     shim_pid: started.shim_pid(),
@@ -282,8 +283,8 @@ impl BackgroundProcess {
             signal: signal.map(control::name),
             tree_running: !self.gone.is_cancelled(),
             stdin: state.stdin.to_owned(),
-            started_at: iso8601(self.started_at),
-            ended_at: state.ended_at.map(iso8601),
+            started_at: self.started_at.iso8601(),
+            ended_at: state.ended_at.map(UnixMillis::iso8601),
             output_bytes: both,
             stdout_bytes: out,
             stderr_bytes: err,

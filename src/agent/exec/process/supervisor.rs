@@ -14,7 +14,7 @@ use crate::exec::output::streams::OutputPipes;
 use crate::exec::shim::descriptors::CommandDescriptors;
 use crate::exec::shim::launch::{self, RunningShim};
 use crate::exec::shim::shim_protocol::Report;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::step_error::StepError;
 use hotdesk_domain::error::{Error, Result};
 
@@ -102,7 +102,7 @@ pub async fn supervise(
     *process.stdin.lock().await = Stdin::Closed;
     {
         let mut state = process.state();
-        state.ended_at.get_or_insert_with(now_ms);
+        state.ended_at.get_or_insert_with(clock::now);
         if state.stdin == "open" {
             state.stdin = "closed";
         }
@@ -131,7 +131,7 @@ fn handle_report(
     {
         let mut state = process.state();
         if matches!(report, Report::Ended { .. }) {
-            state.ended_at = Some(now_ms());
+            state.ended_at = Some(clock::now());
         }
         state.shim.apply(report);
     }

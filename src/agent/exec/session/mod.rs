@@ -18,7 +18,8 @@ use super::{Commands, Program};
 use crate::exec::exec_context::ExecContext;
 use crate::exec::output::CapturedOutput;
 use crate::exec::shim::launch::ShimState;
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::programs::exec::PythonSession;
@@ -83,7 +84,7 @@ struct Session {
     queue: Semaphore,
     shim: Mutex<ShimState>,
     used: Mutex<Usage>,
-    started_at: i64,
+    started_at: UnixMillis,
     /// Cancelled to end the session.
     stop: CancellationToken,
     /// Cancelled when all its processes have ended.
@@ -93,7 +94,7 @@ struct Session {
 #[derive(Clone, Copy)]
 struct Usage {
     calls: u64,
-    at: i64,
+    at: UnixMillis,
 }
 
 impl Sessions {
@@ -189,8 +190,8 @@ impl Sessions {
             turn: Semaphore::new(1),
             queue: Semaphore::new(1 + MAX_WAITING),
             shim: Mutex::default(),
-            used: Mutex::new(Usage { calls: 0, at: now_ms() }),
-            started_at: now_ms(),
+            used: Mutex::new(Usage { calls: 0, at: clock::now() }),
+            started_at: clock::now(),
             stop: commands.tasks.stopping().child_token(),
             gone: CancellationToken::new(),
         });
@@ -218,8 +219,8 @@ impl Session {
             pid: self.shim().command,
             busy: self.turn.available_permits() == 0,
             calls: used.calls,
-            started_at: iso8601(self.started_at),
-            used_at: iso8601(used.at),
+            started_at: self.started_at.iso8601(),
+            used_at: used.at.iso8601(),
         }
     }
 
@@ -229,7 +230,7 @@ impl Session {
 
     fn touch(&self, calls: u64) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        *used = Usage { calls: used.calls + calls, at: now_ms() };
+        *used = Usage { calls: used.calls + calls, at: clock::now() };
     }
 }
 

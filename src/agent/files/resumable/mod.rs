@@ -19,6 +19,7 @@ use super::paths::Parents;
 use super::write::receive::receive;
 use super::{blocking, file_error};
 use hotdesk_base::tasks::Tasks;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_base::wait;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -41,8 +42,8 @@ pub struct UploadState {
     pub length: u64,
     /// `Upload-Metadata` unchanged.
     pub metadata: String,
-    /// Time of expiry in Unix milliseconds.
-    pub expires_ms: i64,
+    /// Time of expiry.
+    pub expires_at: UnixMillis,
 }
 
 /// The resumable uploads.

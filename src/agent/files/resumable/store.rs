@@ -26,7 +26,8 @@ use crate::files::write::desktop_upload::open_desktop;
 use crate::files::write::temp_file::{TempFile, check_free, rename, settle, stat_entry};
 use crate::files::write::upload::parents;
 use crate::files::{errno, file_error};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -101,8 +102,8 @@ impl Store {
         let unknown = || Error::not_found("No such upload");
         let (record, written) = self.read(id)?.ok_or_else(unknown)?;
         let bytes = stat_entry(&self.folder, &part(id), SHOWN)?;
-        let expires_ms = bytes.as_ref().map_or_else(|| modified_ms(&written), modified_ms) + lifetime();
-        if expires_ms < now_ms() {
+        let expires_at = bytes.as_ref().map_or_else(|| modified_at(&written), modified_at).plus(LIFETIME);
+        if expires_at < clock::now() {
             self.remove(id)?;
             return Err(unknown().code(ErrorCode::UploadExpired));
         }
@@ -110,7 +111,7 @@ impl Store {
             offset: record.length,
             length: record.length,
             metadata: record.metadata,
-            expires_ms,
+            expires_at,
         };
         if let Some(bytes) = bytes {
             state.offset = u64::try_from(bytes.st_size).unwrap_or_default();
@@ -208,9 +209,8 @@ impl Store {
                     }
                 },
                 ("part" | "json.new", false) => {
-                    let age =
-                        stat_entry(&self.folder, &name, SHOWN)?.map(|facts| now_ms() - modified_ms(&facts));
-                    if age.is_some_and(|age| u128::from(age.unsigned_abs()) > ORPHAN_LIFETIME.as_millis()) {
+                    let modified = stat_entry(&self.folder, &name, SHOWN)?.map(|facts| modified_at(&facts));
+                    if modified.is_some_and(is_orphaned) {
                         self.unlink(&name)?;
                     }
                 }
@@ -280,10 +280,13 @@ fn record_name(id: Uuid) -> String {
     format!("{id}.json")
 }
 
-fn lifetime() -> i64 {
-    i64::try_from(LIFETIME.as_millis()).unwrap_or(i64::MAX)
+fn modified_at(facts: &Stat) -> UnixMillis {
+    UnixMillis::from_seconds(facts.st_mtime, 0)
 }
 
-fn modified_ms(facts: &Stat) -> i64 {
-    facts.st_mtime.saturating_mul(1000)
+/// Whether a file without a record is old enough to be removed. A time in the future counts by its distance
+/// too, because the clock may have been set back.
+fn is_orphaned(modified: UnixMillis) -> bool {
+    let now = clock::now();
+    now.since(modified).or_else(|| modified.since(now)).is_some_and(|age| age > ORPHAN_LIFETIME)
 }

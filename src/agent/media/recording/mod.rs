@@ -28,8 +28,9 @@ use crate::files::paths::Parents;
 use crate::files::read::OpenFile;
 use crate::media::ffmpeg;
 use encoder::{RecordingEncoder, VideoFormat};
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
 use hotdesk_base::tasks::Tasks;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::recording::{Recording, StartRecording};
@@ -224,10 +225,10 @@ fn read_earlier(setup: &RecordingSetup) -> Result<Vec<Arc<RecordingState>>> {
     let mut all = Vec::new();
     for mut record in store.records()? {
         if record.status == supervisor::RECORDING {
-            let started_ms = supervisor::parse_timestamp(&record.started_at);
-            let ended_ms = store.written_ms(&record.id)?.unwrap_or(started_ms).max(started_ms);
-            record.ended_at = Some(iso8601(ended_ms));
-            record.seconds = (ended_ms - started_ms) as f64 / 1000.0;
+            let started = UnixMillis::parse_iso8601(&record.started_at).unwrap_or(UnixMillis::EPOCH);
+            let ended = store.written_at(&record.id)?.unwrap_or(started).max(started);
+            record.ended_at = Some(ended.iso8601());
+            record.seconds = ended.since(started).unwrap_or_default().as_millis() as f64 / 1000.0;
             supervisor::FAILED.clone_into(&mut record.status);
             record.reason = Some(String::from("agent_restarted"));
             store.write_record(&record)?;
@@ -270,7 +271,7 @@ impl RecordingsState {
             id: id.clone(),
             screen: screen.id.clone(),
             status: String::from(supervisor::RECORDING),
-            started_at: iso8601(now_ms()),
+            started_at: clock::now().iso8601(),
             ended_at: None,
             seconds: 0.0,
             size_bytes: 0,

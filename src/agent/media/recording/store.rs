@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use crate::files::paths::{FOLDER, Parents, open_inside};
 use crate::files::read::{OpenFile, describe_file};
 use crate::files::write::temp_file::stat_entry;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::desktop::recording::Recording;
 
@@ -105,15 +106,15 @@ impl RecordingStore {
         Ok(size)
     }
 
-    /// Time of the last write to a recording's video in Unix milliseconds.
+    /// Time of the last write to a recording's video.
     ///
     /// # Errors
     /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
-    pub fn written_ms(&self, id: &str) -> Result<Option<i64>> {
+    pub fn written_at(&self, id: &str) -> Result<Option<UnixMillis>> {
         let facts = stat_entry(&self.folder, &RecordingFile::Video.name(id), "a recording")?;
         Ok(facts.map(|facts| {
             let nanoseconds = i64::try_from(facts.st_mtime_nsec).unwrap_or(0);
-            facts.st_mtime.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
+            UnixMillis::from_seconds(facts.st_mtime, nanoseconds)
         }))
     }
 

@@ -14,7 +14,7 @@ use super::timeline::Timeline;
 use super::{RecordingState, RecordingsState, rounded};
 use crate::display::Screen;
 use crate::files::blocking;
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
 use hotdesk_domain::error::Result;
 
 /// Status of a running recording.
@@ -62,7 +62,7 @@ impl RecordingSupervisor {
         self.recording.change(|record| {
             status.clone_into(&mut record.status);
             record.reason = Some(reason.to_owned());
-            record.ended_at = Some(iso8601(now_ms()));
+            record.ended_at = Some(clock::now().iso8601());
             record.seconds = seconds;
         });
         if let Err(error) = self.measure().await {
@@ -127,9 +127,4 @@ impl RecordingSupervisor {
         self.recording.change(|record| record.size_bytes = size);
         Ok(())
     }
-}
-
-/// Unix milliseconds of a record's timestamp; 0 for an invalid one.
-pub fn parse_timestamp(text: &str) -> i64 {
-    text.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond)
 }

@@ -21,7 +21,7 @@ use crate::display::Displays;
 use crate::display::desktop::Desktop;
 use crate::media::ffmpeg;
 use encoder::{StreamEncoder, StreamPlan};
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::stream::{Destination, check_key};
 use hotdesk_domain::error::{Error, Result};
@@ -176,7 +176,7 @@ impl StreamerState {
         let pid = encoder.pid();
         *stream.lock() = StreamStatus {
             status: STREAMING.to_owned(),
-            start_time: Some(iso8601(now_ms())),
+            start_time: Some(clock::now().iso8601()),
             pid: Some(pid),
             screen: Some(screen.id.clone()),
             sound: Some(encoder.sound),

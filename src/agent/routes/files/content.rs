@@ -17,6 +17,7 @@ use crate::files::read::OpenFile;
 use crate::files::write::{desktop_upload, upload};
 use crate::files::{blocking, read};
 use crate::state::Agent;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::filename::FileName;
@@ -69,7 +70,7 @@ pub(in crate::routes) async fn serve(
     method: &Method,
     request_headers: &HeaderMap,
 ) -> Result<Response> {
-    let modified = http_date(content.modified_ms)?;
+    let modified = http_date(content.modified_at)?;
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::ETAG, value(&content.etag)?);
@@ -113,9 +114,9 @@ pub(super) fn last_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root")
 }
 
-/// Formats Unix milliseconds as an HTTP date (RFC 9110 section 5.6.7).
-pub(super) fn http_date(ms: i64) -> Result<String> {
-    let at = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+/// Formats a time as an HTTP date (RFC 9110 section 5.6.7).
+pub(super) fn http_date(time: UnixMillis) -> Result<String> {
+    let at = jiff::Timestamp::from_millisecond(time.as_i64()).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     // HTTP dates have four digits for the year.
     let printed = DateTimePrinter::new().timestamp_to_rfc9110_string(&at);
     Ok(printed

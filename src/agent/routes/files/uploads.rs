@@ -122,7 +122,7 @@ async fn override_method(
 fn progress_headers(upload: &UploadState) -> Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     headers.insert(OFFSET, HeaderValue::from(upload.offset));
-    let expires = HeaderValue::from_str(&http_date(upload.expires_ms)?).map_err(Error::internal)?;
+    let expires = HeaderValue::from_str(&http_date(upload.expires_at)?).map_err(Error::internal)?;
     headers.insert(EXPIRES, expires);
     Ok(headers)
 }

@@ -17,9 +17,10 @@ pub(super) use self::kernel::set_clock;
 use crate::files::blocking;
 use crate::state::Agent;
 use crate::state::token::{self, Term};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::secret::Secret;
 use hotdesk_base::step_error::StepError;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::machine_identity::{check_hostname, check_time, clock_is_right, parse_seed};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::agent::{Renewal, RenewalResult};
@@ -33,13 +34,13 @@ const ROOT: &str = "/";
 /// `Invalid` for a bad field; `Unauthenticated` or `Unavailable` of [`token::Token::renew`]. Nothing is
 /// renewed then.
 pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<RenewalResult> {
-    let (off_ms, arrived) = (now_ms() - renewal.unix_ms, Instant::now());
+    let (off_ms, arrived) = (clock::now().as_i64() - renewal.unix_ms, Instant::now());
     let Renewal { agent_token, unix_ms, seed, hostname, another } = renewal;
-    let token = Secret::new(agent_token);
+    let (token, host_time) = (Secret::new(agent_token), UnixMillis::new(unix_ms));
     if !token::is_usable(token.reveal()) {
         return Err(Error::invalid("agent_token must be 16 to 1023 visible ASCII characters and no spaces"));
     }
-    check_time(unix_ms)?;
+    check_time(host_time)?;
     let seed = parse_seed(&seed)?;
     check_hostname(&hostname)?;
     let shared = agent.clone();
@@ -47,7 +48,7 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
 
     let mut outcome = Outcome::default();
     outcome.add("token", None::<StepError>);
-    let clock = if clock_is_right(off_ms) { Ok(()) } else { kernel::set_clock(now(unix_ms, arrived)) };
+    let clock = if clock_is_right(off_ms) { Ok(()) } else { kernel::set_clock(now(host_time, arrived)) };
     outcome.add("clock", clock.err());
     let (random, name, id) = blocking(move || {
         let root = Path::new(ROOT);
@@ -67,9 +68,9 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
     Ok(RenewalResult { renewed: outcome.renewed, failed: outcome.failed, clock_was_off_ms: off_ms })
 }
 
-/// The host's time now, which was `unix_ms` at the instant `arrived`.
-fn now(unix_ms: i64, arrived: Instant) -> Duration {
-    Duration::from_millis(unix_ms.unsigned_abs()) + arrived.elapsed()
+/// The host's time now, which was `host_time` at the instant `arrived`.
+fn now(host_time: UnixMillis, arrived: Instant) -> Duration {
+    host_time.since(UnixMillis::EPOCH).unwrap_or_default() + arrived.elapsed()
 }
 
 #[derive(Default)]

@@ -5,8 +5,9 @@ use clap::Args;
 use super::failure;
 use crate::failure::Outcome;
 use crate::output;
-use hotdesk_base::clock::{now_ms, parse_iso8601};
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerRef};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_controller::config::Config;
 use hotdesk_domain::audit::{AuditAction, Entry};
 use hotdesk_domain::billing::plan::DEFAULT;
@@ -52,9 +53,9 @@ pub struct ComputerOptions {
     device: Option<bool>,
 }
 
-/// End of a trial in Unix milliseconds; `None` is never.
+/// End of a trial; `None` is never.
 #[derive(Clone, Copy, Debug)]
-struct TrialEnd(Option<i64>);
+struct TrialEnd(Option<UnixMillis>);
 
 fn parse_variant(text: &str) -> Result<Variant, String> {
     Variant::from_name(text)
@@ -70,7 +71,8 @@ fn parse_trial_end(text: &str) -> Result<TrialEnd, String> {
     if text == "never" {
         return Ok(TrialEnd(None));
     }
-    let end = parse_iso8601(text).ok_or("use an ISO 8601 time like 2027-01-31T00:00:00Z, or never")?;
+    let end =
+        UnixMillis::parse_iso8601(text).ok_or("use an ISO 8601 time like 2027-01-31T00:00:00Z, or never")?;
     Ok(TrialEnd(Some(end)))
 }
 
@@ -119,7 +121,7 @@ enum BillingTarget<'a> {
 impl BillingTarget<'_> {
     /// Returns the subject, and an entry for the audit log of its owner.
     async fn find(&self, store: &Store) -> Outcome<(BillingSubject, Entry)> {
-        let line = Entry::of_the_service(now_ms(), AuditAction::BillingChange);
+        let line = Entry::of_the_service(clock::now(), AuditAction::BillingChange);
         match self {
             Self::Account(name) => {
                 let account = match name.parse::<AccountId>() {

@@ -14,7 +14,7 @@ mod billing;
 
 use crate::failure::{Failure, Outcome};
 use crate::{output, read_secret, runtime};
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
 use hotdesk_controller::config::{Config, Flags};
@@ -140,7 +140,7 @@ async fn execute(store: &Store, config: &Config, command: Command, json: bool) -
 
 /// Records the action in the audit log of the account's owner.
 async fn record(store: &Store, owner: AccountId, action: AuditAction, target: String) -> Outcome<()> {
-    let line = Entry::of_the_service(now_ms(), action);
+    let line = Entry::of_the_service(clock::now(), action);
     store.add_audit(&[Entry { owner: Some(owner), target: Some(target), ..line }]).await.map_err(failure)
 }
 
@@ -151,7 +151,7 @@ fn list(accounts: &[Account], json: bool) -> Outcome<()> {
             .iter()
             .map(|it| {
                 json!({"id": it.id.to_string(), "email": it.email, "full_name": it.full_name, "kind": it.kind,
-                    "plan": it.plan, "has_password": it.password_hash.is_some(), "created_at": iso8601(it.created_at)})
+                    "plan": it.plan, "has_password": it.password_hash.is_some(), "created_at": it.created_at.iso8601()})
             })
             .collect();
         return output::line(&json!({ "accounts": rows }).to_string());

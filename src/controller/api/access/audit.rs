@@ -9,8 +9,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::{App, AppState};
-use hotdesk_base::clock::{iso8601, parse_iso8601};
 use hotdesk_base::ids::{AccountId, ComputerId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::audit::Entry;
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_domain::identity::access::{Caller, Credential};
@@ -91,10 +91,10 @@ async fn computer(app: &App, caller: &Caller, id: &str) -> Result<ComputerId> {
     }
 }
 
-fn parse_time(name: &str, value: &Option<String>) -> Result<Option<i64>> {
+fn parse_time(name: &str, value: &Option<String>) -> Result<Option<UnixMillis>> {
     let read = |text| {
         let wrong = || Error::invalid(format!("{name} must have a time zone, such as 2026-01-31T12:00:00Z"));
-        parse_iso8601(text).ok_or_else(wrong)
+        UnixMillis::parse_iso8601(text).ok_or_else(wrong)
     };
     Ok(non_empty(value).map(read).transpose()?)
 }
@@ -119,7 +119,7 @@ fn record(reader: AccountId, emails: &BTreeMap<AccountId, String>, number: i64, 
     let visible_account = entry.account.filter(|_| shows_account(reader, &entry));
     AuditEntry {
         id: number,
-        at: iso8601(entry.at),
+        at: entry.at.iso8601(),
         account_id: entry.account.map(|account| account.to_string()),
         account_email: visible_account.and_then(|account| emails.get(&account).cloned()),
         credential: credential.map(str::to_owned),

@@ -13,7 +13,6 @@ use crate::identity::accounts::challenges::ProofOfWork;
 use crate::web::origin::Origin;
 use crate::web::source::Source;
 use crate::{App, AppState};
-use hotdesk_base::clock::iso8601;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::billing::plan::AccountTerms;
 use hotdesk_domain::error::Error;
@@ -67,7 +66,7 @@ async fn create(
         api_key: key,
         limits: limits(app.billing.terms(made.account.id).await?),
         claim_url: link(&origin, &made.code),
-        expires_at: iso8601(made.expires_at),
+        expires_at: made.expires_at.iso8601(),
     };
     Ok((StatusCode::CREATED, NO_STORE, Json(record)))
 }
@@ -83,7 +82,7 @@ async fn challenge(State(app): State<AppState>) -> impl IntoResponse {
         challenge,
         algorithm: "sha256".to_owned(),
         bits: settings.proof_of_work_bits.min(MAX_BITS),
-        expires_at: iso8601(ends),
+        expires_at: ends.iso8601(),
     };
     (NO_STORE, Json(record))
 }
@@ -100,7 +99,7 @@ async fn claim_link(
         id: agent.account.to_string(),
         name: agent.name,
         claimable: agent.claimable,
-        expires_at: iso8601(agent.expires_at),
+        expires_at: agent.expires_at.iso8601(),
     }))
 }
 

@@ -7,7 +7,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use hotdesk_base::clock::iso8601;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::{AccountTerms, CapacityChange};
 use hotdesk_domain::computer::allowance::ResourceUse;
 use hotdesk_domain::error::Error;
@@ -101,7 +101,7 @@ async fn subscription(
             max_snapshots: allowed.snapshots,
         }),
         template_authoring,
-        trial_ends_at: terms.trial_ends_at.map(iso8601),
+        trial_ends_at: terms.trial_ends_at.map(UnixMillis::iso8601),
         payment: terms.payment.name().to_owned(),
     }))
 }

@@ -12,7 +12,6 @@ use crate::AppState;
 use crate::api::NO_STORE;
 use crate::identity::accounts::agents;
 use crate::identity::auth::keys;
-use hotdesk_base::clock::iso8601;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::check_account_wide;
@@ -152,7 +151,7 @@ fn record(client: Client) -> Result<Record> {
         computers_used: client.computers,
         monthly_ai_cap_usd: client.terms.monthly_ai_cap.map(dollars),
         billed_to: client.terms.billed_to.name().to_owned(),
-        created_at: iso8601(client.created_at),
-        updated_at: iso8601(client.updated_at),
+        created_at: client.created_at.iso8601(),
+        updated_at: client.updated_at.iso8601(),
     })
 }

@@ -9,7 +9,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use hotdesk_base::clock::{month, month_of, now_ms};
+use hotdesk_base::clock;
+use hotdesk_base::time::parse_month;
 use hotdesk_domain::billing::usage::{RETAINED_MONTHS, by_computer, retained_since, total};
 use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::access::check_account_wide;
@@ -43,9 +44,9 @@ async fn usage(
     check_account_wide(&caller, "see clients")?;
     let id = id.parse().map_err(|_| Error::not_found("Client not found"))?;
     let client = app.store.past_client(caller.account, id).await?;
-    let now = now_ms();
-    let text = query.month.unwrap_or_else(|| month_of(now));
-    let within = month(&text).ok_or_else(|| Error::invalid("month must be YYYY-MM"))?;
+    let now = clock::now();
+    let text = query.month.unwrap_or_else(|| now.month());
+    let within = parse_month(&text).ok_or_else(|| Error::invalid("month must be YYYY-MM"))?;
     if within.end <= retained_since(now) {
         return Err(Error::invalid(format!(
             "usage is stored for this month and {RETAINED_MONTHS} before it"
@@ -108,7 +109,8 @@ async fn spend(
     }
     let amount = micros("amount_usd", wanted.amount_usd)?;
     let fresh = app.store.add_ai_cost(&client, entry, amount, &note).await?;
-    let within = month(&month_of(now_ms())).ok_or_else(|| Error::internal("this month has no bounds"))?;
+    let within =
+        parse_month(&clock::now().month()).ok_or_else(|| Error::internal("this month has no bounds"))?;
     let spent = app.store.ai_spend(client.id, &within).await?;
     Ok(Json(SpendRecorded { success: true, repeated: !fresh, ai_spend_usd: dollars(spent) }))
 }

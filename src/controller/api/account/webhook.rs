@@ -1,5 +1,7 @@
 //! Billing events of a payment service over HTTP. They are signed, and each counts once.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -8,8 +10,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::{App, AppState, audit};
-use hotdesk_base::clock::{now_ms, parse_iso8601};
+use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerRef;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::billing::{BillingChange, Payment, Variant};
 use hotdesk_domain::error::Error;
@@ -27,7 +30,7 @@ const SIGNATURE: &str = "hotdesk-signature";
 const MAX_EVENT: usize = 64 * 1024;
 /// Milliseconds that the payment service's clock may be ahead. An event from the future would stay the newest
 /// until then. It is as much as a signature may differ.
-const MAX_CLOCK_AHEAD_MS: i64 = 300_000;
+const MAX_CLOCK_AHEAD: Duration = Duration::from_secs(300);
 /// Longest event id in characters.
 const MAX_ID: usize = 255;
 
@@ -58,7 +61,7 @@ async fn webhook(
 ) -> Result<Json<BillingEventResult>> {
     let bytes = read_body(body, MAX_EVENT).await?;
     let signature = headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !app.signatures.signs(signature, &bytes, now_ms()) {
+    if !app.signatures.signs(signature, &bytes, clock::now()) {
         return Err(Error::forbidden("The event's signature is missing, expired or wrong").into());
     }
     let event: BillingEvent = parse_object(&bytes)?;
@@ -94,10 +97,11 @@ fn record_in_audit(subject: BillingSubject, computer: Option<&Computer>) {
     }
 }
 
-/// Parses the time of an event into Unix milliseconds.
-fn parse_occurrence(text: &str) -> Result<i64> {
-    let at = parse_iso8601(text).ok_or_else(|| Error::invalid("occurred_at must be an ISO 8601 time"))?;
-    if at > now_ms().saturating_add(MAX_CLOCK_AHEAD_MS) {
+/// Parses the time of an event.
+fn parse_occurrence(text: &str) -> Result<UnixMillis> {
+    let at = UnixMillis::parse_iso8601(text)
+        .ok_or_else(|| Error::invalid("occurred_at must be an ISO 8601 time"))?;
+    if at > clock::now().plus(MAX_CLOCK_AHEAD) {
         return Err(Error::invalid("occurred_at is in the future").into());
     }
     Ok(at)
@@ -125,7 +129,8 @@ async fn read(app: &App, event: &BillingEvent) -> Result<ParsedEvent> {
             let message = "variant must be included, trial, hourly, reservation or dedicated";
             let variant = parse_name(event.variant.as_deref(), Variant::from_name, message)?;
             let stamp = |text: &String| {
-                parse_iso8601(text).ok_or_else(|| Error::invalid("trial_ends_at must be an ISO 8601 time"))
+                UnixMillis::parse_iso8601(text)
+                    .ok_or_else(|| Error::invalid("trial_ends_at must be an ISO 8601 time"))
             };
             let trial_ends_at = match &event.trial_ends_at {
                 None => None,

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::identity::auth::tickets::{DEFAULT_LIFE, MAX_LIFE, Ticket};
 use crate::web::origin::Origin;
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
 use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_domain::error::Error;
 use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
@@ -60,7 +60,7 @@ async fn issue(
     }
     let ticket = Ticket { mode: wanted.mode, screen: screen.clone(), by: caller.credential };
     let text = app.tickets.issue(&computer, ticket, life)?;
-    let expires = now_ms().saturating_add(i64::try_from(life.as_millis()).unwrap_or(i64::MAX));
+    let expires = clock::now().plus(life);
     let desktop = format!("{}/desktops/{}", origin.0, computer.instance);
     let query = format!(
         "screen={}{}",
@@ -81,7 +81,7 @@ async fn issue(
             ticket: text.reveal().to_owned(),
             mode: wanted.mode,
             screen,
-            expires_at: iso8601(expires),
+            expires_at: expires.iso8601(),
         }),
     ))
 }

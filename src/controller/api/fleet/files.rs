@@ -17,7 +17,7 @@ use crate::data_dir::files::{
 };
 use crate::web::origin::Origin;
 use crate::{App, AppState};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::FileId;
 use hotdesk_base::keyed_semaphore::Permit;
 use hotdesk_domain::error::Error;
@@ -145,7 +145,7 @@ async fn store_upload(
         size_bytes,
         content_type,
         source: "upload".to_owned(),
-        created_at: now_ms(),
+        created_at: clock::now(),
     };
     app.store.add_file(&file, &app.plans).await?;
     Ok((file, computer))
@@ -288,7 +288,7 @@ async fn fetch(
         size_bytes,
         content_type: "application/octet-stream".to_owned(),
         source: "export".to_owned(),
-        created_at: now_ms(),
+        created_at: clock::now(),
     };
     app.store.add_file(&file, &app.plans).await?;
     Ok(file)

@@ -12,7 +12,6 @@ use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::computers::rtmp_connections::check_access;
-use hotdesk_base::clock::iso8601;
 use hotdesk_domain::desktop::stream::{check_key, connection_name};
 use hotdesk_domain::name;
 use hotdesk_http::error_response::Result;
@@ -83,7 +82,7 @@ fn record(connection: RtmpConnection) -> Record {
         name: connection.name,
         url: connection.url,
         workspace_id: connection.workspace.map(|(id, _)| id.to_string()),
-        created_at: iso8601(connection.created_at),
-        updated_at: iso8601(connection.updated_at),
+        created_at: connection.created_at.iso8601(),
+        updated_at: connection.updated_at.iso8601(),
     }
 }

@@ -11,7 +11,6 @@ use utoipa_axum::routes;
 
 use super::clone_errors::with_code;
 use crate::AppState;
-use hotdesk_base::clock::iso8601;
 use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::snapshot::SnapshotState as Stage;
@@ -159,6 +158,6 @@ fn snapshot_record(stored: SnapshotRow) -> Snapshot {
         state: stored.state.name().to_owned(),
         memory: stored.memory,
         size_bytes: (stored.state != Stage::Creating).then_some(stored.bytes),
-        created_at: iso8601(stored.created_at),
+        created_at: stored.created_at.iso8601(),
     }
 }

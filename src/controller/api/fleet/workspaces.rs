@@ -10,7 +10,6 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::computers::view;
 use crate::web::origin::Origin;
-use hotdesk_base::clock::iso8601;
 use hotdesk_domain::computer::lifecycle::{self, Command};
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_domain::error_code::ErrorCode;
@@ -246,8 +245,8 @@ async fn record(app: &AppState, caller: &Caller, workspace: Workspace, origin: &
         user_id: workspace.account.to_string(),
         status: workspace.status,
         icon_url: workspace.icon_url,
-        created_at: iso8601(workspace.created_at),
-        updated_at: iso8601(workspace.updated_at),
+        created_at: workspace.created_at.iso8601(),
+        updated_at: workspace.updated_at.iso8601(),
         role: role.name().to_owned(),
         member_count: app.store.member_count(workspace.id).await?,
         computer_count: u32::try_from(total).unwrap_or(u32::MAX),

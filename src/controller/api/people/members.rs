@@ -10,7 +10,8 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::api::NO_STORE;
 use crate::web::origin::Origin;
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::identity::access::Role;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
@@ -40,7 +41,7 @@ async fn list(
         role: member.role.name().to_owned(),
         email: member.email,
         full_name: member.full_name,
-        created_at: iso8601(member.created_at),
+        created_at: member.created_at.iso8601(),
     });
     let invites = people.invitations.into_iter();
     let invites = invites.map(|it| invitation(it.email, it.role, it.created_at, it.expires_at));
@@ -117,14 +118,14 @@ async fn uninvite(
     Ok(Json(Acknowledgement { success: true }))
 }
 
-fn invitation(email: String, role: Role, created_at: i64, expires_at: i64) -> Invitation {
-    let expired = expires_at <= now_ms();
+fn invitation(email: String, role: Role, created_at: UnixMillis, expires_at: UnixMillis) -> Invitation {
+    let expired = expires_at <= clock::now();
     Invitation {
         email,
         role: role.name().to_owned(),
         status: if expired { "expired" } else { "pending" }.to_owned(),
-        created_at: iso8601(created_at),
-        expires_at: iso8601(expires_at),
+        created_at: created_at.iso8601(),
+        expires_at: expires_at.iso8601(),
         expired,
     }
 }

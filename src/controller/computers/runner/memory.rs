@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Runner, WithoutMemory, boot_spec, machine_spec, refused};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::hex::hex;
 use hotdesk_base::wait;
 use hotdesk_domain::computer::lifecycle::Status;
@@ -189,7 +189,7 @@ pub(super) fn renewal(row: &Computer) -> Renewal {
     let seed: [u8; 32] = rand::random();
     Renewal {
         agent_token: row.agent_token.reveal().to_owned(),
-        unix_ms: now_ms(),
+        unix_ms: clock::now().as_i64(),
         seed: hex(&seed),
         hostname: row.id.hostname(),
         // A computer that is being created has another one's memory.

@@ -24,7 +24,7 @@ use self::memory::{log_renewal_failures, renewal};
 use self::registry::{FleetState, Presence};
 use self::resize::ResizeJob;
 use self::saved_state::CopyJob;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
 use hotdesk_domain::billing;
 use hotdesk_domain::computer::allowance::Allowance;
@@ -223,13 +223,12 @@ impl Runner {
         command: Command,
         accepted: oneshot::Sender<Result<CommandAck>>,
     ) -> (Result<()>, AfterWork) {
-        let decided =
-            billing::decide(row.status, &row.billing, command, now_ms()).and_then(
-                |decision| match decision {
-                    Decision::Do(Operation::Suspend) => check_converged(row.converging).map(|()| decision),
-                    Decision::Do(_) | Decision::AlreadySo => Ok(decision),
-                },
-            );
+        let decided = billing::decide(row.status, &row.billing, command, clock::now()).and_then(|decision| {
+            match decision {
+                Decision::Do(Operation::Suspend) => check_converged(row.converging).map(|()| decision),
+                Decision::Do(_) | Decision::AlreadySo => Ok(decision),
+            }
+        });
         let operation = match decided {
             Err(error) => {
                 let _ = accepted.send(Err(error.clone()));

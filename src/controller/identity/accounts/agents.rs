@@ -3,6 +3,7 @@
 //! They are rate-limited for each client address and in total, and optionally require proof of work.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota};
 
@@ -11,9 +12,10 @@ use crate::config::AgentAccounts;
 use crate::identity::auth::keys;
 use crate::identity::auth::rate::{count, rate_limited};
 use crate::web::source::Source;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::AGENT;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -26,8 +28,8 @@ use hotdesk_store::identity::people::Account;
 pub const KIND: &str = "agent";
 /// Characters of a claim link's code: 43 of base62 are 256 bits.
 const CODE_CHARACTERS: usize = 43;
-/// Milliseconds of a day.
-const DAY_MS: i64 = 24 * 3_600_000;
+/// A day.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Sign-up of AI agents, with its rate limits.
 pub struct AgentSignup {
@@ -47,8 +49,8 @@ pub struct NewAgentAccount {
     pub key: Secret,
     /// Code of its claim link.
     pub code: Secret,
-    /// Time of removal if nobody claims it, in Unix milliseconds.
-    pub expires_at: i64,
+    /// Time of removal if nobody claims it.
+    pub expires_at: UnixMillis,
 }
 
 impl AgentSignup {
@@ -69,8 +71,8 @@ impl AgentSignup {
         self.per_source.retain_recent();
     }
 
-    /// Returns a new challenge and its expiry time in Unix milliseconds.
-    pub fn challenge(&self) -> (String, i64) {
+    /// Returns a new challenge and its expiry time.
+    pub fn challenge(&self) -> (String, UnixMillis) {
         self.challenges.generate()
     }
 
@@ -90,7 +92,7 @@ impl AgentSignup {
         check_enabled(settings)?;
         let name = Name::parse(name.unwrap_or("An AI agent"))?;
         self.admit(source, settings.proof_of_work_bits.min(proof_of_work::MAX_BITS), work)?;
-        let (id, now) = (AccountId::random(), now_ms());
+        let (id, now) = (AccountId::random(), clock::now());
         let account = Account {
             id,
             // RFC 2606 section 2: no mail is ever sent there.
@@ -101,7 +103,7 @@ impl AgentSignup {
             plan: Some(AGENT.to_owned()),
             created_at: now,
         };
-        let expires_at = now + i64::from(settings.unclaimed_days) * DAY_MS;
+        let expires_at = now.plus(DAY * settings.unclaimed_days);
         let (key, code) = (keys::generate(), Secret::random(CODE_CHARACTERS));
         let shown = (keys::digest(key.reveal()), keys::last_four(&key).to_owned());
         self.store

@@ -2,19 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::hex::{hex, unhex};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::proof_of_work;
 
-/// Validity of a challenge in milliseconds. 32 bits take longer than that, so nobody should configure them.
-const CHALLENGE_MS: i64 = 10 * 60_000;
+/// Validity of a challenge. 32 bits take longer than that, so nobody should configure them.
+const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
 /// Characters of the signing secret: 43 of base62 are 256 bits.
 const SECRET_CHARACTERS: usize = 43;
 
@@ -31,8 +33,8 @@ pub struct ProofOfWork<'a> {
 pub struct Challenges {
     /// Signs challenges, which are valid only for this process.
     secret: Secret,
-    /// Used challenges and their expiry times in Unix milliseconds.
-    used: Mutex<HashMap<String, i64>>,
+    /// Used challenges and their expiry times.
+    used: Mutex<HashMap<String, UnixMillis>>,
 }
 
 impl Default for Challenges {
@@ -42,10 +44,10 @@ impl Default for Challenges {
 }
 
 impl Challenges {
-    /// Returns a new challenge and its expiry time in Unix milliseconds.
-    pub fn generate(&self) -> (String, i64) {
-        let ends = now_ms() + CHALLENGE_MS;
-        let text = format!("{ends}.{}", Secret::random(22).reveal());
+    /// Returns a new challenge and its expiry time.
+    pub fn generate(&self) -> (String, UnixMillis) {
+        let ends = clock::now().plus(CHALLENGE_LIFE);
+        let text = format!("{}.{}", ends.as_i64(), Secret::random(22).reveal());
         let signature = self.mac(&text).map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default();
         (format!("{text}.{signature}"), ends)
     }
@@ -70,24 +72,24 @@ impl Challenges {
                 "Proof of work is required: get a challenge from GET /agent-accounts/challenge",
             ));
         };
-        let ends = self.ends(work.challenge).filter(|ends| *ends > now_ms());
+        let ends = self.ends(work.challenge).filter(|ends| *ends > clock::now());
         let Some(ends) = ends else { return Err(refused("This challenge is invalid or has expired")) };
         if !proof_of_work::solves(work.challenge, work.nonce, bits) {
             return Err(refused("The nonce does not solve the challenge"));
         }
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.retain(|_, ends| *ends > now_ms());
+        used.retain(|_, ends| *ends > clock::now());
         if used.insert(work.challenge.to_owned(), ends).is_some() {
             return Err(refused("This challenge was used already"));
         }
         Ok(())
     }
 
-    /// Returns the expiry time of a valid challenge in Unix milliseconds.
-    fn ends(&self, challenge: &str) -> Option<i64> {
+    /// Returns the expiry time of a valid challenge.
+    fn ends(&self, challenge: &str) -> Option<UnixMillis> {
         let (text, signature) = challenge.rsplit_once('.')?;
         self.mac(text)?.verify_slice(&unhex(signature.as_bytes())?).ok()?;
-        text.split_once('.')?.0.parse().ok()
+        text.split_once('.')?.0.parse().ok().map(UnixMillis::new)
     }
 }
 

@@ -10,6 +10,7 @@ use sha2::Sha256;
 
 use hotdesk_base::hex::unhex;
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 
 /// Greatest difference between the time of signing and now, in seconds. A replayed event is useless after
@@ -49,12 +50,12 @@ impl Signatures {
 
     /// Whether `header` (`t=SECONDS,v1=HEX`) signs a body: HMAC-SHA-256 over the seconds, a dot and the body,
     /// signed recently.
-    pub fn signs(&self, header: &str, body: &[u8], now_ms: i64) -> bool {
+    pub fn signs(&self, header: &str, body: &[u8], now: UnixMillis) -> bool {
         let Some(secret) = &self.0 else { return false };
         let field = |name: &str| header.split(',').find_map(|part| part.trim().strip_prefix(name));
         let (Some(time), Some(signature)) = (field("t="), field("v1=")) else { return false };
         let Ok(seconds) = time.parse::<i64>() else { return false };
-        let apart = (now_ms / 1000).checked_sub(seconds).and_then(i64::checked_abs);
+        let apart = now.as_seconds().checked_sub(seconds).and_then(i64::checked_abs);
         if apart.is_none_or(|apart| apart > TOLERANCE_SECONDS) {
             return false;
         }
@@ -100,9 +101,12 @@ mod tests {
             ("", b"body", now, false),
             ("t=1700000000,v1=", b"body", now, false),
         ] {
-            assert_eq!(checks.signs(header, body, at), counts, "{header} at {at}");
+            assert_eq!(checks.signs(header, body, UnixMillis::new(at)), counts, "{header} at {at}");
         }
-        assert!(!Signatures(None).signs(&right, b"body", now), "without a secret nothing is right");
+        assert!(
+            !Signatures(None).signs(&right, b"body", UnixMillis::new(now)),
+            "without a secret nothing is right"
+        );
     }
 
     #[test]

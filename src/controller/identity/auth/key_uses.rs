@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::KeyId;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::Result;
 use hotdesk_store::Store;
 
@@ -24,7 +25,7 @@ pub struct KeyUses {
 
 /// Last uses that are not stored yet.
 #[derive(Clone, Debug, Default)]
-struct PendingUses(Arc<Mutex<HashMap<KeyId, i64>>>);
+struct PendingUses(Arc<Mutex<HashMap<KeyId, UnixMillis>>>);
 
 impl KeyUses {
     /// Creates the service with no uses that wait to be stored.
@@ -37,8 +38,8 @@ impl KeyUses {
         self.waiting.note(key);
     }
 
-    /// Returns the last use of a key in Unix milliseconds: the later of `stored` and what waits to be stored.
-    pub fn last(&self, key: KeyId, stored: Option<i64>) -> Option<i64> {
+    /// Returns the last use of a key: the later of `stored` and what waits to be stored.
+    pub fn last(&self, key: KeyId, stored: Option<UnixMillis>) -> Option<UnixMillis> {
         self.waiting.last(key, stored)
     }
 
@@ -56,16 +57,16 @@ impl PendingUses {
     fn note(&self, key: KeyId) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < MAX_WAITING || waiting.contains_key(&key) {
-            waiting.insert(key, now_ms());
+            waiting.insert(key, clock::now());
         }
     }
 
-    fn last(&self, key: KeyId, stored: Option<i64>) -> Option<i64> {
+    fn last(&self, key: KeyId, stored: Option<UnixMillis>) -> Option<UnixMillis> {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.get(&key).copied().max(stored)
     }
 
-    fn take(&self) -> Vec<(KeyId, i64)> {
+    fn take(&self) -> Vec<(KeyId, UnixMillis)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain().collect()
     }
 }
@@ -76,11 +77,11 @@ mod tests {
 
     #[test]
     fn a_use_is_visible_before_it_is_stored_and_taken_once() {
-        let (uses, key) = (PendingUses::default(), KeyId::random());
+        let (uses, key, stored) = (PendingUses::default(), KeyId::random(), Some(UnixMillis::new(7)));
         assert_eq!(uses.last(key, None), None);
-        assert_eq!(uses.last(key, Some(7)), Some(7));
+        assert_eq!(uses.last(key, stored), stored);
         uses.note(key);
-        assert!(uses.last(key, Some(7)) > Some(7));
+        assert!(uses.last(key, stored) > stored);
         assert_eq!(uses.take().len(), 1);
         assert!(uses.take().is_empty());
         for _ in 0..MAX_WAITING + 10 {

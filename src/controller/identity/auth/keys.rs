@@ -7,10 +7,10 @@ use sha2::{Digest, Sha256};
 use super::key_uses::KeyUses;
 use crate::audit;
 use crate::computers::directory::Directory;
-use hotdesk_base::clock::iso8601;
 use hotdesk_base::hex::hex;
 use hotdesk_base::ids::{AccountId, KeyId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::audit::AuditOutcome;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{self, Caller, Role, Target};
@@ -139,8 +139,8 @@ impl Keys {
             last_four: key.last_four,
             scope: scope.to_owned(),
             workspace_id: key.workspace.map(|workspace| workspace.id.to_string()),
-            created_at: iso8601(key.created_at),
-            last_used_at: self.uses.last(key.id, key.last_used_at).map(iso8601),
+            created_at: key.created_at.iso8601(),
+            last_used_at: self.uses.last(key.id, key.last_used_at).map(UnixMillis::iso8601),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::keys;
 use crate::web::origin::Origin;
 use crate::web::page::Failure;
 use crate::{App, audit};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, SessionId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
@@ -28,8 +28,8 @@ use hotdesk_http::encode::percent_encode;
 use hotdesk_http::extract::read_body;
 use hotdesk_store::Store;
 
-/// Lifetime of a session in milliseconds.
-const LIFE_MS: i64 = 14 * 24 * 3_600_000;
+/// Lifetime of a session.
+const LIFE: cookie::time::Duration = cookie::time::Duration::days(14);
 /// Characters of a cookie: 43 of base62 are 256 random bits.
 const CHARACTERS: usize = 43;
 /// Largest form in bytes: a few fields of text.
@@ -99,11 +99,13 @@ impl Sessions {
     /// `Internal` when the database fails.
     pub async fn sign_in(&self, account: AccountId) -> Result<HeaderValue> {
         let secret = Secret::random(CHARACTERS);
-        let session =
-            self.store.add_session(account, &keys::digest(secret.reveal()), now_ms() + LIFE_MS).await?;
+        let session = self
+            .store
+            .add_session(account, &keys::digest(secret.reveal()), clock::now().plus(LIFE.unsigned_abs()))
+            .await?;
         audit::set_actor(Credential::Session(session), account);
         let mut cookie = self.cookie(secret.reveal());
-        cookie.set_max_age(cookie::time::Duration::milliseconds(LIFE_MS));
+        cookie.set_max_age(LIFE);
         HeaderValue::from_str(&cookie.to_string()).map_err(Error::internal)
     }
 

@@ -5,6 +5,8 @@
 //! is checked again. A person signs in first, so that strangers cannot make the service fetch documents or
 //! redirect.
 
+use std::time::Duration;
+
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -16,7 +18,7 @@ use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::web::origin::Origin;
 use crate::web::source::Source;
 use crate::{AppState, audit};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::audit::AuditAction;
@@ -25,10 +27,10 @@ use hotdesk_domain::identity::access::Role;
 use hotdesk_domain::identity::oauth::refusal::Code;
 use hotdesk_store::identity::oauth_grants::{GrantableWorkspace, NewGrant, workspace_not_grantable};
 
-/// Lifetime of a code in milliseconds: a redirect and a request, A51 (docs/authentication-rules.md).
-const CODE_MS: i64 = 60_000;
-/// Lifetime of a connection in milliseconds, however often its tokens are refreshed (docs/api/limits.md).
-const CONNECTION_MS: i64 = 30 * 24 * 3_600_000;
+/// Lifetime of a code: a redirect and a request, A51 (docs/authentication-rules.md).
+const CODE_LIFE: Duration = Duration::from_secs(60);
+/// Lifetime of a connection, however often its tokens are refreshed (docs/api/limits.md).
+const CONNECTION_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Form of the consent page: `deny`, or a workspace.
 #[derive(Debug, Deserialize)]
@@ -104,7 +106,7 @@ impl AuthorizationServer {
         }
         let chosen = self.chosen(form.who.account, &form.form.workspace).await?;
         let code = Secret::random(tokens::CHARACTERS);
-        let now = now_ms();
+        let now = clock::now();
         let grant = NewGrant {
             account: form.who.account,
             workspace: chosen.id,
@@ -114,8 +116,8 @@ impl AuthorizationServer {
             resource: &resource(site),
             challenge: &request.challenge,
             code: &digest(code.reveal()),
-            code_expires_at: now + CODE_MS,
-            expires_at: now + CONNECTION_MS,
+            code_expires_at: now.plus(CODE_LIFE),
+            expires_at: now.plus(CONNECTION_LIFE),
         };
         let connection = self.store.add_grant(&grant).await?;
         audit::set_workspace(chosen.id, chosen.account, Some(Role::Member));

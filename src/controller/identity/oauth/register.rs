@@ -10,7 +10,7 @@ use super::clients::validated_fields;
 use crate::AppState;
 use crate::identity::auth::rate::count;
 use crate::web::source::Source;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::identity::oauth::SCOPE;
 use hotdesk_domain::identity::oauth::refusal::Code;
@@ -36,7 +36,7 @@ pub async fn register(
     let strings = |list: &[&str]| list.iter().map(|&word| word.to_owned()).collect();
     let registered = RegisteredClient {
         client_id: client.id,
-        client_id_issued_at: now_ms() / 1000,
+        client_id_issued_at: clock::now().as_seconds(),
         client_name: client.name,
         redirect_uris: client.redirect_uris,
         grant_types: strings(&["authorization_code", "refresh_token"]),

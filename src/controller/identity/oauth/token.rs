@@ -10,7 +10,7 @@ use crate::AppState;
 use crate::identity::auth::keys::digest;
 use crate::web::origin::Origin;
 use crate::web::source::Source;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::identity::oauth::parameters::Parameters;
 use hotdesk_domain::identity::oauth::refusal::{Code, Refusal};
@@ -135,7 +135,7 @@ async fn refresh(
     }
     // The token is of this family but not the current one: it was used before, so two parties have it. If the
     // connection has expired, ending it does no harm.
-    if app.grants.end(grant.id, "a refresh token was used twice").await? && grant.expires_at > now_ms() {
+    if app.grants.end(grant.id, "a refresh token was used twice").await? && grant.expires_at > clock::now() {
         tokens::audit_client(&grant, AuditAction::TokenReused);
     }
     Err(invalid_grant().into())

@@ -1,12 +1,15 @@
 //! Access and refresh tokens: opaque, random, and stored as SHA-256 only, A51 and A56
 //! (docs/authentication-rules.md).
 
+use std::time::Duration;
+
 use crate::audit;
 use crate::identity::auth::keys::{digest, unavailable_store};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, GrantId};
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Credential, Intent, Role};
@@ -21,10 +24,10 @@ pub(super) const CHARACTERS: usize = 43;
 const FAMILY_CHARACTERS: usize = 22;
 /// Further characters of each refresh token: 190 random bits.
 const OWN_CHARACTERS: usize = 32;
-/// Lifetime of an access token in milliseconds (docs/api/limits.md).
-const ACCESS_MS: i64 = 3_600_000;
-/// Milliseconds between two stored uses of a connection, so that requests do not each write.
-const USE_MS: i64 = 60_000;
+/// Lifetime of an access token (docs/api/limits.md).
+const ACCESS_LIFE: Duration = Duration::from_secs(3600);
+/// Time between two stored uses of a connection, so that requests do not each write.
+const USE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Connections of MCP clients.
 pub struct Grants {
@@ -49,7 +52,7 @@ impl Grants {
         let Some(bearer) = self.store.token_owner(&digest(token)).await.map_err(unavailable_store)? else {
             return Ok(None);
         };
-        if bearer.used_at.is_none_or(|at| at < now_ms() - USE_MS)
+        if bearer.used_at.is_none_or(|at| at < clock::now().minus(USE_INTERVAL))
             && let Err(error) = self.store.note_use(bearer.grant).await
         {
             tracing::warn!(error = format_args!("{error:#}"), "could not store the last use of a connection");
@@ -123,11 +126,11 @@ fn about(grant: &Grant, action: AuditAction) {
     audit::set_action(action);
 }
 
-/// Generates the next tokens of a connection that ends at `expires_at` (Unix milliseconds), and their
-/// digests. Without `family` a new family begins.
-pub(super) fn generate(family: Option<&str>, expires_at: i64) -> (Tokens, TokenDigests) {
-    let now = now_ms();
-    let access_expires_at = expires_at.min(now + ACCESS_MS);
+/// Generates the next tokens of a connection that ends at `expires_at`, and their digests.
+/// Without `family` a new family begins.
+pub(super) fn generate(family: Option<&str>, expires_at: UnixMillis) -> (Tokens, TokenDigests) {
+    let now = clock::now();
+    let access_expires_at = expires_at.min(now.plus(ACCESS_LIFE));
     let family = family.map_or_else(|| Secret::random(FAMILY_CHARACTERS), Secret::new);
     let (access, own) = (Secret::random(CHARACTERS), Secret::random(OWN_CHARACTERS));
     let refresh = format!("{}{}", family.reveal(), own.reveal());
@@ -140,7 +143,7 @@ pub(super) fn generate(family: Option<&str>, expires_at: i64) -> (Tokens, TokenD
     let tokens = Tokens {
         access_token: access.reveal().to_owned(),
         token_type: "Bearer".to_owned(),
-        expires_in: (access_expires_at - now) / 1000,
+        expires_in: (access_expires_at.as_i64() - now.as_i64()) / 1000,
         refresh_token: refresh,
         scope: SCOPE.to_owned(),
     };
@@ -159,11 +162,11 @@ mod tests {
 
     #[test]
     fn a56_tokens_are_random_and_of_a_refresh_token_the_family_stays() {
-        let (first, kept) = generate(None, now_ms() + 10 * ACCESS_MS);
+        let (first, kept) = generate(None, clock::now().plus(10 * ACCESS_LIFE));
         assert_eq!((first.access_token.len(), first.expires_in), (43, 3600));
         let family = family_of(&first.refresh_token).unwrap();
         assert_eq!(digest(family), kept.family);
-        let (second, next) = generate(Some(family), now_ms() + 60_000);
+        let (second, next) = generate(Some(family), clock::now().plus(Duration::from_secs(60)));
         assert_eq!((family_of(&second.refresh_token), next.family), (Some(family), kept.family));
         assert!(second.refresh_token != first.refresh_token && second.access_token != first.access_token);
         assert!((59..=60).contains(&second.expires_in), "no token outlives its connection");

@@ -10,7 +10,7 @@ use crate::identity::auth::keys;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::web::page::{Failure, page};
 use crate::{App, AppState};
-use hotdesk_base::clock::iso8601;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::plural::plural;
@@ -190,6 +190,6 @@ fn summary(computer: &Computer) -> String {
     )
 }
 
-fn day(ms: i64) -> String {
-    iso8601(ms).chars().take(10).collect()
+fn day(time: UnixMillis) -> String {
+    time.iso8601().chars().take(10).collect()
 }

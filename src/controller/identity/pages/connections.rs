@@ -12,7 +12,7 @@ use super::settings::navigation;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::web::page::{Failure, page};
-use hotdesk_base::clock::iso8601;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_http::extract::Path;
 use hotdesk_store::identity::oauth_grants::OauthConnection;
 
@@ -75,8 +75,8 @@ fn row(connection: &OauthConnection, who: &SignedIn) -> Markup {
 }
 
 /// Renders a time to the minute: `2026-11-22 04:05 UTC`.
-fn moment(ms: i64) -> Markup {
-    let stamp = iso8601(ms);
+fn moment(time: UnixMillis) -> Markup {
+    let stamp = time.iso8601();
     let (day, time) = stamp.split_once('T').unwrap_or_default();
     html! { time datetime=(stamp) { (day) " " (time.get(..5).unwrap_or_default()) " UTC" } }
 }

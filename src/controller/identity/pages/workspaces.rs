@@ -14,7 +14,6 @@ use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::identity::people::members::People;
 use crate::web::origin::Origin;
 use crate::web::page::{Failure, page};
-use hotdesk_base::clock::iso8601;
 use hotdesk_domain::identity::access::{Intent, Role};
 use hotdesk_domain::name;
 use hotdesk_http::extract::Path;
@@ -191,7 +190,7 @@ fn show(who: &SignedIn, people: &People, notice: &Markup) -> Response {
                             tr {
                                 td { (it.email) }
                                 td { (it.role.name()) }
-                                td { time datetime=(iso8601(it.expires_at)) { (iso8601(it.expires_at)[..10]) } }
+                                td { time datetime=(it.expires_at.iso8601()) { (it.expires_at.iso8601()[..10]) } }
                                 td {
                                     form method="post" action={ (at) "/uninvite" } {
                                         (csrf(who))

@@ -2,13 +2,16 @@
 //!
 //! No mail is sent; the person who invites passes the link on.
 
+use std::time::Duration;
+
 use crate::computers::directory::Directory;
 use crate::identity::accounts::agents;
 use crate::identity::auth::{keys, session};
 use crate::web::origin::Origin;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -18,8 +21,8 @@ use hotdesk_store::Store;
 use hotdesk_store::identity::invitations::{Invitation, NewInvitation};
 use hotdesk_store::identity::people::Account;
 
-/// Lifetime of an invitation in milliseconds (docs/api/workspaces.md).
-const LIFE_MS: i64 = 7 * 24 * 3_600_000;
+/// Lifetime of an invitation (docs/api/workspaces.md).
+const LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Characters of a link's token: 43 of base62 are 256 bits.
 const CHARACTERS: usize = 43;
 
@@ -30,10 +33,10 @@ pub struct CreatedInvitation {
     pub email: Email,
     /// Role that the person gets.
     pub role: Role,
-    /// Creation time in Unix milliseconds.
-    pub created_at: i64,
-    /// Expiry time in Unix milliseconds.
-    pub expires_at: i64,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Expiry time.
+    pub expires_at: UnixMillis,
     /// Secret part of the link.
     pub token: Secret,
 }
@@ -78,8 +81,8 @@ impl Invitations {
             let message = "An agent's account invites nobody until a person claims it";
             return Err(Error::forbidden(message).code(ErrorCode::UpgradeRequired));
         }
-        let (email, token, created_at) = (Email::parse(email)?, Secret::random(CHARACTERS), now_ms());
-        let expires_at = created_at.saturating_add(LIFE_MS);
+        let (email, token, created_at) = (Email::parse(email)?, Secret::random(CHARACTERS), clock::now());
+        let expires_at = created_at.plus(LIFE);
         let new = NewInvitation {
             workspace: workspace.id,
             email: &email,

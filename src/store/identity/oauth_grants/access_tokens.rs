@@ -1,8 +1,9 @@
 //! Access tokens of MCP connections: owner and last use.
 
 use crate::{Store, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::Result;
 
 /// The connection and account of an access token.
@@ -16,8 +17,8 @@ pub struct TokenOwner {
     pub workspace: (WorkspaceId, String),
     /// Name of the client, or its id if it has no name.
     pub client: String,
-    /// Last recorded use, in Unix milliseconds.
-    pub used_at: Option<i64>,
+    /// Last recorded use.
+    pub used_at: Option<UnixMillis>,
 }
 
 row! {
@@ -44,7 +45,7 @@ impl Store {
              WHERE g.access = $1 AND g.access_expires_at > $2 AND g.expires_at > $2",
         )
         .bind(access)
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .fetch_optional(&self.pool)
         .await
         .map_err(failed("look up an access token"))?;
@@ -54,7 +55,7 @@ impl Store {
             account: id(&row.account_id)?,
             workspace: (id(&row.workspace_id)?, row.workspace),
             client: row.client_name.unwrap_or(row.client_id),
-            used_at: row.used_at,
+            used_at: row.used_at.map(UnixMillis::new),
         }))
     }
 
@@ -66,7 +67,7 @@ impl Store {
         let mut write = self.write().await?;
         sqlx::query("UPDATE oauth_grants SET used_at = $2 WHERE id = $1")
             .bind(grant.to_string())
-            .bind(now_ms())
+            .bind(clock::now().as_i64())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("record the use of a connection"))?;

@@ -1,8 +1,9 @@
 //! MCP connections of a person, and the workspaces that the person can grant.
 
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
@@ -22,12 +23,12 @@ pub struct OauthConnection {
     pub client_name: Option<String>,
     /// Name of the workspace.
     pub workspace: String,
-    /// Creation time, in Unix milliseconds.
-    pub created_at: i64,
-    /// Expiry, in Unix milliseconds.
-    pub expires_at: i64,
-    /// Last use, in Unix milliseconds.
-    pub used_at: Option<i64>,
+    /// Creation time.
+    pub created_at: UnixMillis,
+    /// Expiry.
+    pub expires_at: UnixMillis,
+    /// Last use.
+    pub used_at: Option<UnixMillis>,
 }
 
 /// A workspace that a person can grant to a client.
@@ -67,7 +68,7 @@ impl Store {
              WHERE g.account_id = $1 AND g.refresh IS NOT NULL AND g.expires_at > $2 ORDER BY g.created_at DESC, g.id",
         )
         .bind(account.to_string())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .fetch_all(&self.pool)
         .await
         .map_err(failed("list connections"))?;
@@ -77,9 +78,9 @@ impl Store {
                 client_id: row.client_id,
                 client_name: row.client_name,
                 workspace: row.workspace,
-                created_at: row.created_at,
-                expires_at: row.expires_at,
-                used_at: row.used_at,
+                created_at: UnixMillis::new(row.created_at),
+                expires_at: UnixMillis::new(row.expires_at),
+                used_at: row.used_at.map(UnixMillis::new),
             })
         };
         rows.into_iter().map(connection).collect()

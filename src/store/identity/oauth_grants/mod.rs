@@ -10,8 +10,9 @@
 //! ```
 
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::Result;
 
 mod access_tokens;
@@ -40,10 +41,10 @@ pub struct NewGrant<'a> {
     pub challenge: &'a str,
     /// SHA-256 of the code.
     pub code: &'a str,
-    /// Expiry of the code, in Unix milliseconds.
-    pub code_expires_at: i64,
-    /// Expiry of the connection, in Unix milliseconds; refreshes do not extend it.
-    pub expires_at: i64,
+    /// Expiry of the code.
+    pub code_expires_at: UnixMillis,
+    /// Expiry of the connection; refreshes do not extend it.
+    pub expires_at: UnixMillis,
 }
 
 /// A stored grant.
@@ -67,8 +68,8 @@ pub struct Grant {
     pub challenge: String,
     /// SHA-256 of the current refresh token; `None` until the code is redeemed.
     pub refresh: Option<String>,
-    /// Expiry of the connection, in Unix milliseconds.
-    pub expires_at: i64,
+    /// Expiry of the connection.
+    pub expires_at: UnixMillis,
 }
 
 /// SHA-256 digests of a connection's tokens.
@@ -80,8 +81,8 @@ pub struct TokenDigests {
     pub refresh: String,
     /// Digest of the access token.
     pub access: String,
-    /// Expiry of the access token, in Unix milliseconds.
-    pub access_expires_at: i64,
+    /// Expiry of the access token.
+    pub access_expires_at: UnixMillis,
 }
 
 row! {
@@ -110,7 +111,7 @@ impl Store {
     /// changed then.
     pub async fn add_grant(&self, new: &NewGrant<'_>) -> Result<GrantId> {
         let mut write = self.write().await?;
-        let (grant, now) = (GrantId::random(), now_ms());
+        let (grant, now) = (GrantId::random(), clock::now());
         sweep(&mut write, now).await?;
         // Checked inside of the transaction, so that a person who loses the workspace meanwhile leaves no
         // connection.
@@ -130,9 +131,9 @@ impl Store {
         .bind(new.resource)
         .bind(new.challenge)
         .bind(new.code)
-        .bind(new.code_expires_at)
-        .bind(now)
-        .bind(new.expires_at)
+        .bind(new.code_expires_at.as_i64())
+        .bind(now.as_i64())
+        .bind(new.expires_at.as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a grant"))?;
@@ -194,7 +195,7 @@ impl Store {
             resource: row.resource,
             challenge: row.challenge,
             refresh: row.refresh,
-            expires_at: row.expires_at,
+            expires_at: UnixMillis::new(row.expires_at),
         }))
     }
 
@@ -213,7 +214,7 @@ impl Store {
             "UPDATE oauth_clients SET used_at = $2 WHERE id = (SELECT client_id FROM oauth_grants WHERE id = $1)",
         )
         .bind(grant.to_string())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
         .map_err(failed("record the use of a client"))?;
@@ -235,11 +236,11 @@ impl Store {
     }
 }
 
-async fn sweep(write: &mut Write, now: i64) -> Result<()> {
+async fn sweep(write: &mut Write, now: UnixMillis) -> Result<()> {
     sqlx::query(
         "DELETE FROM oauth_grants WHERE expires_at <= $1 OR (refresh IS NULL AND code_expires_at <= $1)",
     )
-    .bind(now)
+    .bind(now.as_i64())
     .execute(&mut *write.tx)
     .await
     .map(|_| ())
@@ -263,8 +264,8 @@ async fn replace(
         .bind(&new.family)
         .bind(&new.refresh)
         .bind(&new.access)
-        .bind(new.access_expires_at)
-        .bind(now_ms());
+        .bind(new.access_expires_at.as_i64())
+        .bind(clock::now().as_i64());
     if let Some(old) = old {
         query = query.bind(old);
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::identity::members::Membership;
 use crate::{Store, Write, failed, id};
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId, KeyId, WorkspaceId};
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::clone::free_name;
@@ -111,7 +111,7 @@ impl Write {
              AND expires_at > $2",
         )
         .bind(digest)
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .fetch_optional(&mut *self.tx)
         .await
         .map_err(failed("look up a claim"))?;
@@ -199,7 +199,7 @@ impl Write {
         .bind(person.to_string())
         .bind(name.as_str())
         .bind(name.folded())
-        .bind(now_ms())
+        .bind(clock::now().as_i64())
         .execute(&mut *self.tx)
         .await
         .map_err(failed("transfer a workspace"))?;

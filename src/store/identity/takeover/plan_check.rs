@@ -1,7 +1,7 @@
 //! Plan check of a takeover, and billing of the transferred computers.
 
 use crate::Write;
-use hotdesk_base::clock::now_ms;
+use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId};
 use hotdesk_domain::billing::plan::{AccountTerms, Plans};
 use hotdesk_domain::error::{Error, Result};
@@ -24,7 +24,7 @@ impl Write {
         plans: &Plans,
     ) -> Result<()> {
         let terms = plans.terms(&self.standing(account).await?)?;
-        terms.check_paid(now_ms())?;
+        terms.check_paid(clock::now())?;
         if computers.is_empty() {
             // The account may exceed a plan that was larger once.
             return Ok(());

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use hotdesk_base::clock;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::desktop::event::EventKind;
 
 mod catalogue;
@@ -83,12 +84,12 @@ pub struct Event {
 impl Event {
     /// Creates an event with the current time.
     pub fn now(data: EventData) -> Self {
-        Self::at(clock::now_ms(), data)
+        Self::at(clock::now(), data)
     }
 
-    /// Creates an event with a time in Unix milliseconds.
-    pub fn at(ms: i64, data: EventData) -> Self {
-        Self { timestamp: clock::iso8601(ms), data: data.bounded() }
+    /// Creates an event with a time.
+    pub fn at(time: UnixMillis, data: EventData) -> Self {
+        Self { timestamp: time.iso8601(), data: data.bounded() }
     }
 
     /// Returns the type.
@@ -109,7 +110,7 @@ impl Event {
     /// Normalizes an event from an untrusted source: truncates its texts and rewrites its time. `None` when
     /// the time is invalid.
     pub fn checked(self) -> Option<Self> {
-        clock::parse_iso8601(&self.timestamp).map(|ms| Self::at(ms, self.data))
+        UnixMillis::parse_iso8601(&self.timestamp).map(|time| Self::at(time, self.data))
     }
 }
 
@@ -148,7 +149,7 @@ mod tests {
         let made = one_of_each();
         assert_eq!(made.iter().map(EventData::kind).collect::<Vec<_>>(), EventKind::ALL);
         for data in made {
-            let event = Event::at(1_700_000_000_120, data);
+            let event = Event::at(UnixMillis::new(1_700_000_000_120), data);
             let value = serde_json::to_value(&event).expect("an event is JSON");
             let entry = event.kind().entry();
             assert_eq!(value["type"], entry.name);
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn messages_have_the_shapes_of_the_specification() {
-        let event = Event::at(0, EventData::Active {});
+        let event = Event::at(UnixMillis::EPOCH, EventData::Active {});
         let counts = BTreeMap::from([("idle".to_owned(), 3)]);
         for (message, shape) in [
             (

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::data_dir::blobs::BlobKind;
 use crate::web::origin::Origin;
-use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::clock;
 use hotdesk_domain::error::Error;
 use hotdesk_guest::{ConditionalScreenshot, Guest, Image};
 use hotdesk_http::error_response::Result;
@@ -124,7 +124,7 @@ async fn url_response(app: &AppState, origin: &Origin, image: &Image) -> Result<
         image: format!("{}{link}", origin.0),
         metadata: ScreenshotMetadata {
             id: id.to_string(),
-            timestamp: iso8601(now_ms()),
+            timestamp: clock::now().iso8601(),
             size: image.bytes.len() as u64,
             storage_path: format!("{}/{id}", BlobKind::Screenshot.name()),
             width: marks.map(|marks| marks.width),
