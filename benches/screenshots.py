@@ -84,8 +84,10 @@ def xcap(peers, agent, name, medians, table):
     for row in peer_library(peers, agent.display, "capture", LIBRARY_ROUNDS):
         kind = row["what"]
         what = {"png": "xcap, persistent process, PNG", "jpeg": "xcap, persistent process, JPEG",
-                "pixels": "xcap, persistent process, pixels only"}[kind]
-        base = medians.get(kind)
+                "pixels": "xcap, persistent process, pixels only",
+                "png_crate_up": "png crate, filter Up, no capture",
+                "png_crate_adaptive": "png crate, adaptive filter, no capture"}[kind]
+        base = medians.get(kind.split("_")[0])
         table.row(f"{name}: {what}", row["median"], row["best"], row["bytes"], base and row["median"] / base)
 
 
