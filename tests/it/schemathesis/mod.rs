@@ -12,10 +12,10 @@ use crate::harness::capability::Capability;
 use crate::harness::controller::{RunningController, skip_reason};
 use crate::harness::sampling::sampled;
 
-/// Longest time of the requests in seconds, of a sample and of a full run. A sample ends earlier by itself.
-const SECONDS: (&str, &str) = ("300", "1200");
+/// Longest time of the requests in seconds, of a sample and of a full run; about 30 requests a second.
+const SECONDS: (&str, &str) = ("110", "1200");
 /// Requests per operation and phase, of a sample and of a full run.
-const EXAMPLES: (&str, &str) = ("10", "200");
+const EXAMPLES: (&str, &str) = ("20", "200");
 
 /// The schemathesis command with a configuration beside `foreign.py`. Without schemathesis, prints the reason
 /// and returns `None`.
