@@ -30,7 +30,7 @@ test: deps-test image image-small check ## run every check and test
 test-fast: deps-test ## run the tests that need no computer, in minutes
 	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test fast
 
-soak: deps-test image-small ## kill the controller at random moments (ROUNDS=200) and at every step, and run sampled tests whole
+soak: deps-test image-small ## kill the controller at random moments (ROUNDS=200) and at every step, and run most sampled tests in full
 	HOTDESK_ROUNDS=$(or $(ROUNDS),200) HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		HOTDESK_PYTHON=$(VENV)/bin/python cargo test --test it -- --nocapture --test-threads 1 \
 		crash::rounds crash::points suspension::rounds display::counting agent::bash::a_flood schemathesis

@@ -76,8 +76,8 @@ pub enum OpenMode {
 }
 
 /// Opens the state folder of an engine, making it when missing. Except to read, it finishes interrupted
-/// destroys; to run, it also thaws frozen disks and removes unfinished files of a killed controller. `list` and
-/// `observe` find the machines that run.
+/// destroys; to run, it also thaws frozen disks and removes unfinished files of a killed controller. `list`
+/// and `observe` find the machines that run.
 ///
 /// # Errors
 /// `Failed`, naming the path, when the state folder cannot be used, or when something that `mode` needs is
@@ -90,8 +90,8 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
     }
 }
 
-/// Checks whether this host can run an engine, by trying the real operations. Blocks for some seconds; with QEMU
-/// for up to a minute more where KVM hangs.
+/// Checks whether this host can run an engine, by trying the real operations. Blocks for some seconds; with
+/// QEMU for up to a minute more where KVM hangs.
 pub fn probe(settings: &EngineSettings) -> Vec<Finding> {
     let EngineSettings { host, kind } = settings;
     match kind {

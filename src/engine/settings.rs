@@ -6,8 +6,8 @@ use crate::NetworkConfig;
 use crate::host::addresses;
 use crate::state::disk::DiskSpeed;
 
-/// First host user id of machines by default. It is above the accounts of Debian (login.defs ends at 60000) and
-/// the start of its subuid ranges (100000).
+/// First host user id of machines by default. It is above the accounts of Debian (login.defs ends at 60000)
+/// and the start of its subuid ranges (100000).
 const UID_BASE: u32 = 1_000_000;
 
 /// Settings of an engine on this host, whichever engine it is.
@@ -23,11 +23,11 @@ pub struct HostSettings {
     pub network: NetworkConfig,
     /// Speed limit of each guest's disk.
     pub disk_speed: DiskSpeed,
-    /// First host user id of machines; each QEMU runs as the first id of its slot. It must be the same for all
-    /// controllers of a host, and no account may lie above it.
+    /// First host user id of machines; each QEMU runs as the first id of its slot. It must be the same for
+    /// all controllers of a host, and no account may lie above it.
     pub uid_base: u32,
-    /// What guests run instead of `hotdesk init`, for images with their own agent. It answers on descriptor 3, or
-    /// under gVisor and in virtual machines on [`AGENT_PORT`](crate::AGENT_PORT).
+    /// What guests run instead of `hotdesk init`, for images with their own agent. It answers on descriptor
+    /// 3, or under gVisor and in virtual machines on [`AGENT_PORT`](crate::AGENT_PORT).
     pub init_args: Option<Vec<String>>,
 }
 

@@ -1,14 +1,14 @@
 //! Embedded SQLite store of the controller: all state that survives a restart.
 //!
-//! The database uses WAL and `synchronous=FULL`. One writer runs at a time. Each method is
-//! one transaction unless its documentation says otherwise.
+//! The database uses WAL and `synchronous=FULL`. One writer runs at a time. Each method is one transaction
+//! unless its documentation says otherwise.
 //!
 //! The SQL also runs on PostgreSQL (`$1` placeholders, no booleans, times as BIGINT), so that one code path
 //! can serve both. Only this crate contains SQL.
 //!
 //! Errors of every method: `Unavailable` with a retry time for a temporary failure (locked database, full or
-//! unreadable disk), `Internal` for a defect. A write that fails is rolled back. Times in the
-//! database are Unix milliseconds.
+//! unreadable disk), `Internal` for a defect. A write that fails is rolled back. Times in the database
+//! are Unix milliseconds.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::telemetry;
-use hotdesk_controller::config::{Config, ENGINES, Flags};
+use hotdesk_controller::config::{CONTAINER, Config, Flags, QEMU};
 use hotdesk_controller::data_dir::lock;
 use hotdesk_domain::plural::plural;
 use hotdesk_engine::OpenMode;
@@ -36,7 +36,11 @@ pub struct Options {
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<SocketAddr>,
     /// Name of the engine.
-    #[arg(long, value_name = "ENGINE", help = ENGINES)]
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        help = format!("Engine: `{CONTAINER}`, or `{QEMU}` for virtual machines")
+    )]
     pub engine: Option<String>,
     /// Guest image folder.
     #[arg(long, value_name = "DIR")]

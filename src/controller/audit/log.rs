@@ -17,7 +17,7 @@ use hotdesk_store::Store;
 pub const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 /// Entries in one transaction, so that other writers get their turn.
 const BATCH_SIZE: usize = 500;
-/// Milliseconds of a day.
+/// A day.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The audit log; cheap to clone.

@@ -113,7 +113,11 @@ impl AutoStopper {
         let (fleet, id) = (self.fleet.clone(), computer.id);
         let _stopping = self.tasks.spawn("auto-stop command", async move {
             if let Err(error) = fleet.stop_idle(id, command, last_action).await {
-                tracing::warn!(computer = %id, error = format_args!("{error:#}"), "auto-stop failed; it is retried in the next round");
+                tracing::warn!(
+                    computer = %id,
+                    error = format_args!("{error:#}"),
+                    "auto-stop failed; it is retried in the next round"
+                );
             }
         });
     }

@@ -1,4 +1,5 @@
-//! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks.
+//! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
+//! expired agent accounts, ends of streams, old usage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,8 +90,10 @@ fn repeat<F: Future<Output = Result<()>> + Send>(
 
 /// Ends requests and MCP sessions whose credential is gone.
 async fn end_revoked(app: AppState) -> Result<()> {
+    // The controller knows its own revocations without the store, whose answer can take seconds.
+    app.mcp.close_ended().await;
     let ended = revocation::end_removed(&app.store).await;
-    app.mcp.close_revoked().await;
+    app.mcp.close_ended().await;
     ended
 }
 

@@ -62,14 +62,15 @@ impl Trials {
         Ok(())
     }
 
-    /// Stops one computer. Returns whether this call stopped it, and not an earlier command or a prolonged trial.
+    /// Stops one computer. Returns whether this call stopped it, and not an earlier command or a prolonged
+    /// trial.
     async fn end_one(&self, computer: &Computer, command: Command) -> Result<bool> {
         let accepted = self.fleet.command(computer, command).await?;
         let begun = accepted.begun;
         match accepted.finish().await {
             Err(error) if command == Command::EndBySuspend && error.kind != Kind::Unavailable => {
-                // A computer must stop whatever it contains, but some engines cannot save memory while a deleted
-                // file is open.
+                // A computer must stop whatever it contains, but some engines cannot save memory while a
+                // deleted file is open.
                 tracing::warn!(
                     computer = %computer.id,
                     error = format_args!("{error:#}"),

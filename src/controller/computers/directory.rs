@@ -39,7 +39,8 @@ impl Directory {
         Ok(self.find_computer_as(caller, reference).await?.0)
     }
 
-    /// Does the same as [`Directory::find_computer`], and returns the caller's role in the computer's workspace.
+    /// Does the same as [`Directory::find_computer`], and returns the caller's role in the computer's
+    /// workspace.
     ///
     /// # Errors
     /// The errors of [`Directory::find_computer`].
@@ -90,8 +91,8 @@ impl Directory {
         Ok(self.find_workspace_as(caller, id, Role::Viewer).await?.0)
     }
 
-    /// Does the same as [`Directory::find_workspace`] for a caller with at least the role `least`, and returns its
-    /// role.
+    /// Does the same as [`Directory::find_workspace`] for a caller with at least the role `least`, and
+    /// returns its role.
     ///
     /// # Errors
     /// The errors of [`Directory::find_workspace`]; `Forbidden` by [`access::check_role`].

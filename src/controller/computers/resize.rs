@@ -14,8 +14,8 @@ impl Fleet {
     /// Resizes a running computer. The work continues if the caller disconnects.
     ///
     /// # Errors
-    /// `Conflict` when it does not run; the errors of [`hotdesk_domain::computer::resize::plan`]; `Internal` for an invalid auto-stop
-    /// (after the hardware changed) or a failed restart.
+    /// `Conflict` when it does not run; the errors of [`hotdesk_domain::computer::resize::plan`]; `Internal`
+    /// for an invalid auto-stop (after the hardware changed) or a failed restart.
     pub async fn resize(&self, computer: &Computer, order: ResizeParams) -> Result<ResizeOutcome> {
         check_running(computer.status)?;
         let job = Arc::new(ResizeJob::new(order));

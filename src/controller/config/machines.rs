@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{DiskSpeed, HostSettings, InvalidSubnet, NetworkConfig};
 
 /// Container engine.
@@ -36,14 +37,19 @@ impl Config {
     /// The settings that every engine has.
     ///
     /// # Errors
-    /// When the subnet is invalid, or the path of this program cannot be determined.
-    pub(super) fn host_settings(&self) -> Result<HostSettings, String> {
+    /// `Internal`, with the reason, when the subnet is invalid, or the path of this program cannot be
+    /// determined.
+    pub(super) fn host_settings(&self) -> Result<HostSettings> {
         let agent = std::env::current_exe()
-            .map_err(|error| format!("cannot determine the path of this program: {error}"))?;
+            .map_err(|error| Error::failed(format!("cannot determine the path of this program: {error}")))?;
         Ok(HostSettings {
             network: NetworkConfig {
                 enabled: self.container.network,
-                subnet: self.container.subnet.parse().map_err(|error: InvalidSubnet| error.to_string())?,
+                subnet: self
+                    .container
+                    .subnet
+                    .parse()
+                    .map_err(|error: InvalidSubnet| Error::failed(error.to_string()))?,
                 allow_private_egress: self.container.allow_private_egress,
                 ..NetworkConfig::default()
             },

@@ -18,10 +18,15 @@ pub use machines::{Container, Streaming};
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 
+use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{ContainerSettings, EngineKind, EngineSettings, QemuSettings};
 
-/// Help text of the setting `engine`.
-pub const ENGINES: &str = "Engine: `container`, or `qemu` for virtual machines";
+/// Name of the engine of containers.
+pub const CONTAINER: &str = "container";
+/// Name of the engine of virtual machines.
+pub const QEMU: &str = "qemu";
+/// Names of all engines.
+pub const ENGINES: [&str; 2] = [CONTAINER, QEMU];
 
 /// All settings; `hotdesk config` prints them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,14 +79,16 @@ impl Config {
     /// The settings of the configured engine.
     ///
     /// # Errors
-    /// When the engine or the subnet is invalid, or the path of this program cannot be determined.
-    pub fn engine_settings(&self) -> Result<EngineSettings, String> {
+    /// `Internal`, with the reason, when the engine or the subnet is invalid, or the path of this program
+    /// cannot be determined.
+    pub fn engine_settings(&self) -> Result<EngineSettings> {
         let kind = match self.engine.as_str() {
-            "container" => {
-                EngineKind::Container(ContainerSettings { runtime: self.container.runtime.clone() })
+            CONTAINER => EngineKind::Container(ContainerSettings { runtime: self.container.runtime.clone() }),
+            QEMU => EngineKind::Qemu(self.qemu.clone()),
+            unknown => {
+                let known = ENGINES.join(" or ");
+                return Err(Error::failed(format!("unknown engine {unknown:?}: use {known}")));
             }
-            "qemu" => EngineKind::Qemu(self.qemu.clone()),
-            unknown => return Err(format!("unknown engine {unknown:?}: use container or qemu")),
         };
         Ok(EngineSettings { host: self.host_settings()?, kind })
     }
@@ -115,7 +122,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8700)),
             public_url: String::new(),
             trusted_proxies: String::new(),
-            engine: "container".to_owned(),
+            engine: CONTAINER.to_owned(),
             log: "info".to_owned(),
             log_json: false,
             limits: Limits::default(),

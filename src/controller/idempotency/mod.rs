@@ -47,7 +47,7 @@ pub use body_buffer::BodyBuffers;
 use answer::Outcome;
 use fingerprint::FingerprintRule;
 
-/// How long the result of a key is stored, in milliseconds (docs/api/conventions.md).
+/// How long the result of a key is stored (docs/api/conventions.md).
 const LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Seconds after which a client may retry while the first request is in progress, or while the service shuts
 /// down.

@@ -55,9 +55,10 @@ pub struct McpClients {
 }
 
 impl McpClients {
-    /// Ends the sessions of revoked connections. Their tokens are refused already.
-    pub async fn close_revoked(&self) {
-        self.sessions.close_revoked().await;
+    /// Ends the sessions of revoked connections, whose tokens are refused already, and forgets the sessions
+    /// that ended by themselves.
+    pub async fn close_ended(&self) {
+        self.sessions.close_ended().await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! MCP sessions of clients with protocol versions before 2026-07-28.
 //!
 //! A session is bound to the connection that opened it, A78 (docs/authentication-rules.md). It ends when it
-//! is idle, or when its account opens too many.
+//! is idle, when its account opens too many, or when its connection is revoked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +25,9 @@ const MAX_PER_ACCOUNT: usize = 32;
 const MAX_SESSIONS: usize = 1024;
 /// Idle timeout of a session: people think and models compute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Timeout of the end of one session. It takes one message to the session's worker; a worker that is stuck
+/// must not delay the ends of other sessions.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 /// Messages that wait in a session, each way. Clients send one at a time.
 const WAITING: usize = 16;
 
@@ -47,6 +50,14 @@ struct OpenSession {
     used: Instant,
     /// Ends with the connection.
     lease: Lease<Credential>,
+}
+
+impl OpenSession {
+    /// Whether its connection is revoked, or its worker has ended. A worker counts its idle time from its
+    /// last message, which may be later than the last request, so the limit is twice the timeout.
+    fn has_ended(&self) -> bool {
+        self.lease.is_revoked() || self.used.elapsed() > 2 * IDLE_TIMEOUT
+    }
 }
 
 /// All open sessions.
@@ -101,15 +112,18 @@ impl McpSessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Ends the sessions of revoked connections, and their streams.
-    pub(super) async fn close_revoked(&self) {
-        let revoked: Vec<SessionId> = {
+    /// Ends the sessions of revoked connections, and their streams. Also forgets idle sessions: their workers
+    /// end by themselves, but their leases would be looked up until the grant expires.
+    pub(super) async fn close_ended(&self) {
+        let ended: Vec<SessionId> = {
             let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            let revoked = open.iter().filter(|(_, session)| session.lease.is_revoked());
-            revoked.map(|(id, _)| SessionId::clone(id)).collect()
+            let ended = open.iter().filter(|(_, session)| session.has_ended());
+            ended.map(|(id, _)| SessionId::clone(id)).collect()
         };
-        for id in revoked {
-            self.close(&id).await;
+        for id in ended {
+            if tokio::time::timeout(CLOSE_TIMEOUT, self.close(&id)).await.is_err() {
+                tracing::warn!("an MCP session did not close in time");
+            }
         }
     }
 
@@ -253,7 +267,18 @@ mod tests {
             sessions.note(id(number), owner, registry.lease(owner.credential), Instant::now());
         }
         registry.revoke(&one.credential);
-        sessions.close_revoked().await;
+        sessions.close_ended().await;
         assert!(!sessions.is_of("1", one) && !sessions.is_of("2", one) && sessions.is_of("3", other));
+    }
+
+    #[tokio::test]
+    async fn an_idle_session_is_forgotten() {
+        let (sessions, registry, one) = (McpSessions::default(), RevocationRegistry::default(), owner());
+        let now = Instant::now();
+        for (number, used) in [(1, now.checked_sub(3 * IDLE_TIMEOUT).unwrap()), (2, now)] {
+            sessions.note(id(number), one, registry.lease(one.credential), used);
+        }
+        sessions.close_ended().await;
+        assert!(!sessions.is_of("1", one) && sessions.is_of("2", one));
     }
 }

@@ -49,9 +49,7 @@ impl StateArchive {
             }
             files.push(ManifestFile { name: file.name, bytes: file.bytes, disk: file.disk, parts });
         }
-        let (text, known) = Manifest::new(self.engine.name(), files)
-            .write()
-            .map_err(|error| Error::internal(format!("{error:#}")))?;
+        let (text, known) = Manifest::new(self.engine.name(), files).write().map_err(Error::internal)?;
         self.put(&label, Manifest::NAME, text).await;
         Ok(known)
     }

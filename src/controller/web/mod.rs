@@ -1,5 +1,5 @@
-//! Context of every request: host and origin checks, CORS, client address, caller, leases and metrics; the frame of
-//! HTML pages, and the viewer page.
+//! Context of every request: host and origin checks, CORS, client address, caller, leases and metrics; the
+//! frame of HTML pages, and the viewer page.
 
 pub mod caller;
 pub mod cors;

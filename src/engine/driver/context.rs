@@ -18,8 +18,8 @@ pub(crate) struct HostContext {
 }
 
 impl HostContext {
-    /// Opens the state folder, making it when missing, and finishes interrupted destroys unless it is only read.
-    /// `install` makes the agent for guests from its executable, in the mode that runs guests.
+    /// Opens the state folder, making it when missing, and finishes interrupted destroys unless it is only
+    /// read. `install` makes the agent for guests from its executable, in the mode that runs guests.
     pub(crate) fn open(
         settings: HostSettings,
         mode: OpenMode,
@@ -35,8 +35,8 @@ impl HostContext {
     }
 
     /// The first process of a guest, and its arguments: the configured one, else that of hotdesk's own image,
-    /// whose agent takes the inherited socket. With `by_address`, under gVisor and in virtual machines, the agent
-    /// listens on every address, because a resume may change the address.
+    /// whose agent takes the inherited socket. With `by_address`, under gVisor and in virtual machines, the
+    /// agent listens on every address, because a resume may change the address.
     pub(crate) fn init_args(&self, boot: &Boot, by_address: bool) -> Vec<String> {
         if let Some(args) = &self.settings.init_args {
             return args.clone();

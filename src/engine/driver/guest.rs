@@ -99,8 +99,8 @@ pub(crate) trait GuestMemory {
         Ok(())
     }
 
-    /// Continues a machine that does not run from its verified memory. On error, parts of the boot may be left.
-    /// Blocks.
+    /// Continues a machine that does not run from its verified memory. On error, parts of the boot may be
+    /// left. Blocks.
     fn restore(
         &self,
         machine: &MachineBoot<'_>,

@@ -1,5 +1,5 @@
-//! Steps of every operation that the engines share: locks, preconditions, and order. [`GuestDriver`] is how an
-//! engine's guests run.
+//! Steps of every operation that the engines share: locks, preconditions, and order. [`GuestDriver`] is how
+//! an engine's guests run.
 //!
 //! Lock order: the machine's lock (`state/machine_lock.rs`), the source's before the target's; below it the
 //! host's lock.

@@ -30,8 +30,8 @@ pub(super) fn change<M: GuestDriver>(engine: &M, folder: &Folder, change: Change
     })
 }
 
-/// Changes the bandwidth limit of the running guest in `slot`, whose process is `pid`, from `before` to `mbps`
-/// megabits a second. On error it is as before, in at least one direction.
+/// Changes the bandwidth limit of the running guest in `slot`, whose process is `pid`, from `before` to
+/// `mbps` megabits a second. On error it is as before, in at least one direction.
 pub(crate) fn set_bandwidth(
     id: ComputerId,
     (slot, pid): (u16, u32),

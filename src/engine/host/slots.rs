@@ -27,8 +27,8 @@ pub(crate) fn host_dir() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Claims a slot below `limit` for the machine whose folder is `machine`: the one that it holds, else `wanted`
-/// if it is free, else the lowest free one.
+/// Claims a slot below `limit` for the machine whose folder is `machine`: the one that it holds, else
+/// `wanted` if it is free, else the lowest free one.
 ///
 /// # Errors
 /// `NoCapacity` when all are taken.

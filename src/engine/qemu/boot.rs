@@ -75,13 +75,13 @@ impl BootRecord {
 
 /// What a start needs besides the machine.
 #[derive(Debug)]
-pub(super) struct MachineStarter<'a> {
+pub(super) struct QemuStarter<'a> {
     pub(super) host: &'a HostContext,
     pub(super) settings: &'a QemuSettings,
     pub(super) accelerator: Accelerator,
 }
 
-impl MachineStarter<'_> {
+impl QemuStarter<'_> {
     /// Boots a machine after a sweep. On error, parts of the boot may be left. Blocks.
     pub(super) fn start(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
         let MachineBoot { folder, spec, lock, .. } = *machine;

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use crate::driver::{GuestDriver, HostContext, MachineBoot, set_bandwidth};
 use crate::host::files::canonicalize;
 use crate::host::{cgroup, freeze, slots};
-use crate::qemu::boot::{BootRecord, MachineStarter};
+use crate::qemu::boot::{BootRecord, QemuStarter};
 use crate::qemu::monitor::Monitor;
 pub use crate::qemu::settings::QemuSettings;
 use crate::state::disk_copy;
@@ -86,9 +86,9 @@ impl QemuEngine {
         Ok(cgroup::processes(folder.id)?.first().map(|pid| (record, *pid)))
     }
 
-    fn starter(&self) -> MachineStarter<'_> {
+    fn starter(&self) -> QemuStarter<'_> {
         let accelerator = accelerator::detect(&self.settings).accelerator;
-        MachineStarter { host: &self.host, settings: &self.settings, accelerator }
+        QemuStarter { host: &self.host, settings: &self.settings, accelerator }
     }
 }
 

@@ -196,7 +196,8 @@ pub(crate) fn move_to(from: &Path, to: &Path) -> EngineResult<()> {
     fs::rename(from, to).and_then(|()| sync_folder(to.parent().unwrap_or(to))).map_err(failed)
 }
 
-/// Removes the used memory of a guest that runs. An error is only logged, because it must not undo the resume.
+/// Removes the used memory of a guest that runs. An error is only logged, because it must not undo the
+/// resume.
 pub(crate) fn remove_used(folder: &Folder) {
     if let Err(error) = trash::remove_tree(&folder.used_memory()) {
         tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not remove used memory; the next resume does");

@@ -121,8 +121,7 @@ impl Write {
         Err(Error::forbidden(message).code(ErrorCode::ClientLimit))
     }
 
-    /// Removes records of clients that were removed before a time and have no stored usage: one, or
-    /// all.
+    /// Removes records of clients that were removed before a time and have no stored usage: one, or all.
     pub(crate) async fn forget_unused_clients(
         &mut self,
         before: UnixMillis,

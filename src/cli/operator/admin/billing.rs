@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-use super::failure;
 use crate::failure::Outcome;
 use crate::output;
 use hotdesk_base::clock;
@@ -129,14 +128,14 @@ impl BillingTarget<'_> {
                     Err(_) => store.account_of(&name.to_lowercase()).await,
                 };
                 let unknown = || format!("there is no account {name}: list them with `hotdesk admin list`");
-                let account = account.map_err(failure)?.ok_or_else(unknown)?;
+                let account = account?.ok_or_else(unknown)?;
                 let target = Some(account.id.to_string());
                 Ok((BillingSubject::Account(account.id), Entry { owner: Some(account.id), target, ..line }))
             }
             Self::Computer(name) => {
                 let unknown = || format!("there is no computer {name}: use its id or instance id");
                 let reference: ComputerRef = name.parse().map_err(|()| unknown())?;
-                let computer = store.computer(&reference).await.map_err(failure)?;
+                let computer = store.computer(&reference).await?;
                 let found = computer.ok_or_else(unknown)?;
                 let (owner, workspace) = (Some(found.owner), Some(found.workspace));
                 let line = Entry { owner, workspace, computer: Some(found.id), ..line };
@@ -153,6 +152,6 @@ async fn set(
     change: &BillingChange,
 ) -> Outcome<()> {
     let (subject, line) = target.find(store).await?;
-    store.change_billing(None, subject, change, &config.plans()).await.map_err(failure)?;
-    store.add_audit(&[line]).await.map_err(failure)
+    store.change_billing(None, subject, change, &config.plans()).await?;
+    Ok(store.add_audit(&[line]).await?)
 }

@@ -22,7 +22,6 @@ use hotdesk_controller::identity::auth::keys;
 use hotdesk_controller::identity::auth::session::{MAX_PASSWORD, hash_password};
 use hotdesk_controller::identity::people::invitations::person_name;
 use hotdesk_domain::audit::{AuditAction, Entry};
-use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::email::Email;
 use hotdesk_domain::name::Name;
 use hotdesk_store::Store;
@@ -84,7 +83,7 @@ pub enum Command {
 /// already exists, for `add`), or the store fails.
 pub fn run(folder: &Folder, command: Command, json: bool) -> Outcome<()> {
     let flags = Flags { data_dir: folder.data_dir.clone(), ..Flags::default() };
-    let config = Config::load(folder.config.as_deref(), &flags).map_err(failure)?;
+    let config = Config::load(folder.config.as_deref(), &flags)?;
     let file = config.data_dir.join("hotdesk.db");
     let shown = file.display();
     let metadata = std::fs::metadata(&file).map_err(|error| {
@@ -97,7 +96,7 @@ pub fn run(folder: &Folder, command: Command, json: bool) -> Outcome<()> {
         );
     }
     runtime()?.block_on(async {
-        let store = Store::open(&file).await.map_err(failure)?;
+        let store = Store::open(&file).await?;
         // Not closed: closing reserves disk space for the next start, which a running controller would lack.
         execute(&store, &config, command, json).await
     })
@@ -105,20 +104,20 @@ pub fn run(folder: &Folder, command: Command, json: bool) -> Outcome<()> {
 
 async fn execute(store: &Store, config: &Config, command: Command, json: bool) -> Outcome<()> {
     match command {
-        Command::List => list(&store.accounts().await.map_err(failure)?, json),
+        Command::List => list(&store.accounts().await?, json),
         Command::Add { email, name, no_password } => {
-            let email = Email::parse(&email).map_err(failure)?;
-            let name = person_name(&name).map_err(failure)?;
+            let email = Email::parse(&email)?;
+            let name = person_name(&name)?;
             let hash = if no_password { None } else { Some(read_password().await?) };
             let account = Account::person(&email, &name, hash);
-            store.add_account(&account).await.map_err(failure)?;
+            store.add_account(&account).await?;
             record(store, account.id, AuditAction::AccountMade, account.id.to_string()).await?;
             output::line(&format!("Created account {} ({email}).", account.id))
         }
         Command::Password { email } => {
             let account = find(store, &email).await?;
             let hash = read_password().await?;
-            store.set_password(account.id, &hash, None).await.map_err(failure)?;
+            store.set_password(account.id, &hash, None).await?;
             record(store, account.id, AuditAction::PasswordChange, account.id.to_string()).await?;
             output::line(&format!("Changed the password of {}.", account.email))
         }
@@ -127,11 +126,11 @@ async fn execute(store: &Store, config: &Config, command: Command, json: bool) -
         Command::Billing(options) => billing::computer(store, config, &options).await,
         Command::Key { email, name } => {
             let account = find(store, &email).await?.id;
-            let name = Name::parse(&name).map_err(failure)?;
+            let name = Name::parse(&name)?;
             let key = keys::generate();
             let (digest, last_four) = (keys::digest(key.reveal()), keys::last_four(&key));
             let new = NewKey { account, workspace: None, name: name.as_str(), digest: &digest, last_four };
-            let id = store.add_key(&new).await.map_err(failure)?;
+            let id = store.add_key(&new).await?;
             record(store, account, AuditAction::KeyMade, id.to_string()).await?;
             output::line(key.reveal())
         }
@@ -141,7 +140,7 @@ async fn execute(store: &Store, config: &Config, command: Command, json: bool) -
 /// Records the action in the audit log of the account's owner.
 async fn record(store: &Store, owner: AccountId, action: AuditAction, target: String) -> Outcome<()> {
     let line = Entry::of_the_service(clock::now(), action);
-    store.add_audit(&[Entry { owner: Some(owner), target: Some(target), ..line }]).await.map_err(failure)
+    Ok(store.add_audit(&[Entry { owner: Some(owner), target: Some(target), ..line }]).await?)
 }
 
 fn list(accounts: &[Account], json: bool) -> Outcome<()> {
@@ -171,8 +170,8 @@ fn list(accounts: &[Account], json: bool) -> Outcome<()> {
 }
 
 async fn find(store: &Store, email: &str) -> Outcome<Account> {
-    let email = Email::parse(email).map_err(failure)?;
-    let found = store.account_of(email.as_str()).await.map_err(failure)?;
+    let email = Email::parse(email)?;
+    let found = store.account_of(email.as_str()).await?;
     found.ok_or_else(|| {
         Failure::Failed(format!("there is no account {email}: list them with `hotdesk admin list`"))
     })
@@ -183,10 +182,5 @@ async fn read_password() -> Outcome<String> {
     let text = read_secret("New password: ", MAX_PASSWORD as u64 + 1)?;
     // The newline is not part of the password.
     let password = text.reveal().trim_end_matches(['\r', '\n']);
-    hash_password(Secret::new(password)).await.map_err(failure)
-}
-
-/// Converts an error, for `map_err`.
-fn failure(error: Error) -> Failure {
-    error.into()
+    Ok(hash_password(Secret::new(password)).await?)
 }

@@ -28,8 +28,8 @@ use hotdesk_wire::error::ErrorBody;
 const SIGNATURE: &str = "hotdesk-signature";
 /// Largest event in bytes: a few fields of text.
 const MAX_EVENT: usize = 64 * 1024;
-/// Milliseconds that the payment service's clock may be ahead. An event from the future would stay the newest
-/// until then. It is as much as a signature may differ.
+/// How far the payment service's clock may be ahead. An event from the future would stay the newest until
+/// then. It is as much as a signature may differ.
 const MAX_CLOCK_AHEAD: Duration = Duration::from_secs(300);
 /// Longest event id in characters.
 const MAX_ID: usize = 255;

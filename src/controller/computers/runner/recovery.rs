@@ -116,7 +116,11 @@ impl Runner {
         let ended = self.shared.engine.stop(self.id, Duration::ZERO).await;
         let cleaned = self.converge_after(ended).await;
         if let Err(error) = &cleaned {
-            tracing::error!(computer = %self.id, error = format_args!("{error:#}"), "could not clean up after the machine ended");
+            tracing::error!(
+                computer = %self.id,
+                error = format_args!("{error:#}"),
+                "could not clean up after the machine ended"
+            );
         }
         let status = if cleaned.is_ok() { Status::Stopped } else { Status::Error };
         if let Err(error) = self.settle_as(status).await {

@@ -25,12 +25,12 @@ const STARTS_AT_ONCE: usize = 4;
 
 /// Live state of one computer. Only its runner writes it.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Presence {
-    pub(in super::super) status: Option<Status>,
-    pub(in super::super) guest: Option<Guest>,
-    pub(in super::super) address: Option<std::net::IpAddr>,
+pub(in crate::computers) struct Presence {
+    pub(in crate::computers) status: Option<Status>,
+    pub(in crate::computers) guest: Option<Guest>,
+    pub(in crate::computers) address: Option<std::net::IpAddr>,
     /// Why it does not run, if the service stopped it.
-    pub(in super::super) because: Option<&'static str>,
+    pub(in crate::computers) because: Option<&'static str>,
 }
 
 struct RunnerHandle {
@@ -41,22 +41,22 @@ struct RunnerHandle {
 }
 
 /// State that runners share.
-pub(in super::super) struct FleetState {
-    pub(in super::super) engine: Arc<dyn Engine>,
-    pub(in super::super) store: Store,
-    pub(in super::super) blobs: BlobStore,
-    pub(in super::super) tasks: Tasks,
-    pub(in super::super) starts: Semaphore,
+pub(in crate::computers) struct FleetState {
+    pub(in crate::computers) engine: Arc<dyn Engine>,
+    pub(in crate::computers) store: Store,
+    pub(in crate::computers) blobs: BlobStore,
+    pub(in crate::computers) tasks: Tasks,
+    pub(in crate::computers) starts: Semaphore,
     /// Copies saved states to object storage, where that is configured.
-    pub(in super::super) archive: Option<Arc<StateArchive>>,
+    pub(in crate::computers) archive: Option<Arc<StateArchive>>,
     /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
-    pub(in super::super) ending_streams: KeyedSemaphore<ComputerId>,
+    pub(in crate::computers) ending_streams: KeyedSemaphore<ComputerId>,
     runners: Mutex<HashMap<ComputerId, RunnerHandle>>,
 }
 
 impl FleetState {
     /// Creates the state of a fleet without runners.
-    pub(in super::super) fn new(
+    pub(in crate::computers) fn new(
         engine: Arc<dyn Engine>,
         store: Store,
         blobs: BlobStore,
@@ -75,19 +75,19 @@ impl FleetState {
         }
     }
 
-    pub(in super::super) fn forget(&self, id: ComputerId) {
+    pub(in crate::computers) fn forget(&self, id: ComputerId) {
         self.runners.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
     /// Returns the last action on a computer; see `Fleet::last_action`.
-    pub(in super::super) fn last_action(&self, id: ComputerId) -> Option<Instant> {
+    pub(in crate::computers) fn last_action(&self, id: ComputerId) -> Option<Instant> {
         let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
         runners.get(&id).map(|handle| handle.last_action)
     }
 
     /// Records an auto-stop as an action, so that it is not repeated immediately. `None` when another action
     /// came since `judged`.
-    pub(in super::super) fn claim_auto_stop(&self, id: ComputerId, judged: Instant) -> Option<Instant> {
+    pub(in crate::computers) fn claim_auto_stop(&self, id: ComputerId, judged: Instant) -> Option<Instant> {
         let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = runners.get_mut(&id).filter(|handle| handle.last_action == judged)?;
         handle.last_action = Instant::now();
@@ -95,7 +95,7 @@ impl FleetState {
     }
 
     /// Records an action on a computer.
-    pub(in super::super) fn note_action(&self, id: ComputerId) {
+    pub(in crate::computers) fn note_action(&self, id: ComputerId) {
         let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = runners.get_mut(&id) {
             handle.last_action = Instant::now();
@@ -103,14 +103,14 @@ impl FleetState {
     }
 
     /// Returns the live state of a computer with a runner.
-    pub(in super::super) fn presence(&self, id: ComputerId) -> Option<watch::Receiver<Presence>> {
+    pub(in crate::computers) fn presence(&self, id: ComputerId) -> Option<watch::Receiver<Presence>> {
         let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
         runners.get(&id).map(|handle| handle.presence.clone())
     }
 
     /// Sends work to a computer's runner, and starts the runner if there is none.
     #[allow(clippy::type_complexity)] // two reply channels, named where they are created
-    pub(in super::super) fn send(
+    pub(in crate::computers) fn send(
         self: &Arc<Self>,
         id: ComputerId,
         work: Work,
@@ -144,6 +144,6 @@ impl FleetState {
 }
 
 /// The controller stops before the work is done.
-pub(in super::super) fn stopping() -> Error {
+pub(in crate::computers) fn stopping() -> Error {
     Error::unavailable("The service is shutting down").retry_after(5)
 }

@@ -56,23 +56,23 @@ pub struct ResizeOutcome {
 
 /// A resize in a runner's mailbox, with a place for its report.
 #[derive(Debug)]
-pub(in super::super) struct ResizeJob {
+pub(in crate::computers) struct ResizeJob {
     order: ResizeParams,
     report: OnceLock<ResizeOutcome>,
 }
 
 impl ResizeJob {
-    pub(in super::super) fn new(order: ResizeParams) -> Self {
+    pub(in crate::computers) fn new(order: ResizeParams) -> Self {
         Self { order, report: OnceLock::new() }
     }
 
     /// Returns the report once the job has run.
-    pub(in super::super) fn outcome(&self) -> Option<ResizeOutcome> {
+    pub(in crate::computers) fn outcome(&self) -> Option<ResizeOutcome> {
         self.report.get().cloned()
     }
 }
 
-pub(in super::super) fn check_running(status: Status) -> Result<()> {
+pub(in crate::computers) fn check_running(status: Status) -> Result<()> {
     if status == Status::Running { Ok(()) } else { Err(not_running(status)) }
 }
 
@@ -123,7 +123,11 @@ impl Runner {
             self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(computer_not_found)
         };
         finished.await.unwrap_or_else(|error| {
-            tracing::error!(computer = %self.id, error = format_args!("{error:#}"), "a resize could not be finished");
+            tracing::error!(
+                computer = %self.id,
+                error = format_args!("{error:#}"),
+                "a resize could not be finished"
+            );
             row.clone()
         })
     }

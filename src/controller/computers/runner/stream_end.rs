@@ -38,9 +38,9 @@ pub(super) async fn end_at_wake(
     }
 }
 
-/// Stops the stream of a computer, unless an authorized user has started another one. A failure is logged; the
-/// pending stop stays stored.
-pub(in super::super) async fn end(
+/// Stops the stream of a computer, unless an authorized user has started another one. A failure is logged;
+/// the pending stop stays stored.
+pub(in crate::computers) async fn end(
     ending: &KeyedSemaphore<ComputerId>,
     store: &Store,
     computer: ComputerId,

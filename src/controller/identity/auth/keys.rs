@@ -24,11 +24,10 @@ use hotdesk_wire::identity::api_key::ApiKey as Record;
 /// Address of the first account. It is a label; no mail is sent there.
 const OPERATOR_EMAIL: &str = "operator@localhost";
 
-/// API keys; cheap to clone.
+/// API keys.
 ///
 /// A caller manages its account's keys; a scoped key those of its workspace; a workspace's owner and admins
 /// all keys that are scoped to it, A14 (docs/authentication-rules.md).
-#[derive(Clone)]
 pub struct Keys {
     store: Store,
     directory: Directory,

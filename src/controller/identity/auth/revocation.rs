@@ -3,9 +3,8 @@
 //! Such a request ends within a second, A11 (docs/authentication-rules.md): its handler is dropped as if the
 //! client had disconnected, and a response in progress is cut off.
 //!
-//! Code that removes a credential signals [`Store::credentials`]; code that removes a
-//! membership signals [`Store::memberships`]. Credentials that expire or that
-//! another process removes are found by polling.
+//! Code that removes a credential signals [`Store::credentials`]; code that removes a membership signals
+//! [`Store::memberships`]. Credentials that expire or that another process removes are found by polling.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -4,6 +4,7 @@
 //! (docs/authentication-rules.md). Each form carries a token that other sites cannot know.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use argon2::{Argon2, PasswordHasher, PasswordVerifier};
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -29,7 +30,7 @@ use hotdesk_http::extract::read_body;
 use hotdesk_store::Store;
 
 /// Lifetime of a session.
-const LIFE: cookie::time::Duration = cookie::time::Duration::days(14);
+const LIFE: Duration = Duration::from_secs(14 * 24 * 3600);
 /// Characters of a cookie: 43 of base62 are 256 random bits.
 const CHARACTERS: usize = 43;
 /// Largest form in bytes: a few fields of text.
@@ -99,13 +100,11 @@ impl Sessions {
     /// `Internal` when the database fails.
     pub async fn sign_in(&self, account: AccountId) -> Result<HeaderValue> {
         let secret = Secret::random(CHARACTERS);
-        let session = self
-            .store
-            .add_session(account, &keys::digest(secret.reveal()), clock::now().plus(LIFE.unsigned_abs()))
-            .await?;
+        let session =
+            self.store.add_session(account, &keys::digest(secret.reveal()), clock::now().plus(LIFE)).await?;
         audit::set_actor(Credential::Session(session), account);
         let mut cookie = self.cookie(secret.reveal());
-        cookie.set_max_age(LIFE);
+        cookie.set_max_age(cookie::time::Duration::try_from(LIFE).map_err(Error::internal)?);
         HeaderValue::from_str(&cookie.to_string()).map_err(Error::internal)
     }
 

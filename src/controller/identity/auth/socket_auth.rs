@@ -28,9 +28,6 @@ pub const ISSUER_REVOKED: &str = "the key that made the ticket has ended";
 /// Close reason after too many wrong passwords.
 const TOO_MANY: &str = "too many wrong tokens, try again in a minute";
 
-/// Recent wrong passwords by client address and computer, so that one address cannot lock out others.
-type WrongPasswords = Failures<(Source, ComputerId)>;
-
 /// Successful authentication of a socket.
 #[derive(Debug)]
 pub struct AdmittedSocket<T> {
@@ -42,11 +39,6 @@ pub struct AdmittedSocket<T> {
     pub hold: Lease<PasswordDigest>,
     /// Ends with the credential that created the ticket; `None` for a password.
     pub by: Option<Lease<Credential>>,
-}
-
-/// Creates an empty counter.
-fn wrong_passwords() -> WrongPasswords {
-    Failures::new(MAX_FAILURES, WINDOW)
 }
 
 /// Returns the password of a request: `?token=`, or a bearer credential (docs/channels.md).
@@ -64,13 +56,14 @@ pub fn token(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> 
 pub struct SocketAuth {
     store: Store,
     tickets: Arc<Tickets>,
-    wrong_passwords: WrongPasswords,
+    /// Recent wrong passwords by client address and computer, so that one address cannot lock out others.
+    wrong_passwords: Failures<(Source, ComputerId)>,
 }
 
 impl SocketAuth {
     /// Creates the service with no wrong passwords.
     pub fn new(store: Store, tickets: Arc<Tickets>) -> Self {
-        Self { store, tickets, wrong_passwords: wrong_passwords() }
+        Self { store, tickets, wrong_passwords: Failures::new(MAX_FAILURES, WINDOW) }
     }
 
     /// Authenticates a socket by the computer's password. Returns the computer, or how to close the socket.
@@ -178,7 +171,7 @@ mod tests {
 
     #[test]
     fn a79_ten_failures_a_minute_and_only_of_that_source_and_computer() {
-        let (failures, began) = (wrong_passwords(), Instant::now());
+        let (failures, began) = (Failures::new(MAX_FAILURES, WINDOW), Instant::now());
         let (computer, other) = (ComputerId::random(), ComputerId::random());
         let source = Source::parse("192.0.2.1");
         for _ in 0..MAX_FAILURES {

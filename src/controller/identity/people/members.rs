@@ -54,7 +54,8 @@ impl Members {
     /// Changes a member's role. If the member becomes a viewer, the passwords of the computers change.
     ///
     /// # Errors
-    /// The errors of [`Directory::find_workspace_as`]; `NotFound` for an unknown member; `Forbidden` for the owner.
+    /// The errors of [`Directory::find_workspace_as`]; `NotFound` for an unknown member; `Forbidden` for the
+    /// owner.
     pub async fn change(&self, caller: &Caller, workspace: &str, member: &str, role: Role) -> Result<()> {
         let (workspace, _) = self.directory.find_workspace_as(caller, workspace, Role::Admin).await?;
         check_account_wide(caller, "change members")?;

@@ -20,8 +20,8 @@ pub(crate) struct ResourceLimits {
     pub(crate) processes: u64,
 }
 
-/// Makes a machine's groups with their limits. Returns the `cgroup.procs` files: a process that writes its pid
-/// to each is in the groups.
+/// Makes a machine's groups with their limits. Returns the `cgroup.procs` files: a process that writes its
+/// pid to each is in the groups.
 pub(crate) fn make(id: ComputerId, most: ResourceLimits) -> EngineResult<Vec<PathBuf>> {
     const STEP: &str = "make the control groups";
     let unified = cgroup::is_unified();
