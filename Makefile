@@ -33,7 +33,8 @@ test-fast: deps-test ## run the tests that need no computer, in minutes
 soak: deps-test image-small ## kill the controller at random moments (ROUNDS=200) and at every step, and run most sampled tests in full
 	HOTDESK_ROUNDS=$(or $(ROUNDS),200) HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		HOTDESK_PYTHON=$(VENV)/bin/python cargo test --test it -- --nocapture --test-threads 1 \
-		crash::rounds crash::points suspension::rounds display::counting agent::bash::a_flood schemathesis
+		crash::rounds crash::points suspension::rounds display::counting agent::bash::a_flood \
+		engines::qemu_desktop schemathesis
 
 check: deps ## check format and lints
 	cargo fmt --check

@@ -1,4 +1,4 @@
-//! Wall clock and boot clock. No other module reads them.
+//! Wall clock and boot clock. Other modules read the wall clock only to compare it with times of files.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -25,8 +25,8 @@ pub const DEFAULT_WATCH_MS: u32 = 5_000;
 /// closes a connection attempt after 5.
 pub const MAX_STREAM_START_SECONDS: u64 = 12;
 
-/// Converts a client's seconds to a duration of at most `most` seconds. Invalid numbers become zero; the
-/// agent refuses them.
-pub fn seconds(value: f64, most: f64) -> Duration {
+/// Returns a client's seconds as a duration of at most `most` seconds. Negative numbers become zero, NaN
+/// becomes `most`; the agent refuses both.
+pub fn bounded_seconds(value: f64, most: f64) -> Duration {
     Duration::try_from_secs_f64(value.min(most)).unwrap_or_default()
 }

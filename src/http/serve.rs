@@ -192,10 +192,10 @@ fn acquire_source(sources: &KeyedSemaphore<IpAddr>, peer: &Peer) -> Option<Optio
     }
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
 
-async fn accept(bound: &BoundListener) -> io::Result<(Box<dyn Stream>, Peer)> {
+async fn accept(bound: &BoundListener) -> io::Result<(Box<dyn IoStream>, Peer)> {
     match bound {
         BoundListener::Tcp(listener) => {
             let (stream, peer) = listener.accept().await?;

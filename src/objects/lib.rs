@@ -211,7 +211,7 @@ impl Objects {
 }
 
 fn timed_out() -> ObjectError {
-    ObjectError::Failed("the object store did not answer in time".to_owned())
+    ObjectError::Failed("no answer in time".to_owned())
 }
 
 #[cfg(test)]

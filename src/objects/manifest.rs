@@ -133,7 +133,8 @@ pub fn unpack(stored: &[u8], part: &Part) -> Result<Vec<u8>, StepError> {
     let length = length.ok_or_else(|| {
         StepError::new(format!("{} is too long: a part has at most {PART_BYTES} bytes", part.name()))
     })?;
-    let data = zstd::bulk::decompress(stored, length).map_err(StepError::at(part.name()))?;
+    let data = zstd::bulk::decompress(stored, length)
+        .map_err(StepError::at(format!("{} cannot be decompressed", part.name())))?;
     if data.len() == length && checksum(&data) == part.sha256 {
         Ok(data)
     } else {

@@ -1,5 +1,6 @@
-//! Floor 2: serde types of every protocol, without logic beyond what follows from one value. The docs of types with `ToSchema` become the
-//! OpenAPI document.
+//! Floor 2: serde types of every protocol, and what follows from one value alone.
+//!
+//! The docs of types with `ToSchema` become the OpenAPI document.
 
 pub mod agent;
 pub mod audit;

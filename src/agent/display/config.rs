@@ -32,7 +32,7 @@ pub enum ScreenSession {
 
 /// Configuration of [`Displays`](super::Displays).
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct DisplayConfig {
     /// Source of the X servers.
     pub xserver: XServer,
     /// What runs on a screen.

@@ -1,4 +1,4 @@
-//! Interface to the desktop for commands and the health check, without dependency on X.
+//! What commands and the health check need of the desktop, with and without X screens.
 
 use std::path::PathBuf;
 

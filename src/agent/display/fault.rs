@@ -11,14 +11,14 @@ use hotdesk_domain::error_code::ErrorCode;
 /// Retry delay in seconds that the API suggests: a screen restarts in less.
 pub(super) const RETRY_SECONDS: u32 = 1;
 
-/// Failure of a job on a screen.
+/// Failure of a job on a screen, or of the start of its worker.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The request cannot be served; the screen is fine.
     Refused(Error),
     /// The X server did not answer in time: a client grabs it, or it is overloaded.
     Silent,
-    /// The connection is unusable.
+    /// The connection or the worker's thread is unusable.
     Broken(String),
 }
 

@@ -5,10 +5,13 @@
 //!
 //! A module uses only modules below it:
 //! ```text
-//! input   window   watch                     methods of `Screen` and `X11Worker`, by subject
-//! screen                                     `Screen`, its `X11Worker`, its processes, its screenshots
+//! desktop                                    interface for commands and the health check
+//! watch                                      window, clipboard, size and idle events
+//! input   window                             methods of `Screen` and `X11Worker`, by subject
+//! screen                                     `Screen`, its `X11Worker`, its session, its supervisor
 //! screenshot   clipboard   keyboard_layout   state that a screen or its worker holds
-//! damage_history   link   fault   process    painted areas, X connections, failures, processes
+//! damage_history   link   process            painted areas, X connections, processes
+//! fault   config                             failures, configuration
 //! ```
 
 use std::collections::BTreeMap;
@@ -31,7 +34,7 @@ mod watch;
 mod window;
 
 pub use clipboard::{ClipboardContents, ClipboardItem, CopiedContent, Selection, Snapshot, TemporaryContent};
-pub use config::{Config, ScreenSession, XServer};
+pub use config::{DisplayConfig, ScreenSession, XServer};
 pub use damage_history::{Moment, PaintedChange};
 pub use input::effect::{Effect, FocusedWindow, Observation};
 pub use input::keyboard::TypingResult;
@@ -81,7 +84,7 @@ pub struct Displays {
 
 #[derive(Debug)]
 struct DisplaysInner {
-    config: Config,
+    config: DisplayConfig,
     session: Option<PathBuf>,
     tasks: Tasks,
     encoders: Arc<encode::Encoders>,
@@ -98,7 +101,7 @@ impl Displays {
     /// # Errors
     /// `Internal` when the runtime folder or the session's scripts cannot be written; `Invalid` when the
     /// display to attach to is not `:NUMBER`.
-    pub fn start(config: Config, tasks: &Tasks) -> Result<Self> {
+    pub fn start(config: DisplayConfig, tasks: &Tasks) -> Result<Self> {
         let failed = |error: std::io::Error| {
             Error::internal(format!(
                 "Runtime folder of the displays, {}: {error}",

@@ -19,8 +19,6 @@ use hotdesk_domain::desktop::event::EventKind;
 use hotdesk_http::feed::Feed;
 use hotdesk_wire::desktop::event::{Event, EventData};
 
-/// The server, as errors of its connection name it.
-const SERVER: &str = "the sound server";
 /// Timeout for the server to answer or to read a request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest message of the server in bytes; a desktop's list of streams is a few kilobytes.
@@ -194,18 +192,19 @@ impl EventConnection {
         self.requests = self.requests.wrapping_add(1);
         let mut bytes = Vec::new();
         protocol::write_command_message(&mut bytes, number, command, self.version)
-            .map_err(StepError::at(SERVER))?;
+            .map_err(StepError::at("request to the sound server"))?;
         let sent = tokio::time::timeout(TIMEOUT, self.socket.write_all(&bytes)).await;
         sent.map_err(|_| StepError::new("the sound server did not read a request in time"))?
-            .map_err(StepError::at(SERVER))?;
+            .map_err(StepError::at("request to the sound server"))?;
         Ok(number)
     }
 
     /// Reads the next message: its number, its command and a reader of its fields.
     async fn read(&mut self) -> Result<(u32, Command, Cursor<Vec<u8>>), StepError> {
         let mut message = vec![0; protocol::DESCRIPTOR_SIZE];
-        self.socket.read_exact(&mut message).await.map_err(StepError::at(SERVER))?;
-        let head = protocol::read_descriptor(&mut Cursor::new(&message)).map_err(StepError::at(SERVER))?;
+        self.socket.read_exact(&mut message).await.map_err(StepError::at("answer of the sound server"))?;
+        let head = protocol::read_descriptor(&mut Cursor::new(&message))
+            .map_err(StepError::at("answer of the sound server"))?;
         let length = usize::try_from(head.length).ok().filter(|length| *length <= MAX_MESSAGE);
         let length = length.ok_or_else(|| StepError::new("the sound server sent a message above 1 MiB"))?;
         message.resize(protocol::DESCRIPTOR_SIZE + length, 0);
@@ -214,15 +213,17 @@ impl EventConnection {
         tokio::time::timeout(TIMEOUT, body)
             .await
             .map_err(|_| StepError::new("the sound server sent an incomplete message"))?
-            .map_err(StepError::at(SERVER))?;
+            .map_err(StepError::at("answer of the sound server"))?;
         let mut message = Cursor::new(message);
-        let (number, command) =
-            protocol::read_command_message(&mut message, self.version).map_err(StepError::at(SERVER))?;
+        let (number, command) = protocol::read_command_message(&mut message, self.version)
+            .map_err(StepError::at("answer of the sound server"))?;
         Ok((number, command, message))
     }
 
     /// Parses the fields of an answer.
     fn parse<T: CommandReply>(&self, fields: &mut Cursor<Vec<u8>>) -> Result<T, StepError> {
-        protocol::TagStructReader::new(fields, self.version).read().map_err(StepError::at(SERVER))
+        protocol::TagStructReader::new(fields, self.version)
+            .read()
+            .map_err(StepError::at("answer of the sound server"))
     }
 }

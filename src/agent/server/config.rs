@@ -41,7 +41,7 @@ impl FromStr for Display {
 
 /// Settings of an agent.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct AgentConfig {
     /// Address or socket to listen on.
     pub listen: Listen,
     /// Whether the listen address may be reachable from other hosts.
@@ -64,7 +64,7 @@ pub struct Config {
     pub session_idle: Duration,
 }
 
-impl Config {
+impl AgentConfig {
     /// Desktop session to start; none on an X server that the agent did not start.
     pub fn session(&self) -> ScreenSession {
         match self.display {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn other_addresses_than_loopback_need_allow_remote() {
-        let config = |listen: &str, allow_remote| Config {
+        let config = |listen: &str, allow_remote| AgentConfig {
             listen: listen.parse().unwrap(),
             allow_remote,
             token_file: None,

@@ -25,7 +25,7 @@ use crate::state::journal::Journal;
 use crate::state::token::Token;
 use crate::state::{Agent, Parts};
 use crate::system::inherited;
-use config::{Config, Display};
+use config::{AgentConfig, Display};
 
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::step_error::StepError;
@@ -45,7 +45,7 @@ const JOURNAL: &str = "journal";
 ///
 /// # Errors
 /// When the agent cannot start; the error names the step that failed.
-pub async fn run(config: Config) -> Result<(), StepError> {
+pub async fn run(config: AgentConfig) -> Result<(), StepError> {
     let started = Instant::now();
     config.check()?;
     inherited::close_on_exec().map_err(StepError::at("inherited descriptors"))?;
@@ -116,13 +116,13 @@ pub async fn run(config: Config) -> Result<(), StepError> {
 }
 
 /// Starts the boot screen if one is configured.
-fn displays(config: &Config, tasks: &Tasks) -> Result<Option<Displays>, StepError> {
+fn displays(config: &AgentConfig, tasks: &Tasks) -> Result<Option<Displays>, StepError> {
     let (xserver, display_base) = match &config.display {
         Display::None => return Ok(None),
         Display::Own(number) => (display::XServer::Own { boot: config.resolution }, *number),
         Display::Attach(number) => (display::XServer::Attach(format!(":{number}")), *number),
     };
-    let screens = display::Config {
+    let screens = display::DisplayConfig {
         xserver,
         session: config.session(),
         runtime_dir: config.runtime_dir.clone(),

@@ -8,7 +8,7 @@ use clap::Args;
 use hotdesk_agent::display::ScreenSession;
 use hotdesk_agent::display::config::SESSION_DIR;
 use hotdesk_agent::exec::session::IDLE;
-use hotdesk_agent::server::config::{Config, Display};
+use hotdesk_agent::server::config::{AgentConfig, Display};
 use hotdesk_base::telemetry;
 use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_http::serve::Listen;
@@ -72,7 +72,7 @@ pub fn run(options: Options) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the async runtime: {error}"))?;
-    let config = Config {
+    let config = AgentConfig {
         listen: options.listen,
         allow_remote: options.allow_remote,
         token_file: options.token_file,

@@ -1,9 +1,10 @@
 //! Plans, and the limits that plan and added capacity give an account (docs/api/limits.md).
 
-use hotdesk_base::time::UnixMillis;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+use hotdesk_base::time::UnixMillis;
 
 use crate::billing::quota::Quota;
 use crate::billing::{Payment, Variant, trial_ended};
@@ -18,7 +19,7 @@ use crate::plural::plural;
 pub const DEFAULT: &str = "default";
 /// Name of the plan of accounts that AI agents create for themselves.
 pub const AGENT: &str = "agent";
-/// A day.
+/// Unit of `trial_days`.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A plan.

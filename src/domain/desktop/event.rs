@@ -53,7 +53,7 @@ pub struct EventField {
 
 /// An entry of the catalogue.
 #[derive(Clone, Copy, Debug)]
-pub struct EventType {
+pub struct EventDescription {
     /// The type.
     pub kind: EventKind,
     /// Its name in the API.
@@ -81,29 +81,29 @@ const NAME: EventField =
 const PROCESSES: &str = "The kernel's process connector, at once, for an agent that runs as root outside of containers; otherwise /proc is \
     compared every 250 ms, and shorter processes may be missed";
 
-const CATALOGUE: [EventType; EventKind::COUNT] = [
-    EventType {
+const CATALOGUE: [EventDescription; EventKind::COUNT] = [
+    EventDescription {
         kind: EventKind::WindowFocus,
         name: "window_focus",
         description: "The active window changed",
         detection: "The window manager's _NET_ACTIVE_WINDOW, at once",
         data: &[WINDOW, TITLE, SCREEN],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::WindowOpen,
         name: "window_open",
         description: "A new window opened",
         detection: "The window manager's _NET_CLIENT_LIST, at once",
         data: &[WINDOW, TITLE, SCREEN],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::WindowClose,
         name: "window_close",
         description: "A window closed",
         detection: "The window manager's _NET_CLIENT_LIST, at once",
         data: &[WINDOW, SCREEN],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::Clipboard,
         name: "clipboard",
         description: "The clipboard's content changed",
@@ -114,7 +114,7 @@ const CATALOGUE: [EventType; EventKind::COUNT] = [
             SCREEN,
         ],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::FileChange,
         name: "file_change",
         description: "A file was created, modified or deleted in the Desktop or Downloads folder",
@@ -125,7 +125,7 @@ const CATALOGUE: [EventType; EventKind::COUNT] = [
             field("real_path", "string", "Path without symbolic links; absent when it is the same"),
         ],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::ScreenChange,
         name: "screen_change",
         description: "A screen's resolution changed",
@@ -136,56 +136,56 @@ const CATALOGUE: [EventType; EventKind::COUNT] = [
             SCREEN,
         ],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::AudioStreamStart,
         name: "audio_stream_start",
         description: "Audio playback started",
         detection: "PulseAudio subscription, at once",
         data: &[],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::AudioStreamStop,
         name: "audio_stream_stop",
         description: "Audio playback stopped",
         detection: "PulseAudio subscription, at once",
         data: &[],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::ProcessStart,
         name: "process_start",
         description: "A new process started; also when a process executes another program, if the kernel reports it",
         detection: PROCESSES,
         data: &[PID, NAME],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::ProcessStop,
         name: "process_stop",
         description: "A process ended",
         detection: PROCESSES,
         data: &[PID, NAME],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::Idle,
         name: "idle",
         description: "No user input for 30 seconds, on any screen",
         detection: "XSync alarm on the idle counter, at once",
         data: &[field("idle_seconds", "integer", "Seconds without input: 30")],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::Active,
         name: "active",
         description: "User input after idle",
         detection: "XSync alarm on the idle counter, at once",
         data: &[],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::TitleChange,
         name: "title_change",
         description: "An open window's title changed",
         detection: "The window's _NET_WM_NAME, at once",
         data: &[WINDOW, TITLE, SCREEN],
     },
-    EventType {
+    EventDescription {
         kind: EventKind::DownloadFinished,
         name: "download_finished",
         description: "A browser's download in the Downloads folder is complete",
@@ -221,13 +221,13 @@ impl EventKind {
     }
 
     /// Returns its entry of the catalogue.
-    pub fn entry(self) -> &'static EventType {
+    pub fn entry(self) -> &'static EventDescription {
         &CATALOGUE[self as usize]
     }
 }
 
 /// Returns the catalogue, in the order of [`EventKind`].
-pub fn catalogue() -> &'static [EventType] {
+pub fn catalogue() -> &'static [EventDescription] {
     &CATALOGUE
 }
 

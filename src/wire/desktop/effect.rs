@@ -67,7 +67,7 @@ impl Settle {
 
 /// Returns how long a wait for the screen with this timeout takes at most.
 pub(super) fn watch_duration(timeout_ms: Option<u32>) -> Duration {
-    limits::seconds(f64::from(timeout_ms.unwrap_or(DEFAULT_WATCH_MS)) / 1000.0, MAX_WAIT_SECONDS)
+    limits::bounded_seconds(f64::from(timeout_ms.unwrap_or(DEFAULT_WATCH_MS)) / 1000.0, MAX_WAIT_SECONDS)
 }
 
 /// Options that every action accepts.

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use hotdesk::agent::display::desktop::X11Desktop;
-use hotdesk::agent::display::{Config, Displays, ScreenSession, XServer};
+use hotdesk::agent::display::{DisplayConfig, Displays, ScreenSession, XServer};
 use hotdesk::agent::media::recording::retention::RetentionLimits;
 use hotdesk::agent::media::recording::{RecordingSetup, Recordings};
 use hotdesk::agent::programs::Programs;
@@ -129,7 +129,7 @@ impl DisplayFixture {
         let tasks = Tasks::new();
         let journal = Journal::open(folder.path().join("journal")).expect("a journal");
         let idempotency = routes::IdempotencyLayer { journal, tasks: tasks.clone() };
-        let config = Config {
+        let config = DisplayConfig {
             xserver,
             session,
             runtime_dir: folder.path().join("run"),

@@ -143,8 +143,9 @@ impl Desktop {
         identity
     }
 
-    /// Suspends and resumes the desktop repeatedly: its programs continue, and its password changes. Before
-    /// the second resume the controller is killed, and the third resume is caused by an action.
+    /// Suspends and resumes the desktop repeatedly: its programs continue, and its password changes. With two
+    /// rounds or more the controller is killed before the second resume; with three an action causes the
+    /// third.
     pub async fn check_suspends(&mut self, rounds: usize) {
         let mut before = self.password().await;
         for round in 0..rounds {
@@ -183,8 +184,8 @@ impl Desktop {
         }
     }
 
-    /// Forks the running desktop: both continue, and the fork has another identity. Returns the fork, which
-    /// is asleep.
+    /// Forks the running desktop: both continue, and the fork has another identity. Returns the fork,
+    /// suspended.
     pub async fn check_fork(&mut self) -> String {
         let record = self.controller.record(&self.id).await;
         let before = wait_for_count(&self.controller, &self.id).await;
@@ -211,8 +212,8 @@ impl Desktop {
         fork
     }
 
-    /// Takes a snapshot with memory, changes the desktop and rolls it back, with a restart of the controller
-    /// between two rollbacks. Returns the snapshot's id.
+    /// Takes a snapshot with memory, changes the desktop and rolls it back; with two rounds the controller is
+    /// restarted in between. Returns the snapshot's id.
     pub async fn check_rollback(&mut self, rounds: usize) -> String {
         let (controller, id) = (&mut self.controller, &self.id);
         controller.bash(id, "echo early >/root/note").await;
@@ -233,14 +234,17 @@ impl Desktop {
             assert_eq!((answer.status, &answer.body["status"]), (200, &json!("running")), "{}", answer.body);
             assert_eq!(controller.bash(id, "cat /root/note").await, "early\n", "round {round}");
             assert_eq!(controller.bash(id, START_TIMES).await, self.since, "the same processes");
+            let offset = clock_offset(controller, id).await;
+            assert!(offset < 0.5, "clock offset of {offset} s");
+            wait_for_terminal(controller, id).await;
             wait_for_count(controller, id).await;
         }
         made.body["id"].as_str().expect("an id").to_owned()
     }
 
     /// Launches desktops from a snapshot at once. They continue after the snapshot and the desktop are
-    /// removed, and no two have the same identity. Consumes the desktop; returns the launched ones.
-    pub async fn check_launches(self, snapshot: &str, number: usize) -> Vec<String> {
+    /// removed, and no two have the same identity. Consumes the desktop.
+    pub async fn check_launches(self, snapshot: &str, number: usize) {
         let (controller, source) = (&self.controller, &self.id);
         let before = wait_for_count(controller, source).await;
         controller.bash(source, "echo late >/root/note").await;
@@ -271,6 +275,5 @@ impl Desktop {
             assert_eq!(note, "early\n", "the disk must be that of the snapshot");
             self.expect_continued(id, 0).await;
         }
-        all.split_off(1)
     }
 }

@@ -7,6 +7,7 @@ use super::desktop::{Desktop, TIMEOUT};
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor};
 
+/// Commands that print what identifies a computer to its programs.
 const IDENTITY: [&str; 7] = [
     "hostname",
     "cat /etc/hostname",

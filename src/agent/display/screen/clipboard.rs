@@ -32,8 +32,8 @@ impl Screen {
     /// Puts text or an image on a clipboard.
     ///
     /// # Errors
-    /// `Invalid` or `TooLarge` from [`ClipboardItem::check`]; `Unavailable` when the screen is down, the queue is
-    /// full, or another program takes the clipboard at the same moment.
+    /// `Invalid` or `TooLarge` from [`ClipboardItem::check`]; `Unavailable` when the screen is down, the
+    /// queue is full, or another program takes the clipboard at the same moment.
     pub async fn clipboard_set(&self, selection: Selection, content: ClipboardItem) -> Result<()> {
         content.check()?;
         let content = NewContent::Item(content);

@@ -67,9 +67,7 @@ pub(super) fn run(
     });
     match outcome {
         Ok(()) => String::from("the watch was dropped"),
-        Err(Fault::Refused(error)) => format!("{error:#}"),
-        Err(Fault::Silent) => String::from("the X server does not answer"),
-        Err(Fault::Broken(why)) => why,
+        Err(fault) => format!("{fault:#}"),
     }
 }
 

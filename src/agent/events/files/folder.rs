@@ -16,13 +16,13 @@ const WRITE_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) const MAX_FILES: usize = 50_000;
 
 /// Fingerprint of a file: inode, modification time, size.
-type Stamp = (u64, i64, i64, u64);
+type FolderStamp = (u64, i64, i64, u64);
 
 /// Files of a folder.
 #[derive(Debug, Default)]
 pub(super) struct Folder {
     real: PathBuf,
-    files: HashMap<OsString, Option<Stamp>>,
+    files: HashMap<OsString, Option<FolderStamp>>,
     /// Files that were written to since their last event, and the time of the first write.
     writing: BTreeMap<OsString, Instant>,
 }
@@ -117,7 +117,7 @@ impl Folder {
     }
 
     /// Records the state of a file.
-    fn note(&mut self, name: &OsStr, stamp: Option<Stamp>, report: FileCallback<'_>) {
+    fn note(&mut self, name: &OsStr, stamp: Option<FolderStamp>, report: FileCallback<'_>) {
         if is_hidden(name) {
             return;
         }
@@ -153,13 +153,13 @@ impl Folder {
         self.files.len() >= MAX_FILES
     }
 
-    fn stamp(&self, name: &OsStr) -> Option<Stamp> {
+    fn stamp(&self, name: &OsStr) -> Option<FolderStamp> {
         self.real.join(name).symlink_metadata().ok().as_ref().map(stamp)
     }
 }
 
 /// Fingerprint of a file. That of a folder does not depend on its content.
-fn stamp(facts: &Metadata) -> Stamp {
+fn stamp(facts: &Metadata) -> FolderStamp {
     match facts.is_dir() {
         true => (facts.ino(), 0, 0, 0),
         false => (facts.ino(), facts.mtime(), facts.mtime_nsec(), facts.size()),

@@ -49,7 +49,7 @@ pub(super) enum ProcessNotice {
 
 /// Message of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Message {
+enum ConnectorMessage {
     ProcessNotice(ProcessNotice),
     /// Answer: the request's number, and an errno or 0.
     Answer(u32, u32),
@@ -96,7 +96,7 @@ impl Connector {
     async fn answered(&self, request: u32) -> io::Result<u32> {
         loop {
             for message in self.messages().await? {
-                if let Message::Answer(number, error) = message
+                if let ConnectorMessage::Answer(number, error) = message
                     && number == request
                 {
                     return Ok(error);
@@ -132,13 +132,13 @@ impl Connector {
         Ok(messages
             .into_iter()
             .filter_map(|message| match message {
-                Message::ProcessNotice(notice) => Some(notice),
-                Message::Answer(..) => None,
+                ConnectorMessage::ProcessNotice(notice) => Some(notice),
+                ConnectorMessage::Answer(..) => None,
             })
             .collect())
     }
 
-    async fn messages(&self) -> io::Result<Vec<Message>> {
+    async fn messages(&self) -> io::Result<Vec<ConnectorMessage>> {
         let mut messages = Vec::new();
         let mut buffer = [0; MESSAGE_BUFFER];
         loop {
@@ -166,7 +166,7 @@ impl Drop for Connector {
 }
 
 /// Reads one message; `None` when it is irrelevant.
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<Message>> {
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<ConnectorMessage>> {
     let (_, length, from) = rustix::net::recvfrom(socket, &mut *buffer, RecvFlags::empty())?;
     let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
     let from_kernel = from.is_some_and(|from| from.pid() == 0);
@@ -174,7 +174,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<Message>> {
 }
 
 /// Parses a message. Events of threads are dropped.
-fn read(message: &[u8]) -> Option<Message> {
+fn read(message: &[u8]) -> Option<ConnectorMessage> {
     let word = |bytes: &[u8], at: usize| {
         let bytes = bytes.get(at..at + size_of::<u32>())?;
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -189,13 +189,18 @@ fn read(message: &[u8]) -> Option<Message> {
     let notice = match word(event, 0)? {
         // The kernel overwrites the first copy of the request's number and returns the second one
         // incremented.
-        0 => return Some(Message::Answer(word(message, NETLINK_HEADER + 12)?.wrapping_sub(1), fact(0)?)),
+        0 => {
+            return Some(ConnectorMessage::Answer(
+                word(message, NETLINK_HEADER + 12)?.wrapping_sub(1),
+                fact(0)?,
+            ));
+        }
         0x0000_0001 => ProcessNotice::Fork(process(fact(2)?, fact(3)?)?),
         0x0000_0002 => ProcessNotice::Exec(fact(1)?),
         0x8000_0000 => ProcessNotice::Exit(process(fact(0)?, fact(1)?)?),
         _ => return None,
     };
-    Some(Message::ProcessNotice(notice))
+    Some(ConnectorMessage::ProcessNotice(notice))
 }
 
 #[cfg(test)]
@@ -210,7 +215,7 @@ mod tests {
 
     #[test]
     fn process_events_are_parsed_and_thread_events_dropped() {
-        let notice = |notice| Some(Message::ProcessNotice(notice));
+        let notice = |notice| Some(ConnectorMessage::ProcessNotice(notice));
         for (what, facts, expected) in [
             (1, [70, 70, 71, 71], notice(ProcessNotice::Fork(71))),
             (1, [70, 70, 72, 70], None),
@@ -218,7 +223,7 @@ mod tests {
             (0x8000_0000, [71, 71, 0, 17], notice(ProcessNotice::Exit(71))),
             (0x8000_0000, [72, 70, 0, 17], None),
             (0x200, [71, 71, 0, 0], None),
-            (0, [1, 0, 0, 0], Some(Message::Answer(9, 1))),
+            (0, [1, 0, 0, 0], Some(ConnectorMessage::Answer(9, 1))),
         ] {
             let message = message(9, what, &facts);
             assert_eq!(read(&message), expected, "{what:x} {facts:?}");

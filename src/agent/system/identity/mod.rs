@@ -19,7 +19,6 @@ use crate::state::Agent;
 use crate::state::token::{self, Term};
 use hotdesk_base::clock;
 use hotdesk_base::secret::Secret;
-use hotdesk_base::step_error::StepError;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::machine_identity::{check_hostname, check_time, clock_is_right, parse_seed};
 use hotdesk_domain::error::{Error, Result};
@@ -46,26 +45,26 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
     let shared = agent.clone();
     blocking(move || shared.token.renew(&asked, token)).await?;
 
-    let mut outcome = Outcome::default();
-    outcome.add("token", None::<StepError>);
+    let mut report = RenewalReport::default();
+    report.renewed.push("token".to_owned());
     let clock = if clock_is_right(off_ms) { Ok(()) } else { kernel::set_clock(now(host_time, arrived)) };
-    outcome.add("clock", clock.err());
+    report.add("clock", clock.err());
     let (random, name, id) = blocking(move || {
         let root = Path::new(ROOT);
         let id = another.then(|| names::machine_id(root, &seed));
         Ok((kernel::mix(&seed), names::hostname(root, &hostname), id))
     })
     .await?;
-    outcome.add("random", random.err());
-    outcome.add("hostname", name);
+    report.add("random", random.err());
+    report.add("hostname", name);
     if let Some(id) = id {
-        outcome.add("machine_id", id.err());
+        report.add("machine_id", id.err());
         if let Some(keys) = keys::renew(Path::new(ROOT)).await {
-            outcome.add("host_keys", keys);
+            report.add("host_keys", keys);
         }
     }
-    tracing::info!(renewed = ?outcome.renewed, failed = ?outcome.failed, off_ms, another, "identity renewed");
-    Ok(RenewalResult { renewed: outcome.renewed, failed: outcome.failed, clock_was_off_ms: off_ms })
+    tracing::info!(renewed = ?report.renewed, failed = ?report.failed, off_ms, another, "identity renewed");
+    Ok(RenewalResult { renewed: report.renewed, failed: report.failed, clock_was_off_ms: off_ms })
 }
 
 /// The host's time now, which was `host_time` at the instant `arrived`.
@@ -74,12 +73,12 @@ fn now(host_time: UnixMillis, arrived: Instant) -> Duration {
 }
 
 #[derive(Default)]
-struct Outcome {
+struct RenewalReport {
     renewed: Vec<String>,
     failed: Vec<String>,
 }
 
-impl Outcome {
+impl RenewalReport {
     /// Adds a part and its failures; a part without any is renewed.
     fn add<E: std::fmt::Display>(&mut self, what: &str, failures: impl IntoIterator<Item = E>) {
         let why: Vec<String> = failures.into_iter().map(|failure| format!("{failure:#}")).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotdesk_domain::limits::{MAX_COMMAND_SECONDS, seconds};
+use hotdesk_domain::limits::{MAX_COMMAND_SECONDS, bounded_seconds};
 use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_wire::desktop::action::Action;
 
@@ -22,7 +22,7 @@ pub fn for_list(actions: &[Action]) -> Duration {
 
 /// The timeout for a command.
 pub fn for_command(timeout: Option<f64>) -> Duration {
-    QUICK_TIMEOUT + seconds(timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS)
+    QUICK_TIMEOUT + bounded_seconds(timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS)
 }
 
 #[cfg(test)]

@@ -165,7 +165,10 @@ impl Action {
     /// Returns how long the action takes at most, with the wait for a stable screen after it.
     pub fn duration(&self) -> Duration {
         let settle = self.options().and_then(|options| options.settle.as_ref());
-        self.body().duration() + settle.map_or(Duration::ZERO, Settle::duration)
+        // Both send one event, but share their body with `key`, whose duration counts presses.
+        let is_one_event = matches!(self, Self::KeyDown(_) | Self::KeyUp(_));
+        let own = if is_one_event { Duration::ZERO } else { self.body().duration() };
+        own + settle.map_or(Duration::ZERO, Settle::duration)
     }
 
     /// Returns the fields without the name: the request body of the action's route.
@@ -199,6 +202,17 @@ mod tests {
         assert_eq!(serde_json::to_value(action.fields()).unwrap(), json!({"x": 1.0, "y": 2.0}));
         let tagged = serde_json::to_value(&action).unwrap();
         assert_eq!(tagged, json!({"action": "move", "x": 1.0, "y": 2.0}));
+    }
+
+    #[test]
+    fn a_press_and_a_release_of_a_key_take_no_time() {
+        let duration = |name| {
+            let action: Action =
+                serde_json::from_value(json!({"action": name, "key": "a", "repeat": 100})).unwrap();
+            action.duration()
+        };
+        assert_eq!((duration("key_down"), duration("key_up")), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(duration("key"), Duration::from_secs(2));
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl ActionBody for Drag {
     }
 
     fn duration(&self) -> Duration {
-        limits::seconds(self.duration.unwrap_or(0.0), MAX_DRAG_SECONDS)
+        limits::bounded_seconds(self.duration.unwrap_or(0.0), MAX_DRAG_SECONDS)
     }
 
     fn positions(&mut self) -> Vec<Position<'_>> {
@@ -218,7 +218,7 @@ impl ActionBody for Scroll {
     }
 
     fn duration(&self) -> Duration {
-        limits::seconds(self.duration.unwrap_or(0.0), MAX_DRAG_SECONDS)
+        limits::bounded_seconds(self.duration.unwrap_or(0.0), MAX_DRAG_SECONDS)
     }
 
     fn positions(&mut self) -> Vec<Position<'_>> {

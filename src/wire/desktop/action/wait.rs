@@ -51,8 +51,6 @@ impl ActionBody for WaitChange {
     }
 }
 
-impl ActionBody for ScreenshotQuery {}
-
 /// `POST wait`. One of the two fields is required.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"seconds": 0.5}))]
@@ -68,6 +66,9 @@ pub struct Wait {
 
 impl ActionBody for Wait {
     fn duration(&self) -> Duration {
-        limits::seconds(self.seconds.or(self.duration).unwrap_or(0.0), MAX_WAIT_SECONDS)
+        limits::bounded_seconds(self.seconds.or(self.duration).unwrap_or(0.0), MAX_WAIT_SECONDS)
     }
 }
+
+// A screenshot is an action only in a batch: it takes no time and has no position.
+impl ActionBody for ScreenshotQuery {}

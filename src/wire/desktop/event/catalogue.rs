@@ -47,7 +47,7 @@ impl Catalogue {
             let said = CatalogueField { json: field.json.into(), description: field.meaning.into() };
             (field.name.to_owned(), said)
         };
-        let line = |entry: &event::EventType| CatalogueEntry {
+        let line = |entry: &event::EventDescription| CatalogueEntry {
             kind: entry.name.into(),
             description: entry.description.into(),
             detection: entry.detection.into(),

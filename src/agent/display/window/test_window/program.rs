@@ -47,7 +47,7 @@ x11rb::atom_manager! {
 /// Runs the thread: opens the window, reports when it is usable, records input.
 pub(super) fn run(display: u16, shared: &TestWindowState, ready: oneshot::Sender<Outcome<Region>>) {
     let mut ready = Some(ready);
-    let opened = Program::open(display, shared);
+    let opened = TestProgram::open(display, shared);
     let ended = opened.and_then(|mut program| {
         while !shared.stop.load(Ordering::Relaxed) {
             program.process_event()?;
@@ -68,7 +68,7 @@ pub(super) fn run(display: u16, shared: &TestWindowState, ready: oneshot::Sender
     }
 }
 
-struct Program<'a> {
+struct TestProgram<'a> {
     link: Link,
     deadline: Deadline,
     root: Window,
@@ -80,7 +80,7 @@ struct Program<'a> {
     shown: Option<Instant>,
 }
 
-impl<'a> Program<'a> {
+impl<'a> TestProgram<'a> {
     fn open(display: u16, shared: &'a TestWindowState) -> Outcome<Self> {
         let (link, deadline) = link::connect(display, X_TIMEOUT)?;
         let screen = link.setup().roots.first();

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::api::desktop::forward;
 use hotdesk_domain::identity::access::Caller;
-use hotdesk_domain::limits::{MAX_STDIN, seconds};
+use hotdesk_domain::limits::{MAX_STDIN, bounded_seconds};
 use hotdesk_guest::{Guest, QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Read, Path, Query};
@@ -110,7 +110,7 @@ async fn output(
 ) -> Result<Response> {
     let guest = find(&app, &caller, &ids.0, &Method::GET).await?;
     let wait = if query.follow == Some(true) { 0.0 } else { query.wait_seconds.unwrap_or(0.0) };
-    let timeout = QUICK_TIMEOUT + seconds(wait, MAX_WAIT_SECONDS);
+    let timeout = QUICK_TIMEOUT + bounded_seconds(wait, MAX_WAIT_SECONDS);
     let answer = guest.open(&path(&ids.1, "/output"), &query, timeout).await?;
     let (answered, content) = answer.into_parts();
     let mut response = Body::new(Limited::new(content.map_err(axum::Error::new), MAX_OUTPUT)).into_response();

@@ -1,7 +1,7 @@
-//! Test that the modules of a folder do not use each other in a circle.
+//! Check for import cycles between the modules of a folder.
 //!
-//! The compiler keeps circles out between crates, not inside of one. A module stands for its whole folder, and uses
-//! between a module and its own submodules do not count.
+//! The compiler keeps cycles out between crates, not inside of one. A module stands for its whole folder, and
+//! uses between a module and its own submodules do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -118,8 +118,9 @@ fn reachable(from: &str, uses: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<
     all
 }
 
-/// The circles of a crate in a folder of this name, one line each: the folder and the modules that reach each other.
-fn circles(name: &str, modules: &BTreeMap<ModulePath, String>) -> BTreeSet<String> {
+/// The cycles of a crate in a folder of this name, one line each: the folder and the modules that reach each
+/// other.
+fn cycles(name: &str, modules: &BTreeMap<ModulePath, String>) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for (folder, uses) in uses(modules) {
         for module in uses.keys() {
@@ -135,23 +136,23 @@ fn circles(name: &str, modules: &BTreeMap<ModulePath, String>) -> BTreeSet<Strin
 }
 
 #[test]
-fn the_modules_of_a_folder_do_not_use_each_other_in_a_circle() {
+fn the_modules_of_a_folder_have_no_import_cycle() {
     let mut wrong = Vec::new();
     for entry in fs::read_dir(root().join("src")).expect("a source folder").flatten() {
         if entry.path().join("Cargo.toml").is_file() {
             let name = format!("src/{}", entry.file_name().display());
-            wrong.extend(circles(&name, &modules(&entry.path())));
+            wrong.extend(cycles(&name, &modules(&entry.path())));
         }
     }
-    assert!(wrong.is_empty(), "modules that use each other:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "import cycles:\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn the_walk_finds_a_circle_through_every_form_of_use() {
+fn the_walk_finds_a_cycle_through_every_form_of_use() {
     let found = |sources: &[(&str, &str)]| {
         let module =
             |path: &str| path.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        circles("x", &sources.iter().map(|(path, source)| (module(path), (*source).to_owned())).collect())
+        cycles("x", &sources.iter().map(|(path, source)| (module(path), (*source).to_owned())).collect())
     };
     let tree = ("a", "use crate::{\n    b::{self as other, Thing},\n    d,\n};");
     for back in
