@@ -80,6 +80,17 @@ pub fn image() -> PathBuf {
     chosen.unwrap_or_else(|| PathBuf::from("/var/cache/hotdesk/images/small"))
 }
 
+/// The guest image; where there is none, an empty one in `folder`: many tests need a controller and no computer.
+fn image_or_empty(folder: &Path) -> PathBuf {
+    let image = image();
+    if image.join("rootfs").is_dir() {
+        return image;
+    }
+    let empty = folder.join("empty-image");
+    std::fs::create_dir_all(empty.join("rootfs")).expect("a folder");
+    empty
+}
+
 impl RunningController {
     pub async fn boot() -> Self {
         Self::boot_with("").await
@@ -362,7 +373,7 @@ pub fn command(folder: &Path) -> Command {
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("hotdesk.toml"));
     command.arg("--data-dir").arg(folder.join("data"));
     let chosen = std::fs::read_to_string(folder.join("image"));
-    command.arg("--image").arg(chosen.map_or_else(|_| image(), PathBuf::from));
+    command.arg("--image").arg(chosen.map_or_else(|_| image_or_empty(folder), PathBuf::from));
     remove_test_variables(&mut command);
     command
 }
