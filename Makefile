@@ -65,9 +65,9 @@ image: deps ## build the guest image (cached by a hash of its inputs)
 image-small: deps ## build the small guest image, for tests
 	packaging/image/build --variant small >/dev/null
 
-package: deps ## build the Debian package
+package: deps ## build the Debian package, and an archive with an install script
 	cargo build --release --bin hotdesk
-	packaging/deb/build $(CARGO_TARGET_DIR)/release/hotdesk
+	packaging/tarball/build "$$(packaging/deb/build $(CARGO_TARGET_DIR)/release/hotdesk)"
 
 deps: ## install what building and running need
 	packaging/dev/deps run

@@ -26,7 +26,7 @@ use client::credentials::{self, Credentials};
 use computers::{bash, desktop, screenshot, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
-use operator::{admin, agent, doctor, repair, serve, settings};
+use operator::{admin, agent, doctor, image, repair, serve, settings};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
@@ -125,6 +125,9 @@ enum Command {
         #[arg(long, requires = "repair")]
         yes: bool,
     },
+    /// Build the guest image, or the kernel of virtual machines.
+    #[command(subcommand)]
+    Image(image::Command),
     /// Print the effective configuration as a configuration file.
     Config(serve::Options),
     /// Print the OpenAPI document.
@@ -185,6 +188,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
         Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
         Command::AwaitHangup { port } => hotdesk_agent::system::hangup::wait(port)?,
+        Command::Image(command) => image::run(command)?,
         Command::Config(options) => settings::config(&options, global.json)?,
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,

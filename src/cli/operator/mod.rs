@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod agent;
 pub mod doctor;
+pub mod image;
 pub mod repair;
 pub mod serve;
 pub mod settings;

@@ -71,7 +71,8 @@ impl ContainerEngine {
                 return Err(EngineError::failed(
                     "find the guest image",
                     format!(
-                        "{} is not a folder; build the image, or set the engine's image to its folder",
+                        "{} is not a folder; build the image (`hotdesk image build`, or `make image` in the \
+                         source tree), or set the engine's image to its folder",
                         rootfs.display()
                     ),
                 ));

@@ -51,7 +51,7 @@ pub(crate) fn guest_image(image: &Path) -> Finding {
     } else {
         Err(EngineError::failed("find the guest image", format!("{} has no usr/bin", rootfs.display())))
     };
-    finding("guest image", outcome, "build the guest image, or set the engine's image to its folder")
+    finding("guest image", outcome, "run `hotdesk image build`, or set the engine's image to its folder")
 }
 
 /// Loads the packet rules and makes a veth pair in a new network namespace.

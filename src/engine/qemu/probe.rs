@@ -23,7 +23,7 @@ pub(crate) fn probe(host: &HostSettings, settings: &QemuSettings) -> Vec<Finding
         finding(
             "virtual machines",
             processors(settings),
-            "build the guests' kernel (packaging/vm/build), or set qemu.kernel to its folder",
+            "run `hotdesk image kernel` (source tree: packaging/vm/build), or set qemu.kernel to its folder",
         ),
         checks::disk_tools(),
         finding(

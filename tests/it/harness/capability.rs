@@ -30,6 +30,8 @@ pub enum Capability {
     Conformance,
     /// The guest image with all programs.
     FullImage,
+    /// lintian, Debian's check of packages.
+    Lintian,
     /// Root, with namespaces and file systems that this kernel lets it make.
     Root,
     /// What only some machines can have; never required: a kernel that can cut the power of a disk, a git checkout.
@@ -51,6 +53,7 @@ impl Capability {
             Self::Python => "python",
             Self::Conformance => "conformance",
             Self::FullImage => "full-image",
+            Self::Lintian => "lintian",
             Self::Root => "root",
             Self::Host => "host",
         }

@@ -1,0 +1,74 @@
+//! `hotdesk image`: builds of the guest image and of the virtual machines' kernel by the installed scripts.
+
+use std::path::{Path, PathBuf};
+use std::process::Command as Program;
+
+use clap::{Subcommand, ValueEnum};
+
+use crate::failure::{Failure, Outcome};
+
+/// Subcommand of `hotdesk image`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Build the guest image unless it exists; print its folder. Takes minutes and needs root, mmdebstrap and Debian's mirror.
+    Build {
+        /// Contents of the image.
+        #[arg(long, value_enum, default_value = "full")]
+        variant: Variant,
+        /// Folder of the images [default: /var/cache/hotdesk/images].
+        #[arg(long, value_name = "DIR")]
+        cache: Option<PathBuf>,
+    },
+    /// Build the kernel of virtual machines unless it exists (engine qemu).
+    Kernel {
+        /// Folder of the kernel [default: /var/cache/hotdesk/vm].
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
+}
+
+/// Contents of a guest image.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Variant {
+    /// Desktop, browser, viewers, development tools and Python packages.
+    Full,
+    /// The desktop alone.
+    Small,
+}
+
+/// Runs `hotdesk image`. The progress goes to standard error.
+///
+/// # Errors
+/// When the scripts are not installed, cannot be run, or fail; they print the reason.
+pub fn run(command: Command) -> Outcome<()> {
+    let (script, arguments) = match command {
+        Command::Build { variant, cache } => {
+            let name = variant.to_possible_value().expect("every variant has a name");
+            let mut arguments = vec!["--variant".into(), name.get_name().into()];
+            arguments
+                .extend(cache.into_iter().flat_map(|folder| ["--cache".into(), folder.into_os_string()]));
+            ("image/build", arguments)
+        }
+        Command::Kernel { folder } => ("vm/build", folder.map(PathBuf::into_os_string).into_iter().collect()),
+    };
+    let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let script = share_folder(&program).join(script);
+    let status = Program::new(&script).args(&arguments).status().map_err(|error| {
+        format!(
+            "cannot run {}: {error}. The Debian package and the archive install it; in the source tree run \
+             `make image`",
+            script.display()
+        )
+    })?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::Failed(format!("{} failed: {status}", script.display())))
+    }
+}
+
+/// `PREFIX/share/hotdesk` of a program in `PREFIX/bin`.
+fn share_folder(program: &Path) -> PathBuf {
+    let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/usr"));
+    prefix.join("share/hotdesk")
+}

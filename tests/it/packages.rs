@@ -1,0 +1,131 @@
+//! Debian package and archive: Debian's check, installation, upgrade and removal in a root folder of their own.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::harness::capability::Capability;
+use crate::harness::controller;
+
+const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging");
+
+/// Runs a command; fails the test with its output unless it succeeds.
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?} failed:\n{}", text_of(&output));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn text_of(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// Builds the package and the archive of the program under test into `folder`.
+fn build(folder: &Path) {
+    let mut deb = Command::new(format!("{PACKAGING}/deb/build"));
+    deb.arg(env!("CARGO_BIN_EXE_hotdesk")).arg(folder);
+    // The program under test is large, and small packages are not what is tested.
+    deb.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
+    let package = succeed(&mut deb);
+    succeed(Command::new(format!("{PACKAGING}/tarball/build")).arg(package.trim()).env("GZIP", "-1"));
+}
+
+#[test]
+fn debian_s_check_of_the_packages_finds_no_error() {
+    if Command::new("lintian").arg("--version").output().is_err() {
+        return Capability::Lintian.skip("lintian is not installed");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    build(folder.path());
+    let packages =
+        std::fs::read_dir(folder.path()).expect("packages").map(|entry| entry.expect("a file").path());
+    let packages: Vec<_> = packages.filter(|path| path.extension().is_some_and(|it| it == "deb")).collect();
+    assert_eq!(packages.len(), 2, "{packages:?}");
+    let found = Command::new("lintian").arg("--allow-root").args(&packages).output().expect("lintian runs");
+    let found = text_of(&found);
+    assert!(!found.lines().any(|line| line.starts_with("E:")), "{found}");
+}
+
+/// Runs in a mount namespace of its own: `$1` the image, `$2` a folder of which all may be used, `$3` the package.
+const LIFE_OF_A_PACKAGE: &str = r#"
+set -eux
+mount -t tmpfs tmpfs "$2"
+mkdir "$2/upper" "$2/work" "$2/root"
+mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/root"
+mount -t proc proc "$2/root/proc"
+cp "$3" "$2/root/hotdesk.deb"
+cat >"$2/root/life" <<'INSIDE'
+set -eux
+# The image lacks some of the programs that the package depends on; the maintainer scripts do not call them.
+dpkg --force-depends --install /hotdesk.deb
+[ "$(stat -c '%a %U' /var/lib/hotdesk)" = '700 root' ]
+[ -e /etc/systemd/system/multi-user.target.wants/hotdesk.service ]
+[ -x /usr/share/hotdesk/image/build ] && [ -x /usr/share/hotdesk/vm/build ]
+[ -e /usr/share/hotdesk/plans.toml ]
+hotdesk --version
+hotdesk config --config /etc/hotdesk/hotdesk.toml >/dev/null
+
+echo mine >/var/lib/hotdesk/mine
+echo '# mine' >>/etc/hotdesk/hotdesk.toml
+dpkg --force-depends --install /hotdesk.deb
+[ "$(cat /var/lib/hotdesk/mine)" = mine ]
+grep -q '# mine' /etc/hotdesk/hotdesk.toml
+
+dpkg --remove hotdesk
+[ ! -e /usr/bin/hotdesk ] && [ -e /var/lib/hotdesk/mine ]
+mkdir /var/lib/hotdesk/disk && mount -t tmpfs tmpfs /var/lib/hotdesk/disk
+dpkg --force-depends --install /hotdesk.deb
+dpkg --purge hotdesk
+[ -e /var/lib/hotdesk/mine ]
+umount /var/lib/hotdesk/disk
+dpkg --force-depends --install /hotdesk.deb
+dpkg --purge hotdesk
+[ ! -e /var/lib/hotdesk ] && [ ! -e /etc/hotdesk ]
+INSIDE
+chroot "$2/root" sh /life
+"#;
+
+#[test]
+fn a_package_is_installed_upgraded_removed_and_purged() {
+    if let Some(skip) = controller::skip_reason() {
+        return skip.report();
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = tempfile::tempdir().expect("a folder");
+    build(folder.path());
+    let version = env!("CARGO_PKG_VERSION");
+    let package = folder.path().join(format!("hotdesk_{version}_amd64.deb"));
+    let mut life = Command::new("unshare");
+    life.args(["--mount", "sh", "-c", LIFE_OF_A_PACKAGE, "life"]);
+    succeed(life.arg(controller::image().join("rootfs")).arg(root.path()).arg(&package));
+}
+
+#[test]
+fn an_archive_is_installed_and_finds_the_image_that_the_tree_has_built() {
+    if let Some(skip) = controller::skip_reason() {
+        return skip.report();
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    build(folder.path());
+    succeed(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(folder.path()));
+    let name = format!("hotdesk-{}-amd64", env!("CARGO_PKG_VERSION"));
+    succeed(Command::new("tar").arg("-xf").arg(format!("{name}.tar.gz")).current_dir(folder.path()));
+    let root = folder.path().join("root");
+    let install = || {
+        succeed(Command::new(folder.path().join(&name).join("install")).arg("--root").arg(&root));
+    };
+    install();
+    let configuration = root.join("etc/hotdesk/hotdesk.toml");
+    std::fs::write(&configuration, "log = \"debug\"\n").expect("writes");
+    install();
+    assert_eq!(std::fs::read_to_string(&configuration).expect("reads"), "log = \"debug\"\n");
+
+    let images = controller::image();
+    let images = images.parent().expect("the folder of the images");
+    let mut build = Command::new(root.join("usr/bin/hotdesk"));
+    let built = succeed(build.args(["image", "build", "--variant", "small", "--cache"]).arg(images));
+    assert_eq!(
+        Path::new(built.trim()).canonicalize().expect("the image"),
+        controller::image().canonicalize().expect("the image"),
+        "the installed build has other inputs than the source tree"
+    );
+}
