@@ -12,8 +12,10 @@ import httpx2
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-TOOLS = ["list_computers", "get_computer", "start_computer", "stop_computer", "suspend_computer", "resume_computer",
-         "screenshot", "click", "type", "key", "bash"]
+TOOLS = ["list_workspaces", "list_computers", "get_computer", "create_computer", "clone_computer", "resize_computer",
+         "delete_computer", "start_computer", "stop_computer", "suspend_computer", "resume_computer", "list_screens",
+         "create_screen", "delete_screen", "screenshot", "click", "move", "drag", "scroll", "type", "key", "wait",
+         "bash", "exec", "list_files", "read_file", "write_file"]
 
 
 async def use_all_tools(url, computer, elsewhere, mode):
@@ -33,6 +35,8 @@ async def use_all_tools(url, computer, elsewhere, mode):
             assert listed["screenshot"].annotations.read_only_hint and not listed["bash"].annotations.read_only_hint
             assert "computer_id" in listed["click"].input_schema["required"], listed["click"]
 
+            homes = (await call("list_workspaces")).structured_content["workspaces"]
+            assert [computer] == [one["id"] for home in homes for one in home["desktops"]], homes
             found = (await call("list_computers")).structured_content
             assert [one["id"] for one in found["computers"]] == [computer], found
             record = (await succeed("get_computer")).structured_content
@@ -61,6 +65,38 @@ async def use_all_tools(url, computer, elsewhere, mode):
             output = (await succeed("bash", command=written)).structured_content
             assert output["output"] == f"hello {mode}\n", output
             await succeed("key", key="ctrl+d")
+
+            await succeed("move", x=10, y=20)
+            await succeed("drag", start_x=300, start_y=300, end_x=310, end_y=320, duration=0.1)
+            await succeed("scroll", direction="down", amount=2, x=300, y=300)
+            await succeed("wait", seconds=0.1)
+            counted = (await succeed("exec", code="n = globals().get('n', 0) + 1; print(n)", session=mode)).structured_content
+            assert counted["success"] and counted["output"] == "1\n", counted
+            counted = (await succeed("exec", code="print(n + 1)", session=mode)).structured_content
+            assert counted["output"] == "2\n", counted
+
+            screen = (await succeed("create_screen", width=640, height=480)).structured_content
+            screens = (await succeed("list_screens")).structured_content["screens"]
+            assert [one["id"] for one in screens] == ["default", screen["id"]], screens
+            small = await succeed("screenshot", screen=screen["id"])
+            assert small.structured_content["width"] == 640, small.structured_content
+            await succeed("delete_screen", screen=screen["id"])
+
+            # Longer than a page, and a character lies across its end.
+            text = "x" + "\u00e9" * 50_000
+            written = (await succeed("write_file", path=f"pages/{mode}.txt", text=text)).structured_content
+            assert written["size"] == 100_001, written
+            first = (await succeed("read_file", path=f"pages/{mode}.txt")).structured_content
+            rest = (await succeed("read_file", path=written["path"], offset=first["next_offset"])).structured_content
+            assert first["text"] + rest["text"] == text and "next_offset" not in rest, (first["next_offset"], rest["size"])
+            again = await call("write_file", computer_id=computer, path=written["path"], text="")
+            assert again.is_error and again.structured_content["code"] == "already_exists", again
+            await succeed("write_file", path=written["path"], text="", overwrite=True)
+            assert (await succeed("read_file", path=written["path"])).structured_content["text"] == ""
+            listing = (await succeed("list_files", path="pages")).structured_content
+            assert f"{mode}.txt" in [entry["name"] for entry in listing["entries"]], listing
+            missing = await call("read_file", computer_id=computer, path="nowhere")
+            assert missing.is_error and "nowhere" in missing.structured_content["error"], missing
 
             refused = await call("screenshot", computer_id=elsewhere)
             assert refused.is_error and refused.structured_content["code"] == "workspace_scope_mismatch", refused

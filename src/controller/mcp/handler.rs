@@ -27,7 +27,7 @@ const MAX_CALLS: usize = 32;
 const MAX_METHOD_NAME: usize = 100;
 /// Instructions for models.
 const INSTRUCTIONS: &str = "Virtual Linux desktops. \
-    Look first (list_computers, screenshot), then act (click, type, key, bash). \
+    Look first (list_computers, screenshot), then act (click, type, key, scroll, bash). \
     Coordinates are screen pixels; if a screenshot is smaller than the screen, quote its frame. \
     A suspended computer resumes when it is used.";
 

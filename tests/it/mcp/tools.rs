@@ -48,6 +48,10 @@ fn agent() -> Router {
     });
     Router::new()
         .route("/click", echo("click"))
+        .route("/move", echo("move"))
+        .route("/drag", echo("drag"))
+        .route("/scroll", echo("scroll"))
+        .route("/wait", echo("wait"))
         .route("/type", echo("type"))
         .route("/key", echo("key_press"))
         .route("/bash", bash)
@@ -60,8 +64,17 @@ async fn tools_say_what_they_are_and_do_it() {
     let listed: Value = scene.message("tools/list", json!({})).send().await.unwrap().json().await.unwrap();
     for tool in listed["result"]["tools"].as_array().expect("tools") {
         let hints = &tool["annotations"];
-        let looks =
-            ["list_computers", "get_computer", "screenshot"].contains(&tool["name"].as_str().unwrap());
+        let looks = [
+            "list_workspaces",
+            "list_computers",
+            "get_computer",
+            "list_screens",
+            "screenshot",
+            "wait",
+            "list_files",
+            "read_file",
+        ]
+        .contains(&tool["name"].as_str().unwrap());
         assert_eq!(hints["readOnlyHint"], looks, "{tool}");
         assert!(hints["destructiveHint"].is_boolean() && hints["idempotentHint"].is_boolean(), "{tool}");
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
@@ -107,6 +120,46 @@ async fn tools_say_what_they_are_and_do_it() {
         query.contains("format=jpeg") && query.contains("max_bytes=700000") && query.contains("region="),
         "{query}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pointer_moves_drags_and_scrolls_and_a_wait_ends() {
+    let scene = Scene::boot_with(agent()).await;
+    for (tool, body) in [
+        ("move", json!({"x": 3.0, "y": 4.0, "frame": "f-1"})),
+        ("drag", json!({"start_x": 1.0, "start_y": 2.0, "end_x": 3.0, "end_y": 4.0, "duration": 0.25})),
+        ("scroll", json!({"direction": "down", "amount": 2.0, "x": 5.0, "y": 6.0})),
+        ("wait", json!({"seconds": 0.5})),
+    ] {
+        let mut arguments = body.clone();
+        arguments["computer_id"] = json!(scene.computer);
+        let done = scene.call(tool, arguments).await;
+        assert_eq!(done["structuredContent"]["details"]["received"], body, "{tool}: {done}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn computers_are_made_copied_resized_and_deleted() {
+    let scene = Scene::boot().await;
+    let listed = scene.call("list_workspaces", json!({})).await;
+    let workspaces = listed["structuredContent"]["workspaces"].as_array().expect("a list");
+    assert!(workspaces.len() == 1 && workspaces[0]["id"] == scene.home.as_str(), "{listed}");
+    let made = scene.call("create_computer", json!({"name": "second", "cpu": 2})).await;
+    let made = &made["structuredContent"];
+    assert_eq!(
+        (&made["name"], &made["workspace_id"], &made["status"]),
+        (&json!("second"), &json!(scene.home), &json!("running"))
+    );
+    assert!(made["vnc_password"].is_null(), "{made}");
+    let second = json!({"computer_id": made["id"]});
+    let resized = scene.call("resize_computer", json!({"computer_id": made["id"], "vcpus": 4})).await;
+    assert_eq!(resized["structuredContent"]["vcpus"].as_f64(), Some(4.0), "{resized}");
+    let copy = scene.call("clone_computer", json!({"computer_id": made["id"], "name": "third"})).await;
+    assert_eq!((&copy["structuredContent"]["name"], &copy["isError"]), (&json!("third"), &json!(false)));
+    assert_eq!(scene.call("delete_computer", second.clone()).await["isError"], false);
+    assert_eq!(scene.call("get_computer", second).await["structuredContent"]["error"], "Desktop not found");
+    let listed = scene.call("list_computers", json!({})).await;
+    assert_eq!(listed["structuredContent"]["total"], 2, "{listed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,6 +224,20 @@ async fn a66_a_connection_acts_in_its_workspace_alone() {
         ("type", json!({"text": "x"})),
         ("key", json!({"key": "a"})),
         ("bash", json!({"command": "true"})),
+        ("exec", json!({"code": "1"})),
+        ("move", json!({"x": 1, "y": 1})),
+        ("drag", json!({"start_x": 1, "start_y": 1, "end_x": 2, "end_y": 2})),
+        ("scroll", json!({"direction": "down"})),
+        ("wait", json!({"seconds": 0})),
+        ("clone_computer", json!({})),
+        ("resize_computer", json!({"vcpus": 2})),
+        ("delete_computer", json!({})),
+        ("list_screens", json!({})),
+        ("create_screen", json!({})),
+        ("delete_screen", json!({"screen": "screen-100"})),
+        ("list_files", json!({})),
+        ("read_file", json!({"path": "a"})),
+        ("write_file", json!({"path": "a", "text": ""})),
     ] {
         let mut arguments = more;
         arguments["computer_id"] = json!(scene.elsewhere);

@@ -44,7 +44,7 @@ fn forks() -> OpenApiRouter<AppState> {
 #[utoipa::path(post, path = "/computers/{id}/clone", tag = "computers", params(("id" = String, Path)),
     request_body = CloneComputer,
     responses((status = 201, description = "The clone: running, without auto-stop", body = Computer)))]
-async fn clone(
+pub(crate) async fn clone(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,

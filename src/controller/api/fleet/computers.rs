@@ -42,7 +42,7 @@ pub fn router() -> OpenApiRouter<AppState> {
 /// The response comes when it is usable; a failed computer is removed.
 #[utoipa::path(post, path = "/computers", tag = "computers", request_body = CreateComputer,
     responses((status = 201, description = "The new computer, running", body = Computer)))]
-async fn create(
+pub(crate) async fn create(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
@@ -162,7 +162,7 @@ async fn update(
 /// Deletes a computer and everything on it.
 #[utoipa::path(delete, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
     responses((status = 200, description = "The computer was deleted", body = Acknowledgement)))]
-async fn delete(
+pub(crate) async fn delete(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,

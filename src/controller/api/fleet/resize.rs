@@ -31,7 +31,7 @@ pub fn router() -> OpenApiRouter<AppState> {
         (status = 200, description = "Every requested value is applied", body = ResizeReport),
         (status = 207, description = "Some dimensions changed, others did not", body = ResizeReport),
         (status = 422, description = "No dimension changed", body = ResizeErrorBody)))]
-async fn resize(
+pub(crate) async fn resize(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,

@@ -42,7 +42,7 @@ pub fn router() -> OpenApiRouter<AppState> {
 /// Lists the workspaces to which the key has access.
 #[utoipa::path(get, path = "/workspaces", tag = "workspaces",
     responses((status = 200, description = "All workspaces, oldest first", body = WorkspaceList)))]
-async fn list(
+pub(crate) async fn list(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,

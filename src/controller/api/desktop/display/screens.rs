@@ -27,7 +27,7 @@ pub fn router() -> OpenApiRouter<AppState> {
 /// Lists the computer's screens.
 #[utoipa::path(get, path = "/computers/{id}/screens", tag = "screens", params(("id" = String, Path)),
     responses((status = 200, description = "The screens, the boot screen first", body = ScreenList)))]
-async fn list(
+pub(crate) async fn list(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -38,7 +38,7 @@ async fn list(
 /// Adds a screen. A computer has at most four.
 #[utoipa::path(post, path = "/computers/{id}/screens", tag = "screens", params(("id" = String, Path)),
     request_body = ScreenSize, responses((status = 201, description = "The new screen", body = Screen)))]
-async fn create(
+pub(crate) async fn create(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -69,7 +69,7 @@ async fn resize(
 #[utoipa::path(delete, path = "/computers/{id}/screens/{screen_id}", tag = "screens",
     params(("id" = String, Path), ("screen_id" = String, Path)),
     responses((status = 200, description = "The screen was removed", body = Acknowledgement)))]
-async fn delete(
+pub(crate) async fn delete(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, screen)): Path<(String, String)>,

@@ -44,7 +44,7 @@ pub(crate) async fn bash(
 #[utoipa::path(post, path = "/computers/{id}/exec", tag = "actions",
     params(("id" = String, Path), IdempotencyHeader), request_body = Exec,
     responses((status = 200, description = "The code ended, with or without an error", body = ExecResult)))]
-async fn exec(
+pub(crate) async fn exec(
     state: State<AppState>,
     caller: AuthenticatedCaller,
     key: IdempotencyKey,

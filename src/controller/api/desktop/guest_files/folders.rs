@@ -36,7 +36,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 #[utoipa::path(get, path = "/computers/{id}/files/list", tag = "computer files",
     params(("id" = String, Path), FolderListQuery),
     responses((status = 200, description = "The entries, sorted by name", body = Listing)))]
-async fn list(
+pub(crate) async fn list(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -51,7 +51,7 @@ async fn list(
 #[utoipa::path(get, path = "/computers/{id}/files/stat", tag = "computer files",
     params(("id" = String, Path), PathQuery),
     responses((status = 200, description = "The metadata", body = Stat)))]
-async fn stat(
+pub(crate) async fn stat(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,

@@ -6,7 +6,7 @@ use crate::AppState;
 
 mod archive;
 mod content;
-mod folders;
+pub(crate) mod folders;
 mod uploads;
 
 /// Returns the routes of a computer's files.

@@ -1,0 +1,137 @@
+//! Tools that see and act on a screen.
+
+use axum::extract::State;
+
+use super::{Call, Tool, ToolEffect, tool};
+use crate::api::desktop::actions;
+use crate::api::desktop::display::screenshot;
+use crate::identity::auth::AuthenticatedCaller;
+use crate::mcp::answer::ToolResult;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_guest::ActionReply;
+use hotdesk_http::extract::Path;
+use hotdesk_http::idempotency::IdempotencyKey;
+use hotdesk_wire::desktop::action::{Action, Click, Drag, KeyPress, Move, ScreenQuery, Scroll, Type, Wait};
+use hotdesk_wire::desktop::effect::Options;
+use hotdesk_wire::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
+use hotdesk_wire::tool::desktop::{
+    ClickAt, DragBetween, MoveTo, PressKey, Screenshot, ScreenshotInfo, ScrollBy, TypeText, WaitFor,
+};
+
+/// Largest image in bytes. As base64 in a message it stays below 1 MiB, which the Python client reads at
+/// once.
+const MAX_IMAGE: u64 = 700_000;
+
+pub(super) fn tools() -> Vec<Tool> {
+    vec![
+        tool(
+            "screenshot",
+            ToolEffect::Read,
+            "Takes a screenshot: an image with its size in pixels and its name (frame).",
+            take_screenshot,
+        ),
+        tool("click", ToolEffect::Act, "Clicks at a point of the screen.", click),
+        tool("move", ToolEffect::Act, "Moves the pointer to a point of the screen.", move_pointer),
+        tool("drag", ToolEffect::Act, "Drags with a pressed button from one point to another.", drag),
+        tool("scroll", ToolEffect::Act, "Turns the wheel at a point of the screen.", scroll),
+        tool("type", ToolEffect::Act, "Types a text into the focused window.", type_text),
+        tool("key", ToolEffect::Act, "Presses a key or a combination of keys.", press_key),
+        tool("wait", ToolEffect::Read, "Waits, for example until a program has started.", wait),
+    ]
+}
+
+async fn take_screenshot(call: Call, arguments: Screenshot) -> Result<ToolResult> {
+    let query = ScreenshotQuery {
+        format: Some(arguments.format.unwrap_or_else(|| "jpeg".to_owned())),
+        scale: arguments.scale,
+        region: arguments.region,
+        max_bytes: Some(MAX_IMAGE),
+        screen: arguments.screen,
+        ..ScreenshotQuery::default()
+    };
+    let computer = call.app.directory.find_computer(&call.caller, &arguments.computer_id).await?;
+    let guest = call.app.fleet.guest_to_read(&computer).await?;
+    let image = screenshot::take(&guest, &query).await?;
+    if image.bytes.len() as u64 > MAX_IMAGE {
+        return Err(Error::failed("The computer's agent sent a larger image than requested"));
+    }
+    let ScreenshotBase64 { image, mime_type, width, height, shown, .. } = screenshot::encode_base64(&image)?;
+    let seen = ScreenshotInfo { width, height, mime_type: mime_type.clone(), shown };
+    Ok(ToolResult::of(&seen)?.with_image(image, mime_type))
+}
+
+/// Options of an action whose coordinates are those of a frame.
+fn within(frame: Option<String>) -> Options {
+    Options { frame, ..Options::default() }
+}
+
+async fn click(call: Call, arguments: ClickAt) -> Result<ToolResult> {
+    let body = Click {
+        x: arguments.x,
+        y: arguments.y,
+        button: arguments.button,
+        double: arguments.double,
+        count: None,
+        modifiers: arguments.modifiers,
+        options: within(arguments.frame),
+    };
+    act(call, arguments.computer_id, arguments.screen, Action::Click(body)).await
+}
+
+async fn move_pointer(call: Call, arguments: MoveTo) -> Result<ToolResult> {
+    let body = Move { x: arguments.x, y: arguments.y, options: within(arguments.frame) };
+    act(call, arguments.computer_id, arguments.screen, Action::Move(body)).await
+}
+
+async fn drag(call: Call, arguments: DragBetween) -> Result<ToolResult> {
+    let body = Drag {
+        start_x: Some(arguments.start_x),
+        start_y: Some(arguments.start_y),
+        end_x: Some(arguments.end_x),
+        end_y: Some(arguments.end_y),
+        path: None,
+        button: arguments.button,
+        duration: arguments.duration,
+        modifiers: arguments.modifiers,
+        options: within(arguments.frame),
+    };
+    act(call, arguments.computer_id, arguments.screen, Action::Drag(body)).await
+}
+
+async fn scroll(call: Call, arguments: ScrollBy) -> Result<ToolResult> {
+    let body = Scroll {
+        direction: arguments.direction,
+        amount: arguments.amount,
+        x: arguments.x,
+        y: arguments.y,
+        duration: None,
+        modifiers: arguments.modifiers,
+        options: within(arguments.frame),
+    };
+    act(call, arguments.computer_id, arguments.screen, Action::Scroll(body)).await
+}
+
+async fn type_text(call: Call, arguments: TypeText) -> Result<ToolResult> {
+    let options = Options::default();
+    let body = Type { text: arguments.text, mode: None, stop_on_focus_change: None, options };
+    act(call, arguments.computer_id, arguments.screen, Action::Type(body)).await
+}
+
+async fn press_key(call: Call, arguments: PressKey) -> Result<ToolResult> {
+    let body = KeyPress { key: Some(arguments.key), repeat: arguments.repeat, ..KeyPress::default() };
+    act(call, arguments.computer_id, arguments.screen, Action::Key(body)).await
+}
+
+async fn wait(call: Call, WaitFor { computer_id, seconds }: WaitFor) -> Result<ToolResult> {
+    act(call, computer_id, None, Action::Wait(Wait { seconds: Some(seconds), duration: None })).await
+}
+
+/// Performs an action on a screen of a computer.
+async fn act(call: Call, computer_id: String, screen: Option<String>, action: Action) -> Result<ToolResult> {
+    let (caller, key) = (AuthenticatedCaller(call.caller), IdempotencyKey(None));
+    let query = ScreenQuery { screen };
+    let ActionReply { answer: done, .. } =
+        actions::perform(State(call.app), caller, Path(computer_id), query, action, key).await?;
+    ToolResult::of(&done)
+}

@@ -1,0 +1,6 @@
+//! Arguments and results of the MCP tools (docs/api/mcp.md). The docs of the fields are sent to models.
+
+pub mod desktop;
+pub mod execution;
+pub mod files;
+pub mod fleet;
