@@ -16,6 +16,10 @@ use super::host::{ContainerFixture, container, open_engine};
 use crate::harness::controller::runsc;
 
 conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled()));
+conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled());
+    a_machine_whose_processes_are_stopped_can_be_ended,
+    a_machine_whose_groups_are_frozen_can_be_ended,
+);
 
 /// Starts a process that counts in its memory and writes the count to files, one of which is deleted but
 /// open.
