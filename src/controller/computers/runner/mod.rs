@@ -240,6 +240,10 @@ impl Runner {
             }
             Ok(Decision::Do(operation)) => operation,
         };
+        if let Err(error) = self.check_capacity(operation, row.status).await {
+            let _ = accepted.send(Err(error.clone()));
+            return (Err(error), AfterWork::Continue);
+        }
         self.cancel_copy_job().await;
         if let Err(error) = self.store_intent(operation, command).await {
             let _ = accepted.send(Err(error.clone()));
@@ -358,10 +362,12 @@ pub(super) fn boot_spec(row: &Computer) -> Boot {
 /// Converts an engine's failure to a client's error with the message `what`. The step is only logged.
 pub(super) fn refused(what: &str, error: &EngineError) -> Error {
     match error {
-        EngineError::NoCapacity(_) => Error::unavailable("No host has room for this computer")
-            .code(ErrorCode::NoCapacity)
-            .retry_after(30)
-            .context(error),
+        EngineError::NoCapacity(short, _) => {
+            Error::unavailable(format!("{what}: the host is short of {short}"))
+                .code(ErrorCode::NoCapacity)
+                .retry_after(30)
+                .context(error)
+        }
         EngineError::Absent
         | EngineError::Unsupported(_)
         | EngineError::Damaged(_)
