@@ -11,7 +11,6 @@ use std::time::Duration;
 use rustix::mount::{MountFlags, mount};
 use serde::Deserialize;
 
-use crate::container::runtime::ContainerState;
 use crate::container::stage;
 use crate::host::command::{check_status, run_with_timeout};
 use crate::host::files::remove_if_there;
@@ -44,34 +43,29 @@ pub(super) fn run_with_guest_network(
 
 /// `runsc`'s record of a container, as far as it is read here. Version 20240729 writes it.
 #[derive(Debug, Deserialize)]
-struct ContainerRecord {
-    status: String,
-    spec: RecordedSpec,
-    sandbox: RecordedSandbox,
+pub(super) struct ContainerRecord {
+    pub(super) status: String,
+    pub(super) spec: RecordedSpec,
+    pub(super) sandbox: RecordedSandbox,
 }
 
 #[derive(Debug, Deserialize)]
-struct RecordedSpec {
+pub(super) struct RecordedSpec {
     #[serde(default)]
-    annotations: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct RecordedSandbox {
-    pid: u32,
+pub(super) struct RecordedSandbox {
+    pub(super) pid: u32,
 }
 
-/// The state of a machine in `runsc`'s record, without a question to the guest's kernel; `None` when there is
-/// no record that can be read.
-pub(super) fn recorded_state(root: &Path, id: ComputerId) -> io::Result<Option<ContainerState>> {
+/// `runsc`'s record of a machine, read without a question to the guest's kernel; `None` when there is none that
+/// can be read.
+pub(super) fn record(root: &Path, id: ComputerId) -> io::Result<Option<ContainerRecord>> {
     let record = records(root, id)?.into_iter().find(|path| path.extension().is_some_and(|it| it == "state"));
     let Some(text) = record.map(fs::read).transpose()? else { return Ok(None) };
-    let read = serde_json::from_slice::<ContainerRecord>(&text).ok();
-    Ok(read.map(|ContainerRecord { status, spec, sandbox }| ContainerState {
-        status,
-        pid: sandbox.pid,
-        annotations: spec.annotations,
-    }))
+    Ok(serde_json::from_slice(&text).ok())
 }
 
 /// Removes `runsc`'s record of a machine and its control socket.

@@ -130,10 +130,11 @@ impl Runtime {
         let (status, answer, complaint) = match run_with_timeout(STEP, &mut state, None, STATE_TIMEOUT) {
             Ok(finished) => finished,
             Err(error) if self.kind == RuntimeKind::Gvisor => {
-                let recorded = runsc::recorded_state(&self.root, id);
-                let unanswered = recorded.map_err(host_error(STEP, &self.root))?.ok_or(error)?;
+                let record = runsc::record(&self.root, id).map_err(host_error(STEP, &self.root))?;
+                let record = record.ok_or(error)?;
                 tracing::warn!(computer = %id, "the guest's kernel does not answer; its last recorded state counts");
-                return Ok(Some(unanswered));
+                let (status, annotations) = (record.status, record.spec.annotations);
+                return Ok(Some(ContainerState { status, pid: record.sandbox.pid, annotations }));
             }
             Err(error) => return Err(error),
         };
