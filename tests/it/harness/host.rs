@@ -79,6 +79,11 @@ pub fn stop_processes(id: &str) {
     signal(id, nix::sys::signal::Signal::SIGSTOP);
 }
 
+/// Continues every stopped host process of a machine.
+pub fn continue_processes(id: &str) {
+    signal(id, nix::sys::signal::Signal::SIGCONT);
+}
+
 fn signal(id: &str, signal: nix::sys::signal::Signal) {
     for pid in processes(id) {
         let pid = nix::unistd::Pid::from_raw(pid.cast_signed());

@@ -3,6 +3,7 @@
 //! It takes one piece of work after another: it stores the intent, acts, and stores the outcome. After a
 //! crash the same steps complete or undo what was stored.
 
+mod agent_health;
 mod creation;
 mod memory;
 mod power;
@@ -139,9 +140,11 @@ impl Runner {
         let stop = self.shared.tasks.stopping();
         loop {
             let watch_machine = self.machine_end();
+            let watch_agent = self.watch_agent();
             let message = tokio::select! {
                 () = stop.cancelled() => break,
                 message = self.inbox.recv() => message,
+                never = watch_agent => match never {},
                 () = watch_machine => {
                     self.machine_ended().await;
                     continue;
