@@ -57,6 +57,8 @@ error_codes! {
     Unavailable = "UNAVAILABLE",
     /// The computer did not answer in time.
     TimedOut = "TIMED_OUT",
+    /// The computer's agent answers nothing.
+    AgentUnresponsive = "agent_unresponsive",
 
     // Access.
 

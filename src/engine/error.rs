@@ -3,12 +3,36 @@
 /// What every operation of an engine returns.
 pub type EngineResult<T> = Result<T, EngineError>;
 
+/// What a host has too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Free space on the disk with the state folder.
+    DiskSpace,
+    /// Slots, each with a network address and a range of user ids.
+    Slots,
+    /// Loop devices of the kernel.
+    LoopDevices,
+    /// inotify instances of the kernel.
+    InotifyInstances,
+}
+
+impl std::fmt::Display for Shortage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::DiskSpace => "disk space",
+            Self::Slots => "slots for computers",
+            Self::LoopDevices => "loop devices",
+            Self::InotifyInstances => "inotify instances",
+        })
+    }
+}
+
 /// Why an engine refused or failed. `{}` names the step; `{:#}` adds which thing and why, for the log. The
 /// controller chooses what a client reads.
 #[derive(Clone, Debug)]
 pub enum EngineError {
-    /// The host has not enough disk, memory, slots or loop devices; the text names what is short.
-    NoCapacity(String),
+    /// The host has too little of something; the text says how much there is.
+    NoCapacity(Shortage, String),
     /// The machine does not exist.
     Absent,
     /// This engine, or this machine as it is configured, cannot do it. Completes the sentence "the engine
@@ -34,7 +58,7 @@ impl EngineError {
 
     fn detail(&self) -> Option<&str> {
         match self {
-            Self::NoCapacity(detail) | Self::Damaged(detail) | Self::Failed { detail, .. } => Some(detail),
+            Self::NoCapacity(_, detail) | Self::Damaged(detail) | Self::Failed { detail, .. } => Some(detail),
             Self::Absent | Self::Unsupported(_) => None,
         }
     }
@@ -43,7 +67,7 @@ impl EngineError {
 impl std::fmt::Display for EngineError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoCapacity(_) => f.write_str("no capacity")?,
+            Self::NoCapacity(short, _) => write!(f, "no capacity: {short}")?,
             Self::Absent => f.write_str("no such machine")?,
             Self::Unsupported(what) => write!(f, "the engine cannot {what}")?,
             Self::Damaged(_) => f.write_str("the saved state is damaged")?,

@@ -34,7 +34,7 @@ pub use hotdesk_domain::computer::endpoint::Endpoint;
 
 use crate::container::ContainerEngine;
 pub use crate::container::ContainerSettings;
-pub use crate::error::{EngineError, EngineResult};
+pub use crate::error::{EngineError, EngineResult, Shortage};
 pub use crate::host::addresses::{Addresses, InvalidSubnet, NetworkConfig, Subnet};
 pub use crate::host::network::AGENT_PORT;
 pub use crate::leftovers::{Leftover, Leftovers};

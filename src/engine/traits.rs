@@ -56,6 +56,15 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Returns the state of a machine. Reads only.
     async fn observe(&self, id: ComputerId) -> EngineResult<Observation>;
 
+    /// Checks what the host must have for the next boot of a machine, or for a rollback and the boot after it.
+    /// The machine may run: a caller asks before it ends it. Changes nothing.
+    ///
+    /// # Errors
+    /// `NoCapacity`; `Damaged` when the snapshot is missing.
+    async fn check_capacity(&self, _id: ComputerId, _rollback_to: Option<Uuid>) -> EngineResult<()> {
+        Ok(())
+    }
+
     /// Returns every machine in this engine's state folder, in ascending order, whether a row knows it or
     /// not.
     async fn list(&self) -> EngineResult<Vec<ComputerId>>;

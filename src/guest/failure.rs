@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Field, Kind};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -27,6 +28,27 @@ pub(super) fn no_answer(error: &hyper_util::client::legacy::Error) -> Error {
 /// The agent did not answer in time.
 pub(super) fn timed_out(timeout: Duration) -> Error {
     Error::timed_out("The computer did not answer in time").context(format!("waited {timeout:?}"))
+}
+
+/// The agent answers nothing: no request since that moment.
+pub(super) fn unresponsive(since: UnixMillis) -> Error {
+    Error::timed_out("The computer's agent does not answer; restart the computer if it stays so")
+        .code(ErrorCode::AgentUnresponsive)
+        .text("agent_unresponsive_since", since.iso8601())
+        .text("remedy", "restart")
+}
+
+/// Whether a connection could not be opened in time.
+pub(super) fn is_timeout(error: &hyper_util::client::legacy::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if inner.downcast_ref::<std::io::Error>().is_some_and(|it| it.kind() == std::io::ErrorKind::TimedOut)
+        {
+            return true;
+        }
+        source = inner.source();
+    }
+    false
 }
 
 /// The agent closed the connection before the end of its answer.

@@ -8,6 +8,7 @@ mod action_reply;
 mod answer_budget;
 mod connect;
 mod failure;
+mod liveness;
 mod screenshot;
 mod socket;
 
@@ -20,9 +21,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use hotdesk_base::ids::FileId;
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::endpoint::Endpoint;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
@@ -60,6 +63,7 @@ pub struct Guest {
     connector: connect::Connector,
     bearer: HeaderValue,
     answers: answer_budget::AnswerBudget,
+    liveness: liveness::Liveness,
 }
 
 impl Guest {
@@ -77,7 +81,14 @@ impl Guest {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_timer(TokioTimer::new())
             .build(connector.clone());
-        Ok(Self { client, connector, bearer, answers: answer_budget::AnswerBudget::new() })
+        let (answers, liveness) = (answer_budget::AnswerBudget::new(), liveness::Liveness::new());
+        Ok(Self { client, connector, bearer, answers, liveness })
+    }
+
+    /// The start of the first request since which the agent answers nothing, as it changes; `None` while it
+    /// answers.
+    pub fn unresponsive_since(&self) -> watch::Receiver<Option<UnixMillis>> {
+        self.liveness.watch()
     }
 
     /// Requests the agent's health.
@@ -165,7 +176,7 @@ impl Guest {
             let answer = serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))?;
             Ok(ActionReply { answer, replayed })
         };
-        within(timeout, exchange).await
+        self.answer_within(timeout, exchange).await
     }
 
     /// Puts a file on the desktop; an existing file is not replaced.
@@ -197,7 +208,7 @@ impl Guest {
     /// # Errors
     /// Those of [`Guest::call`].
     pub async fn open_file(&self, path: &str) -> Result<Incoming> {
-        let response = within(QUICK_TIMEOUT, async {
+        let response = self.answer_within(QUICK_TIMEOUT, async {
             self.send(Method::GET, uri("/files/content", [("path", path)])?, Body::empty()).await
         });
         Ok(response.await?.into_body())
@@ -232,7 +243,8 @@ impl Guest {
         query: Query,
         timeout: Duration,
     ) -> Result<Response<Incoming>> {
-        within(timeout, async { self.send(Method::GET, uri(path, query)?, Body::empty()).await }).await
+        self.answer_within(timeout, async { self.send(Method::GET, uri(path, query)?, Body::empty()).await })
+            .await
     }
 
     /// Forwards a request, upgrade included. Method, path and headers are the caller's; only `Authorization`
@@ -243,10 +255,7 @@ impl Guest {
     pub async fn forward(&self, mut request: Request<Body>, timeout: Duration) -> Result<Response<Incoming>> {
         request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("agent"));
-        within(timeout, async {
-            self.client.request(request).await.map_err(|error| failure::no_answer(&error))
-        })
-        .await
+        within(timeout, self.request(request)).await
     }
 
     /// Sends a request. An answer with another status than 2xx becomes an error with the agent's text,
@@ -259,6 +268,37 @@ impl Guest {
         self.exchange(request, StatusCode::is_success).await
     }
 
+    async fn request(&self, request: Request<Body>) -> Result<Response<Incoming>> {
+        let sent = self.liveness.sent();
+        match self.client.request(request).await {
+            Ok(response) => {
+                self.liveness.answered();
+                Ok(response)
+            }
+            // An agent that stands still accepts no connection once its queue is full.
+            Err(error) if failure::is_timeout(&error) => match self.liveness.timed_out(sent) {
+                Some(since) => Err(failure::unresponsive(since).context(error)),
+                None => Err(failure::no_answer(&error)),
+            },
+            Err(error) => Err(failure::no_answer(&error)),
+        }
+    }
+
+    /// Waits for an answer for at most `timeout`. Only for requests that are sent whole: a slow sender of a
+    /// streamed body says nothing about the agent.
+    async fn answer_within<T>(&self, timeout: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let sent = self.liveness.sent();
+        match tokio::time::timeout(timeout, work).await {
+            Ok(done) => done,
+            // An agent on a busy host may exceed a shorter timeout.
+            Err(_) if timeout < HEALTH_TIMEOUT => Err(failure::timed_out(timeout)),
+            Err(_) => Err(match self.liveness.timed_out(sent) {
+                Some(since) => failure::unresponsive(since).context(format!("waited {timeout:?}")),
+                None => failure::timed_out(timeout),
+            }),
+        }
+    }
+
     /// Sends a request. An answer whose status `good` does not accept becomes an error.
     async fn exchange(
         &self,
@@ -266,7 +306,7 @@ impl Guest {
         good: impl Fn(&StatusCode) -> bool,
     ) -> Result<Response<Incoming>> {
         request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
-        let response = self.client.request(request).await.map_err(|error| failure::no_answer(&error))?;
+        let response = self.request(request).await?;
         if good(&response.status()) {
             return Ok(response);
         }

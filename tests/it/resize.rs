@@ -7,7 +7,7 @@ use hotdesk::controller::config::Limits;
 use hotdesk::domain::computer::Hardware;
 use hotdesk::domain::computer::allowance::ResourceUse;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
-use hotdesk::engine::{Capabilities, EngineError};
+use hotdesk::engine::{Capabilities, EngineError, Shortage};
 use hotdesk::store::fleet::computers::Computer;
 use serde_json::{Value, json};
 
@@ -127,7 +127,7 @@ async fn dimensions_fail_one_by_one() {
     let controller = Simulation::boot().await;
     let desk = create_desk(&controller).await;
     let all = json!({"vcpus": 2, "mem_gb": 8, "disk_size_gb": 20});
-    fail_next(&controller, 2, EngineError::NoCapacity("full".to_owned()));
+    fail_next(&controller, 2, EngineError::NoCapacity(Shortage::DiskSpace, "full".to_owned()));
     let answer = resize(&controller, &desk, all.clone()).await;
     assert_eq!((answer.status, &answer.body["partial"]), (207, &json!(true)), "{}", answer.body);
     assert_eq!(results(&answer), ["vcpus 2.0->2.0", "mem_mb 8192.0->4096.0", "disk_gb 20.0->20.0"]);

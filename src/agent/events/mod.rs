@@ -42,6 +42,8 @@ pub struct Sources {
 pub fn watch(sources: Sources, tasks: &Tasks) {
     let Sources { feed, displays, home, session_dir } = sources;
     feed.set_watched(EventKind::ALL.into_iter().collect(), false);
+    // The controller publishes it, so nobody needs to wait for a watcher.
+    feed.set_watched(EventKind::AgentChange.into(), true);
     if let Some(displays) = displays {
         let make = move |feed| ScreenWatcher::new(feed, displays.clone());
         let _screens = tasks.spawn("screen events", run_watcher(feed.clone(), tasks.stopping(), make));

@@ -49,7 +49,7 @@ impl Runner {
             EngineError::Unsupported(_) => {
                 not_clonable("This computer cannot be cloned: its engine copies no disks").context(error)
             }
-            EngineError::NoCapacity(_)
+            EngineError::NoCapacity(..)
             | EngineError::Absent
             | EngineError::Damaged(_)
             | EngineError::Failed { .. } => refused("Computer could not be cloned", &error),

@@ -15,6 +15,7 @@ use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, ComputerRef};
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing;
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Status};
 use hotdesk_domain::computer::saved_state::CopyState;
@@ -282,8 +283,15 @@ impl Fleet {
 
     /// Returns the live details for a computer's API record.
     pub fn live_details(&self, id: ComputerId) -> view::LiveDetails {
-        let address = self.shared.presence(id).and_then(|presence| presence.borrow().address);
-        view::LiveDetails { address }
+        let now = self.shared.presence(id).map(|presence| presence.borrow().clone()).unwrap_or_default();
+        let unresponsive_since = now.guest.and_then(|guest| *guest.unresponsive_since().borrow());
+        view::LiveDetails { address: now.address, unresponsive_since }
+    }
+
+    /// Waits until a computer's agent is unresponsive since another time than `known`, and returns that;
+    /// `None` when it answers, and when the computer does not run. It never returns without a change.
+    pub async fn agent_change(&self, id: ComputerId, known: Option<UnixMillis>) -> Option<UnixMillis> {
+        self.shared.agent_change(id, known).await
     }
 
     /// Returns the guest of a running computer.

@@ -57,11 +57,14 @@ impl Runner {
         allowance: &Allowance,
         accepted: oneshot::Sender<Result<CommandAck>>,
     ) -> Result<()> {
-        let (id, store) = (self.id, self.shared.store.clone());
+        let (id, store, engine) = (self.id, self.shared.store.clone(), Arc::clone(&self.shared.engine));
         let intended = async {
             let status = snapshot::rollback(row.status)?;
             let target = store.snapshot(id, snapshot).await?;
             snapshot::check_ready(target.state)?;
+            // Before anything ends, so that a running computer goes on if the host is short of space.
+            let checked = engine.check_capacity(id, Some(target.id.0)).await;
+            checked.map_err(|error| rollback_error(&error))?;
             store.begin_rollback(id, &target, status, allowance).await?;
             Ok::<_, Error>((status, target))
         };

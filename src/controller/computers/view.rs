@@ -11,6 +11,8 @@ use hotdesk_wire::computer::{Computer as Record, ComputerBilling, InstanceDetail
 pub struct LiveDetails {
     /// Its address in the host's private network.
     pub address: Option<std::net::IpAddr>,
+    /// Time since which its agent answers nothing.
+    pub unresponsive_since: Option<UnixMillis>,
 }
 
 /// Returns the full record, for create and get.
@@ -40,6 +42,7 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         resolution: resolution.clone(),
         status: computer.status.name().to_owned(),
         status_reason: computer.status_reason.clone(),
+        agent_unresponsive_since: live.unresponsive_since.filter(|_| running).map(UnixMillis::iso8601),
         auto_stop_minutes: computer.auto_stop_minutes,
         auto_stop: None,
         billing: None,

@@ -3,6 +3,7 @@
 //! However many clients a computer has, its agent gets one subscription for the union of what they want.
 //! Restarts of agents and screens do not disconnect clients, because the hub subscribes again.
 
+mod liveness;
 mod upstream;
 
 use std::collections::HashMap;
@@ -82,14 +83,16 @@ impl Events {
         }
         let (feed, stop) = (Feed::new(), CancellationToken::new());
         // Until the agent confirms its subscription, which each client's subscription awaits.
-        feed.set_watched(EventKind::ALL.into_iter().collect(), false);
+        feed.set_watched(upstream::from_agent(EventKind::ALL.into_iter().collect()), false);
         let upstream = upstream::run(feed.clone(), self.fleet.clone(), computer);
+        let liveness = liveness::run(feed.clone(), self.fleet.clone(), computer);
         let (left, stopping) = (stop.clone(), self.tasks.stopping());
         let _task = self.tasks.spawn("events", async move {
             tokio::select! {
                 () = left.cancelled() => {}
                 () = stopping.cancelled() => {}
                 never = upstream => match never {},
+                never = liveness => match never {},
             }
         });
         let hubs_of_all = Arc::clone(&self.hubs);

@@ -45,20 +45,25 @@ const QUEUE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Least cost of a message in bytes: the work of parsing it.
 const MIN_COST: usize = 512;
 
+/// The types that an agent publishes.
+pub(super) fn from_agent(kinds: EventKinds) -> EventKinds {
+    kinds.without(EventKind::AgentChange.into())
+}
+
 /// Forwards a computer's events to its hub. It never returns; it ends by being dropped.
 pub(super) async fn run(feed: Feed, fleet: Fleet, computer: ComputerId) -> Infallible {
     let mut wanted = feed.wanted();
     let mut pauses = Backoff::new(FIRST_PAUSE, MAX_PAUSE, STABLE_AFTER);
     loop {
         // The feed is owned here, so the sender is not closed.
-        let _ = wanted.wait_for(|kinds| !kinds.is_empty()).await;
+        let _ = wanted.wait_for(|kinds| !from_agent(*kinds).is_empty()).await;
         let began = Instant::now();
         // `None` while the computer restarts; each boot has a new guest.
         if let Some(guest) = fleet.running_guest(computer) {
             match guest.socket(&format!("/ws/{}", Channel::Events.name()), ()).await {
                 Ok(socket) => {
                     let unwanted = listen(&feed, &mut wanted, socket, computer).await;
-                    feed.set_watched(EventKind::ALL.into_iter().collect(), false);
+                    feed.set_watched(from_agent(EventKind::ALL.into_iter().collect()), false);
                     if unwanted.is_break() {
                         continue;
                     }
@@ -92,7 +97,7 @@ async fn listen(
                 if changed.is_err() {
                     return ControlFlow::Continue(());
                 }
-                let now = *wanted.borrow_and_update();
+                let now = from_agent(*wanted.borrow_and_update());
                 if now.is_empty() {
                     let _late = timeout(WRITE_TIMEOUT, sink.close()).await;
                     return ControlFlow::Break(());
@@ -190,7 +195,10 @@ impl Subscription {
         };
         match serde_json::from_str(text) {
             Ok(EventServerMessage::Event { dropped, dropped_by_type, event }) => {
-                let Some(event) = event.checked() else { return false };
+                let Some(event) = event.checked().filter(|event| event.kind() != EventKind::AgentChange)
+                else {
+                    return false;
+                };
                 if dropped_by_type.is_empty() {
                     self.lose(feed, None, dropped.unwrap_or_default());
                 }
@@ -252,6 +260,10 @@ mod tests {
             "[1]",
             r#"{"type":"shout"}"#,
             r#"{"type":"pong"}"#,
+            // Only the controller says that.
+            &event(&format!(
+                r#"{{"type":"agent_change","timestamp":"{now}","data":{{"state":"responsive","since":"{now}"}}}}"#
+            )),
             &event("{}"),
             &event(&format!(r#"{{"type":"made_up","timestamp":"{now}","data":{{}}}}"#)),
             &event(&format!(r#"{{"type":"idle","timestamp":"{now}","data":{{"idle_seconds":[]}}}}"#)),

@@ -38,6 +38,8 @@ pub enum EventKind {
     TitleChange,
     /// A download is complete.
     DownloadFinished,
+    /// The computer's agent stopped or began to answer. The controller publishes it.
+    AgentChange,
 }
 
 /// A field of an event's `data`.
@@ -192,12 +194,22 @@ const CATALOGUE: [EventDescription; EventKind::COUNT] = [
         detection: "inotify: a file is renamed from the name of an unfinished download, at once",
         data: &[field("path", "string", "The file's path"), field("size_bytes", "integer", "Its length")],
     },
+    EventDescription {
+        kind: EventKind::AgentChange,
+        name: "agent_change",
+        description: "The computer's agent stopped answering, or answers again",
+        detection: "The service: no connection within 2 s, or no answer within 10 s or more; then a health check every 2 s",
+        data: &[
+            field("state", "string", "unresponsive or responsive"),
+            field("since", "string", "Time of the first unanswered request, ISO 8601"),
+        ],
+    },
 ];
 
 impl EventKind {
     /// Number of event types. It is a literal, because rustc 1.95 refuses the catalogue's length in a field's
     /// type (E0391, only in release builds).
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 15;
 
     /// Every type, in the order of the catalogue.
     pub const ALL: [Self; Self::COUNT] = {

@@ -40,6 +40,7 @@ pub(super) struct ContainerStarter<'a> {
 impl ContainerStarter<'_> {
     /// Starts a machine after a sweep. On error, parts of the boot may be left. Blocks.
     pub(super) fn start(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
+        disk::check_reserve(&machine.folder.path)?;
         let endpoint = self.prepare(machine)?;
         self.runtime.start(machine.folder.id)?;
         Ok(endpoint)
@@ -49,7 +50,6 @@ impl ContainerStarter<'_> {
     pub(super) fn prepare(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
         let MachineBoot { folder, spec, boot, lock } = *machine;
         let settings = &self.host.settings;
-        disk::check_reserve(&folder.path)?;
         disk::grow(&folder.disk(), spec.disk_bytes, lock)?;
         let network = &settings.network;
         let slot = slots::claim(&folder.path, network.slots(), self.wanted_slot)?;

@@ -17,6 +17,7 @@ use hotdesk_base::ids::ComputerId;
 impl GuestShutdown for ContainerEngine {
     async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
         let id = folder.id;
+        teardown::continue_stopped(id);
         let state = self.blocking(move |engine| engine.state_of(id)).await?;
         if let Some(pidfd) = state.and_then(|state| first_process(id, &state)) {
             let failed = |error: io::Error| EngineError::failed("end the guest", error);

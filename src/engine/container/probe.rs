@@ -15,7 +15,7 @@ use crate::host::files::private_folder;
 use crate::state::disk::DiskSpeed;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::{disk, trash};
-use crate::{EngineError, EngineResult, Finding, HostSettings};
+use crate::{EngineError, EngineResult, Finding, HostSettings, Shortage};
 use hotdesk_base::ids::ComputerId;
 
 /// inotify instances of the whole host; below this a few desktops use them up (a desktop has about 20).
@@ -162,6 +162,6 @@ fn inotify() -> EngineResult<String> {
     if instances >= COMFORTABLE_INOTIFY {
         Ok(instances.to_string())
     } else {
-        Err(EngineError::NoCapacity(format!("{instances} for the whole host")))
+        Err(EngineError::NoCapacity(Shortage::InotifyInstances, format!("{instances} for the whole host")))
     }
 }

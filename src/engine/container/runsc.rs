@@ -1,13 +1,15 @@
 //! Particulars of `runsc`, gVisor's OCI runtime: flags, the guest's network, and removal of records.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
+use serde::Deserialize;
 
 use crate::container::stage;
 use crate::host::command::{check_status, run_with_timeout};
@@ -39,15 +41,47 @@ pub(super) fn run_with_guest_network(
     })
 }
 
+/// `runsc`'s record of a container, as far as it is read here. Version 20240729 writes it.
+#[derive(Debug, Deserialize)]
+pub(super) struct ContainerRecord {
+    pub(super) status: String,
+    pub(super) spec: RecordedSpec,
+    pub(super) sandbox: RecordedSandbox,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RecordedSpec {
+    #[serde(default)]
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RecordedSandbox {
+    pub(super) pid: u32,
+}
+
+/// `runsc`'s record of a machine, read without a question to the guest's kernel; `None` when there is none that
+/// can be read.
+pub(super) fn record(root: &Path, id: ComputerId) -> io::Result<Option<ContainerRecord>> {
+    let record = records(root, id)?.into_iter().find(|path| path.extension().is_some_and(|it| it == "state"));
+    let Some(text) = record.map(fs::read).transpose()? else { return Ok(None) };
+    Ok(serde_json::from_slice(&text).ok())
+}
+
 /// Removes `runsc`'s record of a machine and its control socket.
 pub(super) fn remove_record(root: &Path, id: ComputerId) -> io::Result<()> {
+    records(root, id)?.iter().try_for_each(|path| remove_if_there(path))
+}
+
+/// The files that `runsc` has for a machine.
+fn records(root: &Path, id: ComputerId) -> io::Result<Vec<PathBuf>> {
     let id = id.to_string();
+    let mut found = Vec::new();
     for entry in fs::read_dir(root)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() || !entry.file_name().to_string_lossy().contains(&id) {
-            continue;
+        if !entry.file_type()?.is_dir() && entry.file_name().to_string_lossy().contains(&id) {
+            found.push(entry.path());
         }
-        remove_if_there(&entry.path())?;
     }
-    Ok(())
+    Ok(found)
 }

@@ -7,7 +7,7 @@ use nix::sched::{CloneFlags, unshare};
 use crate::host::command::{TIMEOUT, run, run_with, run_with_timeout, tool};
 use crate::host::{bandwidth, network};
 use crate::state::disk;
-use crate::{EngineError, EngineResult, Finding};
+use crate::{EngineError, EngineResult, Finding, Shortage};
 
 /// Free bytes below which a host soon cannot make computers.
 const COMFORTABLE_SPACE: u64 = 10 << 30;
@@ -77,5 +77,5 @@ pub(crate) fn packets() -> EngineResult<String> {
 pub(crate) fn free_space(state: &Path) -> EngineResult<String> {
     let free = disk::free_bytes(state)?;
     let text = format!("{} GiB under {}", free >> 30, state.display());
-    if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(text)) }
+    if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(Shortage::DiskSpace, text)) }
 }

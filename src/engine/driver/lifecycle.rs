@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use uuid::Uuid;
+
+use crate::driver::snapshot_files::SnapshotFiles;
 use crate::driver::{GuestDriver, MachineBoot};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
@@ -60,6 +63,17 @@ pub(super) async fn create<M: GuestDriver>(engine: &M, spec: &MachineSpec) -> En
             disk::make(&folder, spec.disk_bytes)
         })
         .await
+}
+
+/// [`crate::Engine::check_capacity`]. Blocks.
+pub(super) fn check_capacity<M: GuestDriver>(
+    engine: &M,
+    id: ComputerId,
+    rollback_to: Option<Uuid>,
+) -> EngineResult<()> {
+    disk::check_reserve(&engine.state().machines())?;
+    let folder = engine.state().folder(id);
+    rollback_to.map_or(Ok(()), |snapshot| SnapshotFiles::of(&folder, snapshot).check_copy(&folder))
 }
 
 /// [`crate::Engine::start`].

@@ -24,8 +24,8 @@ use uuid::Uuid;
 pub(crate) use crate::driver::context::HostContext;
 pub(crate) use crate::driver::guest::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot};
 pub(crate) use crate::driver::resize::set_bandwidth;
-use crate::state::evicted;
 use crate::state::layout::Folder;
+use crate::state::{evicted, wake_reserve};
 use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineResult, Extents, MachineSpec, Observation,
     OpenMode, SavedFile, SavedState, Snapshot,
@@ -36,6 +36,7 @@ use hotdesk_base::ids::ComputerId;
 pub(super) fn share(engine: impl GuestDriver, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
     if mode == OpenMode::Run {
         recovery::recover_interrupted(&engine)?;
+        wake_reserve::keep(engine.state());
     }
     Ok(Arc::new(engine))
 }
@@ -89,6 +90,10 @@ impl<M: GuestDriver> Engine for M {
 
     async fn list(&self) -> EngineResult<Vec<ComputerId>> {
         self.blocking(|engine| engine.state().list()).await
+    }
+
+    async fn check_capacity(&self, id: ComputerId, rollback_to: Option<Uuid>) -> EngineResult<()> {
+        self.blocking(move |engine| lifecycle::check_capacity(engine, id, rollback_to)).await
     }
 
     async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()> {

@@ -72,13 +72,18 @@ impl SnapshotFiles {
         Ok(Snapshot { bytes, memory: self.has_memory() })
     }
 
-    /// Checks before a rollback that the snapshot is complete, its memory undamaged, and the disk has space
-    /// for a copy.
-    pub(super) fn check(&self, folder: &Folder) -> EngineResult<()> {
+    /// Checks before a rollback that the snapshot is complete, and that the host has space for a copy of its
+    /// disk.
+    pub(super) fn check_copy(&self, folder: &Folder) -> EngineResult<()> {
         if !self.is_whole()? {
             return Err(EngineError::Damaged(format!("snapshot {} is not there", self.snapshot)));
         }
-        disk_copy::check_space(&self.disk, &folder.path)?;
+        disk_copy::check_space(&self.disk, &folder.path)
+    }
+
+    /// [`Self::check_copy`], and that its memory is undamaged.
+    pub(super) fn check(&self, folder: &Folder) -> EngineResult<()> {
+        self.check_copy(folder)?;
         if !self.has_memory() {
             return Ok(());
         }

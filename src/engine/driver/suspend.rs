@@ -8,7 +8,7 @@ use crate::driver::{GuestDriver, MachineBoot, lifecycle};
 use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
-use crate::state::{disk, evicted};
+use crate::state::{disk, evicted, wake_reserve};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
 
@@ -78,6 +78,8 @@ pub(super) async fn resume<M: GuestDriver>(
     }
     let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&guard));
     let continued = engine.blocking(move |engine| {
+        // A resume gives the space of its saved memory back, so it needs no free space beyond this.
+        let _lent = wake_reserve::lend(engine.state());
         plan.update_record(&of)?;
         let (saved, manifest) = verified_memory(engine, &plan)?;
         let machine = MachineBoot { folder: &plan, spec: &of, boot: &boot, lock: &locked };

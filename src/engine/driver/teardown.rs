@@ -9,12 +9,21 @@ use crate::EngineResult;
 use crate::host::addresses::NetworkConfig;
 use crate::host::command::host_error;
 use crate::host::files::remove_if_there;
-use crate::host::{network, slots};
+use crate::host::{cgroup, network, slots};
 use crate::state::layout::Folder;
 use crate::state::memory;
+use hotdesk_base::ids::ComputerId;
 
 /// For a killed first process to end with its namespace: one read of a slow disk may delay it.
 pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Lets a machine that something outside stopped or froze react to its end. A failure is only logged: what
+/// does not react is killed.
+pub(crate) fn continue_stopped(id: ComputerId) {
+    if let Err(error) = cgroup::stopped::resume(id) {
+        tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not continue the stopped processes of a machine that ends; they are killed");
+    }
+}
 
 /// Releases the boot of a machine whose processes are gone, and syncs its disk. `listed` is the network if
 /// the packet rules have entries for its guest.

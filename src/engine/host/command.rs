@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::MemfdFlags;
 
 use crate::host::process;
-use crate::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult, Shortage};
 
 /// No tool that the engine calls takes longer than a second on a busy host; one that takes this long hangs.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -138,8 +138,10 @@ pub(crate) fn check_status(step: &'static str, status: ExitStatus, stderr: &str)
         return Ok(());
     }
     let stderr = stderr.trim();
-    if stderr.contains("No space left on device") || stderr.contains("Disk quota exceeded") {
-        return Err(EngineError::NoCapacity(format!("{step}: {stderr}")));
+    // Programs in Go write the kernel's texts in small letters.
+    let lower = stderr.to_lowercase();
+    if lower.contains("no space left on device") || lower.contains("disk quota exceeded") {
+        return Err(EngineError::NoCapacity(Shortage::DiskSpace, format!("{step}: {stderr}")));
     }
     Err(EngineError::failed(step, format!("{status}: {stderr}")))
 }
@@ -150,7 +152,7 @@ pub(crate) fn host_error(step: &'static str, path: &Path) -> impl Fn(io::Error) 
     move |error| {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind());
         if full {
-            EngineError::NoCapacity(format!("{step}: {}: {error}", path.display()))
+            EngineError::NoCapacity(Shortage::DiskSpace, format!("{step}: {}: {error}", path.display()))
         } else {
             EngineError::failed(step, format!("{}: {error}", path.display()))
         }
@@ -170,6 +172,8 @@ fn head(file: &mut File, bytes: u64) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
 
     #[test]
@@ -185,6 +189,20 @@ mod tests {
         failing.arg("/nowhere/at/all");
         let error = format!("{:#}", run("read", failing).unwrap_err());
         assert!(error.contains("/nowhere/at/all"), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_is_no_capacity_in_the_words_of_c_and_of_go() {
+        for (complaint, expected) in [
+            ("mkfs.ext4: No space left on device", true),
+            ("writing pages: write /x/pages.img: no space left on device", true),
+            ("cp: Disk quota exceeded", true),
+            ("no such device", false),
+        ] {
+            let refused = check_status("try", ExitStatus::from_raw(256), complaint).unwrap_err();
+            let full = matches!(refused, EngineError::NoCapacity(Shortage::DiskSpace, _));
+            assert_eq!(full, expected, "{complaint}");
+        }
     }
 
     #[test]

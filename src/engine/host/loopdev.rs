@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::host::command::host_error;
 use crate::host::syscalls;
-use crate::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult, Shortage};
 use hotdesk_base::wait;
 
 /// Attempts to configure a free device that another process may take first.
@@ -84,18 +84,23 @@ pub(crate) fn attach(file: &Path) -> EngineResult<LoopDevice> {
     let control =
         open(Path::new("/dev/loop-control")).map_err(host_error(STEP, Path::new("/dev/loop-control")))?;
     for _ in 0..ATTEMPTS {
-        let number = syscalls::free_loop(&control)
-            .map_err(|error| EngineError::NoCapacity(format!("no free loop device: {error}")))?;
+        let number = syscalls::free_loop(&control).map_err(|error| {
+            EngineError::NoCapacity(Shortage::LoopDevices, format!("no free loop device: {error}"))
+        })?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
-        let device = open(&path)
-            .map_err(|error| EngineError::NoCapacity(format!("loop device {}: {error}", path.display())))?;
+        let device = open(&path).map_err(|error| {
+            EngineError::NoCapacity(Shortage::LoopDevices, format!("loop device {}: {error}", path.display()))
+        })?;
         match syscalls::configure_loop(&device, &disk) {
             Ok(()) => return Ok(LoopDevice { path, device }),
             Err(error) if error.raw_os_error() == Some(nix::libc::EBUSY) => {}
             Err(error) => return Err(failed(error)),
         }
     }
-    Err(EngineError::NoCapacity(format!("other processes took each of {ATTEMPTS} free loop devices")))
+    Err(EngineError::NoCapacity(
+        Shortage::LoopDevices,
+        format!("other processes took each of {ATTEMPTS} free loop devices"),
+    ))
 }
 
 /// Waits until no device shows `file`: its file system is then unmounted and written back.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::host::files::remove_if_there;
 use crate::host::{cgroup, lock, process};
-use crate::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult, Shortage};
 use hotdesk_base::ids::ComputerId;
 
 /// The folder that all controllers of a host share. Not `/run/hotdesk`: a service manager removes that one
@@ -52,7 +52,10 @@ pub(crate) fn claim(machine: &Path, limit: u16, wanted: Option<u16>) -> EngineRe
     let lowest = || taken.iter().position(|taken| !taken).and_then(|free| u16::try_from(free).ok());
     let free = wanted.filter(|slot| taken.get(usize::from(*slot)) == Some(&false)).or_else(lowest);
     let Some(slot) = free else {
-        return Err(EngineError::NoCapacity(format!("all {limit} slots of this host are taken")));
+        return Err(EngineError::NoCapacity(
+            Shortage::Slots,
+            format!("all {limit} slots of this host are taken"),
+        ));
     };
     let text = format!("{boot} {}", machine.display());
     std::os::unix::fs::symlink(text, link(&host, slot)).map_err(failed)?;

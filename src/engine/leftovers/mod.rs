@@ -4,7 +4,7 @@
 //! when no row of the database names it. Outside, all controllers of the host share what there is. There a
 //! claimed slot proves ownership: a machine claims its slot before it takes anything else, and releases it
 //! last. The search never touches what a row owns, in whatever state it is; the controller's next start
-//! repairs that.
+//! repairs that. One exception: a machine that something outside stopped or froze is listed and ended.
 
 mod host;
 
@@ -13,8 +13,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::driver::recovery;
+use crate::host::cgroup;
 use crate::host::command::host_error;
 use crate::host::files::remove_if_there;
 use crate::leftovers::host::HostResource;
@@ -23,7 +25,7 @@ use crate::state::machine_lock::MachineLock;
 use crate::{Engine, EngineError, EngineResult, HostSettings, NetworkConfig};
 use hotdesk_base::ids::ComputerId;
 
-/// One thing on the host that no computer owns.
+/// One thing on the host that no computer owns, or a machine that stands still.
 #[derive(Debug)]
 pub struct Leftover {
     /// The kind of thing, for example `loop device`.
@@ -40,6 +42,8 @@ pub struct Leftover {
 #[derive(Debug)]
 enum LeftoverItem {
     Machine(ComputerId),
+    /// A machine that a row owns and that stands still.
+    Stopped(ComputerId),
     /// A file, or a folder with its contents.
     Tree(PathBuf),
     /// An unfinished file of a machine that a row owns.
@@ -74,6 +78,7 @@ impl Leftovers {
     pub fn find(&self, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<Leftover>> {
         let mut found = host::users_of_disks(&self.state, owned)?;
         found.extend(machines(&self.state, owned)?);
+        found.extend(stopped(&self.state, owned)?);
         found.extend(records(&self.state, owned)?);
         found.extend(interrupted(&self.state)?);
         found.extend(unfinished(&self.state, owned)?);
@@ -88,6 +93,7 @@ impl Leftovers {
     pub async fn remove(&self, leftover: &Leftover) -> EngineResult<()> {
         match &leftover.item {
             LeftoverItem::Machine(id) => self.engine.destroy(*id).await,
+            LeftoverItem::Stopped(id) => self.engine.stop(*id, Duration::ZERO).await,
             LeftoverItem::Host(thing) => host::remove(thing, &self.network).await,
             LeftoverItem::Tree(path) => remove_path(path).map_err(host_error("remove a leftover", path)),
             LeftoverItem::Unfinished(id, path) => {
@@ -124,6 +130,23 @@ fn machines(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<
         item: LeftoverItem::Machine(id),
     };
     Ok(unowned.map(leftover).collect())
+}
+
+/// Machines that stand still. Without a controller nothing else would tell why they do not answer.
+fn stopped(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<Leftover>> {
+    let mut found = Vec::new();
+    for id in owned {
+        if cgroup::stopped::is_stopped(*id)? {
+            found.push(Leftover {
+                kind: "stopped machine",
+                location: state.folder(*id).path.display().to_string(),
+                reason: "its processes were stopped or frozen from outside, and nothing of it answers",
+                remedy: "end its processes; its disk stays, and the computer can be started",
+                item: LeftoverItem::Stopped(*id),
+            });
+        }
+    }
+    Ok(found)
 }
 
 /// The OCI runtime's records of machines without a folder. `destroy` removes those of machines with one.

@@ -85,6 +85,7 @@ impl QemuStarter<'_> {
     /// Boots a machine after a sweep. On error, parts of the boot may be left. Blocks.
     pub(super) fn start(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
         let MachineBoot { folder, spec, lock, .. } = *machine;
+        disk::check_reserve(&folder.path)?;
         disk::grow(&folder.disk(), spec.disk_bytes, lock)?;
         let agent = folder.agent();
         // Saved memory refers to this link after the controller was upgraded.
@@ -113,7 +114,6 @@ impl QemuStarter<'_> {
         const STEP: &str = "start QEMU";
         let MachineBoot { folder, spec, boot, lock } = *machine;
         let host = &self.host.settings;
-        disk::check_reserve(&folder.path)?;
         let network = &host.network;
         let slot = slots::claim(&folder.path, network.slots(), continues.flatten())?;
         let agent = network::agent(network, slot);

@@ -88,6 +88,7 @@ impl QemuEngine {
     /// Ends a machine's QEMU; the guest gets `grace` to shut down first.
     fn end(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
         let Some(pidfd) = self.process(folder)? else { return Ok(()) };
+        teardown::continue_stopped(folder.id);
         let failed = |error: io::Error| EngineError::failed("end the machine", error);
         let deadline = Instant::now() + grace;
         if !grace.is_zero() {

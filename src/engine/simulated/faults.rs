@@ -10,6 +10,7 @@ use crate::EngineError;
 #[allow(missing_docs)]
 pub enum Verb {
     Create,
+    CheckCapacity,
     Start,
     Stop,
     Destroy,

@@ -204,6 +204,10 @@ impl Engine for SimulatedEngine {
         .await
     }
 
+    async fn check_capacity(&self, _id: ComputerId, _rollback_to: Option<Uuid>) -> EngineResult<()> {
+        self.act(Verb::CheckCapacity, async { Ok(()) }).await
+    }
+
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
         self.act(Verb::Start, async {
             let runs_already = self.host.running().contains_key(&spec.id);

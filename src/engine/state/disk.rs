@@ -16,7 +16,7 @@ use crate::host::fs_handle::FsHandle;
 use crate::host::syscalls;
 use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
-use crate::{Effect, EngineError, EngineResult};
+use crate::{Effect, EngineError, EngineResult, Shortage};
 use hotdesk_base::filesystem;
 
 /// Smallest disk in bytes: below this, ext4 with its journal leaves no usable space.
@@ -166,7 +166,7 @@ pub(crate) fn check_free_space(folder: &Path, bytes: u64) -> EngineResult<()> {
         let (free, bytes, reserved) = (free >> 20, bytes >> 20, HOST_RESERVE >> 20);
         let detail =
             format!("{}: {free} MiB free, {bytes} MiB needed, {reserved} MiB reserved", folder.display());
-        return Err(EngineError::NoCapacity(detail));
+        return Err(EngineError::NoCapacity(Shortage::DiskSpace, detail));
     }
     Ok(())
 }

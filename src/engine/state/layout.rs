@@ -125,6 +125,11 @@ impl StateDir {
         self.root.join("machines")
     }
 
+    /// Disk space for resumes.
+    pub(crate) fn wake_reserve(&self) -> PathBuf {
+        self.root.join("wake.reserve")
+    }
+
     pub(crate) fn folder(&self, id: ComputerId) -> Folder {
         Folder { id, path: self.machines().join(id.to_string()) }
     }

@@ -10,3 +10,4 @@ pub(crate) mod machine_lock;
 pub(crate) mod memory;
 pub(crate) mod saved;
 pub(crate) mod trash;
+pub(crate) mod wake_reserve;

@@ -44,6 +44,9 @@ pub struct Computer {
     /// Why the service suspended or stopped it: `trial_ended`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_reason: Option<String>,
+    /// Time since which its agent answers nothing, ISO 8601; absent while it answers. A restart is the remedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_unresponsive_since: Option<String>,
     /// Idle timeout in minutes, after which it is suspended; 0 means always on.
     pub auto_stop_minutes: i64,
     /// State of the idle timeout; only when one computer is read.

@@ -1,7 +1,7 @@
 //! Commands `computers clone`, `fork`, `resize` and `move`, and `snapshots`: effects and output.
 
-use hotdesk::engine::EngineError;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use hotdesk::engine::{EngineError, Shortage};
 use serde_json::json;
 
 use super::person::Shell;
@@ -24,7 +24,7 @@ async fn a_computer_is_cloned_resized_and_moved() {
         shell.run(&["computers", "resize", "desk", "--cpu", "2", "--disk", "20"]).await.expect_success();
     assert_eq!(output, "desk has 2 vCPU, 4 GB, 20 GB disk.\n");
     let call = controller.engine.calls(Verb::Resize) + 1;
-    let failure = Failure::Before(EngineError::NoCapacity("full".to_owned()));
+    let failure = Failure::Before(EngineError::NoCapacity(Shortage::DiskSpace, "full".to_owned()));
     controller.engine.plan(Fault { verb: Verb::Resize, call, failure });
     let output =
         shell.run(&["computers", "resize", "desk", "--ram", "8", "--disk", "30"]).await.expect_success();

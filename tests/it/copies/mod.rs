@@ -11,7 +11,7 @@ use hotdesk::base::ids::{ComputerId, ComputerRef};
 use hotdesk::controller::config::{Config, Limits};
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
-use hotdesk::engine::{Capabilities, Engine, EngineError, MachineSpec};
+use hotdesk::engine::{Capabilities, Engine, EngineError, MachineSpec, Shortage};
 use hotdesk::store::fleet::computers::Computer;
 use hotdesk::store::fleet::copies::{Extent, NewCopy};
 use hotdesk::store::identity::accounts::NewKey;
@@ -231,7 +231,7 @@ async fn what_cannot_be_copied_is_not_clonable() {
 /// T18 (docs/security.md).
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_a_clone_that_fails_anywhere_leaves_nothing_and_its_source_goes_on() {
-    let full = || EngineError::NoCapacity("full".to_owned());
+    let full = || EngineError::NoCapacity(Shortage::DiskSpace, "full".to_owned());
     let broken = || EngineError::failed("copy", "/var/lib/secret: broken");
     let controller = Simulation::boot().await;
     let (_, computer) = create_computer(&controller).await;

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::harness::agent::{HttpAnswer, fetch_json};
-use crate::harness::controller::{RunningController, skip_reason};
+use crate::harness::controller::{RunningController, gvisor, skip_reason};
 
 /// Size of the data folder's disk: the engine's reserve, one computer and the agent's program.
 const DISK_MIB: u64 = 2048;
@@ -102,4 +102,58 @@ async fn t20_a_full_disk_refuses_what_needs_room_and_nothing_else() {
         controller.get(&format!("/computers/{id}/screenshot?response_format=base64")).await.body["success"],
         true
     );
+}
+
+/// Fills a disk except for some space: less than the engine's reserve, more than other checks need.
+fn fill_except(folder: &Path, mib: u64) -> PathBuf {
+    let path = fill(folder);
+    let file = File::options().write(true).open(&path).expect("the filler");
+    let length = file.metadata().expect("a size").len();
+    file.set_len(length - (mib << 20)).expect("a shorter filler");
+    path
+}
+
+fn expect_short_of_disk_space(answer: &HttpAnswer, what: &str) {
+    let text = format!("{what}: the host is short of disk space");
+    let expected = (503, &json!("no_capacity"), &json!(text), &json!(30));
+    let body = &answer.body;
+    assert_eq!((answer.status, &body["code"], &body["error"], &body["retry_after"]), expected, "{body}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_computer_that_needs_more_space_than_there_is_stays_as_it_is() {
+    let Some(configuration) = gvisor() else { return };
+    let controller = RunningController::boot_on_disk_with(DISK_MIB, &configuration).await;
+    let workspace = controller.workspace("w").await;
+    let id = controller.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
+    controller.bash(&id, "echo $$ >/dev/shm/kept").await;
+    let memory = controller.bash(&id, "cat /dev/shm/kept").await;
+    let path = |verb: &str| format!("/computers/{id}/{verb}");
+    let taken = controller.post(&path("snapshots"), json!({})).await;
+    assert_eq!(taken.status, 201, "{}", taken.body);
+    let filler = fill_except(&controller.data_dir(), 300);
+
+    let rollback = json!({ "snapshot_id": taken.body["id"] });
+    for (verb, body, what) in [
+        ("restart", json!({}), "Computer could not be restarted"),
+        ("rollback", rollback, "Computer could not be rolled back"),
+        ("suspend", json!({}), "Computer could not be suspended"),
+    ] {
+        expect_short_of_disk_space(&controller.post(&path(verb), body).await, what);
+        assert_eq!(controller.record(&id).await["status"], "running", "{verb}");
+        assert_eq!(controller.bash(&id, "cat /dev/shm/kept").await, memory, "{verb}");
+    }
+    // A suspended computer wakes on a full disk.
+    std::fs::remove_file(&filler).expect("the filler");
+    let suspended = controller.post(&path("suspend"), json!({})).await;
+    assert_eq!(suspended.status, 200, "{}", suspended.body);
+    fill(&controller.data_dir());
+    assert_eq!(controller.bash(&id, "cat /dev/shm/kept").await, memory);
+    // A stopped computer that cannot be started stays `stopped`.
+    assert_eq!(controller.post(&path("stop"), json!({})).await.status, 200);
+    controller.until_status(&id, "stopped").await;
+    fill(&controller.data_dir());
+    let refused = controller.post(&path("start"), json!({})).await;
+    expect_short_of_disk_space(&refused, "Computer could not be started");
+    assert_eq!(controller.record(&id).await["status"], "stopped");
 }

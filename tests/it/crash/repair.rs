@@ -192,6 +192,27 @@ async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_repair_ends_a_computer_that_stands_still() {
+    let Some((mut controller, _, id)) = RunningController::with_a_computer().await else { return };
+    controller.kill();
+    let data = fs::canonicalize(controller.data_dir()).expect("a folder");
+    let place = data.join("machines").join(&id).display().to_string();
+    host::stop_processes(&id);
+    let expected = [("stopped machine".to_owned(), place)];
+    let (code, found) = run_doctor(&controller, &[]);
+    assert_eq!((code, own_findings(&found, &[&id])), (1, expected.to_vec()));
+    assert!(!host::processes(&id).is_empty(), "nothing was changed");
+    let (_, done) = run_doctor(&controller, &["--yes"]);
+    assert_eq!(own_findings(&done, &[&id]), expected);
+    assert_eq!(host::find_leftover(&id), None);
+    assert_eq!(own_findings(&run_doctor(&controller, &[]).1, &[&id]), []);
+    controller.start_again().await;
+    controller.until_status(&id, "stopped").await;
+    let started = controller.post(&format!("/computers/{id}/ensure-running"), json!({})).await;
+    assert_eq!(started.body["status"], "running", "{}", started.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_repair_knows_virtual_machines_too() {
     let Some(mut controller) = qemu_desktop::boot_controller("").await else { return };
     controller.kill();

@@ -17,6 +17,9 @@ pub use super::moments::{
 pub use super::resize::hardware_changes_when_the_engine_says;
 pub use super::saved::a_saved_state_leaves_its_host_and_comes_back;
 pub use super::snapshots::a_rollback_brings_back_what_a_snapshot_kept;
+pub use super::stopped::{
+    a_machine_whose_groups_are_frozen_can_be_ended, a_machine_whose_processes_are_stopped_can_be_ended,
+};
 
 /// Grace period for guests to end on request.
 pub const GRACE: Duration = Duration::from_secs(10);

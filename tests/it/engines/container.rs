@@ -21,6 +21,10 @@ use crate::harness::small_disk::SmallDisk;
 
 conformance_tests!(ContainerFixture::without_network());
 conformance_tests!(ContainerFixture::without_network(), copies);
+conformance_tests!(ContainerFixture::without_network();
+    a_machine_whose_processes_are_stopped_can_be_ended,
+    a_machine_whose_groups_are_frozen_can_be_ended,
+);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {
@@ -217,7 +221,7 @@ async fn a_full_host_is_a_lack_of_capacity() {
     fixture.config.host.state_dir = own;
     let spec = machine_spec();
     let refused = engine.create(&spec).await.expect_err("no disk space");
-    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused:#}");
+    assert!(matches!(refused, EngineError::NoCapacity(..)), "{refused:#}");
     engine.destroy(spec.id).await.expect("destroy works on a full host");
     assert!(engine.list().await.expect("a list").is_empty());
 }

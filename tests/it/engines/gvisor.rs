@@ -8,14 +8,19 @@ use std::process::Command;
 use std::time::Duration;
 
 use hotdesk::base::wait;
-use hotdesk::engine::{Endpoint, EngineError, NetworkConfig, Observation};
+use hotdesk::engine::{Endpoint, EngineError, NetworkConfig, Observation, Shortage};
 
 use super::conformance::{EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec};
 use super::guest::Guest;
 use super::host::{ContainerFixture, container, open_engine};
 use crate::harness::controller::runsc;
+use crate::harness::small_disk::SmallDisk;
 
 conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled()));
+conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled());
+    a_machine_whose_processes_are_stopped_can_be_ended,
+    a_machine_whose_groups_are_frozen_can_be_ended,
+);
 
 /// Starts a process that counts in its memory and writes the count to files, one of which is deleted but
 /// open.
@@ -81,6 +86,40 @@ async fn a_suspended_guest_goes_on_where_it_was_again_and_again() {
     assert_eq!(guest.load("note").await.as_deref(), Some("round 4"));
     fixture.engine.destroy(id).await.expect("destroyed");
     fixture.expect_removed(id);
+}
+
+/// Fills the file system of a folder to the last block.
+fn fill(folder: &std::path::Path) {
+    let file = fs::File::create_new(folder.join("filler")).expect("a filler");
+    let mut length = 0;
+    for step in [64 << 20, 1 << 20, 64 << 10, 4096_u64] {
+        while rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), length, step).is_ok() {
+            length += step;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resume_works_on_a_full_disk() {
+    let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
+    let disk = SmallDisk::mount(folder.path(), &folder.path().join("small"), 1536);
+    let at = folder.path().join("small");
+    let Some(fixture) = ContainerFixture::gvisor_in(at.join("state"), folder) else { return };
+    for engine in [fixture.engine.clone(), fixture.reopen()] {
+        let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
+        assert_eq!(guest.count().await, 1);
+        engine.suspend(id).await.expect("suspended");
+        fill(&at);
+        Guest::new(&engine.resume(&spec, &boot(2)).await.expect("resumed")).wait_until_ready().await;
+        let guest = expect_running(&*engine, id, 2).await;
+        assert_eq!(guest.count().await, 2, "memory must be preserved");
+        let refused = engine.check_capacity(id, None).await.expect_err("a boot needs space");
+        assert!(matches!(refused, EngineError::NoCapacity(Shortage::DiskSpace, _)), "{refused:#}");
+        engine.destroy(id).await.expect("destroyed");
+        fs::remove_file(at.join("filler")).expect("the filler");
+    }
+    drop(fixture);
+    drop(disk);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -77,6 +77,12 @@ impl ContainerFixture {
         Self::open(&runsc(), folder.path().join("state"), folder, network)
     }
 
+    /// Guests run on gVisor without a network. Uses a given state folder in `folder`, and removes `folder` at
+    /// the end.
+    pub fn gvisor_in(state: PathBuf, folder: tempfile::TempDir) -> Option<Self> {
+        Self::open(&runsc(), state, folder, NetworkConfig::disabled())
+    }
+
     pub fn with_network_config(network: NetworkConfig) -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
         Self::in_folder(folder.path().join("state"), folder, network)

@@ -21,3 +21,4 @@ mod resize;
 mod saved;
 mod simulated;
 mod snapshots;
+mod stopped;

@@ -181,6 +181,9 @@ impl Drop for QemuFixture {
 
 conformance_tests!(QemuFixture::without_network());
 conformance_tests!(QemuFixture::without_network(), copies);
+conformance_tests!(QemuFixture::without_network();
+    a_machine_whose_processes_are_stopped_can_be_ended,
+);
 
 /// Flips one bit of the saved memory in a folder. A second call restores it.
 pub fn flip_one_bit(memory: &Path) {

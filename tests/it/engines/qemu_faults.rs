@@ -231,10 +231,10 @@ async fn a_host_without_room_refuses_copies_and_nothing_is_given_up_for_them() {
     // Space for memory but not for the disk: the guest continues, and nothing of the attempt is left.
     fill(&state, 512 + 140);
     let refused = fixture.engine.snapshot(id, Uuid::new_v4(), true).await.expect_err("no disk space");
-    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused:#}");
+    assert!(matches!(refused, EngineError::NoCapacity(..)), "{refused:#}");
     let fork = MachineSpec { disk_bytes: spec.disk_bytes, ..machine_spec() };
     let refused = fixture.engine.fork(id, &fork).await.expect_err("no disk space");
-    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused:#}");
+    assert!(matches!(refused, EngineError::NoCapacity(..)), "{refused:#}");
     fixture.engine.destroy(fork.id).await.expect("destroyed");
     fixture.expect_removed(fork.id);
     assert_eq!(names_in(&fixture.folder(id).join("snapshots")), [format!("{first_snapshot}.img")]);
@@ -244,7 +244,7 @@ async fn a_host_without_room_refuses_copies_and_nothing_is_given_up_for_them() {
     // Saved memory is preserved when a rollback finds too little space.
     fixture.engine.suspend(id).await.expect("suspended");
     let refused = fixture.engine.rollback(id, first_snapshot).await.expect_err("no disk space");
-    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused:#}");
+    assert!(matches!(refused, EngineError::NoCapacity(..)), "{refused:#}");
     assert_eq!(
         fixture.engine.observe(id).await.expect("an observation"),
         Observation::Suspended { generation: 1 }

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use hotdesk::base::ids::ComputerId;
 use hotdesk::engine::simulated::{AgentBoot, Failure, Fault, SimulatedEngine, SimulatedHost, Verb};
-use hotdesk::engine::{Engine, EngineError, Observation};
+use hotdesk::engine::{Engine, EngineError, Observation, Shortage};
 
 use super::conformance::{EngineFixture, boot, conformance_tests, machine_spec};
 
@@ -78,10 +78,10 @@ async fn a_planned_fault_strikes_its_call_and_no_other() {
     let fixture = SimulatedFixture::new();
     let engine = SimulatedEngine::open(Arc::clone(&fixture.host));
     let fault = |call, failure| Fault { verb: Verb::Create, call, failure };
-    engine.plan(fault(1, Failure::Before(EngineError::NoCapacity("full".into()))));
+    engine.plan(fault(1, Failure::Before(EngineError::NoCapacity(Shortage::DiskSpace, "full".into()))));
     engine.plan(fault(2, Failure::After(EngineError::failed("answer", "lost"))));
     let spec = machine_spec();
-    assert!(matches!(engine.create(&spec).await, Err(EngineError::NoCapacity(_))));
+    assert!(matches!(engine.create(&spec).await, Err(EngineError::NoCapacity(..))));
     assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Absent);
     assert!(matches!(engine.create(&spec).await, Err(EngineError::Failed { .. })));
     assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Stopped);

@@ -4,7 +4,7 @@ mod conversation;
 mod hub;
 mod loss;
 mod python;
-mod source;
+pub mod source;
 mod through;
 mod watch;
 pub mod watch_audio;

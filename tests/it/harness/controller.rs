@@ -123,9 +123,14 @@ impl RunningController {
 
     /// A controller whose data folder is a file system of `mib` MiB.
     pub async fn boot_on_disk(mib: u64) -> Self {
+        Self::boot_on_disk_with(mib, "").await
+    }
+
+    /// [`Self::boot_on_disk`] with these lines in the configuration file.
+    pub async fn boot_on_disk_with(mib: u64, configuration: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let disk = SmallDisk::mount(folder.path(), &folder.path().join("data"), mib);
-        Self::boot_in(folder, Some(disk), "").await
+        Self::boot_in(folder, Some(disk), configuration).await
     }
 
     async fn boot_in(folder: TempDir, disk: Option<SmallDisk>, configuration: &str) -> Self {

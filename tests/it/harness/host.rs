@@ -71,9 +71,23 @@ pub fn machines_of(data: &Path) -> Vec<String> {
 
 /// Kills every host process of a machine.
 pub fn kill(id: &str) {
+    signal(id, nix::sys::signal::Signal::SIGKILL);
+}
+
+/// Stops every host process of a machine, so that nothing of it reacts.
+pub fn stop_processes(id: &str) {
+    signal(id, nix::sys::signal::Signal::SIGSTOP);
+}
+
+/// Continues every stopped host process of a machine.
+pub fn continue_processes(id: &str) {
+    signal(id, nix::sys::signal::Signal::SIGCONT);
+}
+
+fn signal(id: &str, signal: nix::sys::signal::Signal) {
     for pid in processes(id) {
         let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-        let _gone = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        let _gone = nix::sys::signal::kill(pid, signal);
     }
 }
 

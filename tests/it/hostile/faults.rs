@@ -8,8 +8,8 @@ use axum::Router;
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::controller::{self, config::Config};
-use hotdesk::engine::EngineError;
 use hotdesk::engine::simulated::{Failure, Fault, SimulatedEngine, SimulatedHost, Verb};
+use hotdesk::engine::{EngineError, Shortage};
 use serde_json::json;
 
 use crate::harness::agent::HttpAnswer;
@@ -56,8 +56,8 @@ async fn t18_a_create_that_fails_leaves_nothing_and_its_name_is_free() {
         for (failure, status) in [
             (Failure::Before(broken()), 500),
             (Failure::After(broken()), 500),
-            (Failure::Before(EngineError::NoCapacity("on purpose".to_owned())), 503),
-            (Failure::After(EngineError::NoCapacity("on purpose".to_owned())), 503),
+            (Failure::Before(EngineError::NoCapacity(Shortage::DiskSpace, "on purpose".to_owned())), 503),
+            (Failure::After(EngineError::NoCapacity(Shortage::DiskSpace, "on purpose".to_owned())), 503),
             (Failure::Before(EngineError::Absent), 500),
         ] {
             let name = format!("{verb:?}, {failure:?}");
@@ -146,6 +146,35 @@ async fn t18_a_stop_start_or_restart_that_fails_says_error_and_leads_out_of_it()
     assert_eq!(ask("ensure-running").await.body["status"], "running");
     assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
     assert_eq!(controller.machines(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_boot_without_capacity_is_refused_before_anything_ends() {
+    let controller = Simulation::boot().await;
+    let workspace = controller.workspace("w").await;
+    let id = controller.computer(&workspace, "desk").await;
+    let ask = |command: &'static str| controller.command(format!("/computers/{id}/{command}"));
+    for (short, named) in [
+        (Shortage::DiskSpace, "disk space"),
+        (Shortage::Slots, "slots for computers"),
+        (Shortage::LoopDevices, "loop devices"),
+    ] {
+        for (verb, status, what) in [
+            ("restart", "running", "Computer could not be restarted"),
+            ("start", "stopped", "Computer could not be started"),
+        ] {
+            let failure = Failure::Before(EngineError::NoCapacity(short, "on purpose".to_owned()));
+            fail_next(&controller, Verb::CheckCapacity, 1, &failure);
+            let refused = ask(verb).await;
+            assert_error(&refused, 503, verb);
+            assert_eq!(refused.body["code"], "no_capacity", "{}", refused.body);
+            assert_eq!(refused.body["error"], format!("{what}: the host is short of {named}"));
+            assert_eq!(controller.status(&id).await, status);
+            ask("stop").await;
+            controller.until_status(&id, "stopped").await;
+        }
+        assert_eq!(ask("ensure-running").await.body["status"], "running");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hotdesk::engine::EngineError;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use hotdesk::engine::{EngineError, Shortage};
 use serde_json::json;
 
 use crate::suspension::{Scene, assert_refused};
@@ -21,12 +21,17 @@ pub fn fail_next(scene: &Scene, verb: Verb, failure: Failure) {
 async fn a_snapshot_that_fails_leaves_nothing() {
     let scene = Scene::boot().await;
     let text = "The snapshot could not be made";
-    let full = "No host has room for this computer";
+    let full = "The snapshot could not be made: the host is short of disk space";
     let unable = "This computer's engine does not support such snapshots";
     for (failure, status, code, text) in [
         (Failure::Before(broken()), 500, "SNAPSHOT_FAILED", text),
         (Failure::After(broken()), 500, "SNAPSHOT_FAILED", text),
-        (Failure::Before(EngineError::NoCapacity("on purpose".to_owned())), 503, "no_capacity", full),
+        (
+            Failure::Before(EngineError::NoCapacity(Shortage::DiskSpace, "on purpose".to_owned())),
+            503,
+            "no_capacity",
+            full,
+        ),
         (Failure::Before(EngineError::Unsupported("on purpose")), 400, "snapshot_unsupported", unable),
     ] {
         fail_next(&scene, Verb::Snapshot, failure);
@@ -71,10 +76,11 @@ async fn a_rollback_that_fails_leaves_the_computer_as_it_was() {
     let snapshot = scene.create_snapshot(true).await;
     scene.write_note("late");
     let text = "Computer could not be rolled back";
+    let full = "Computer could not be rolled back: the host is short of disk space";
     let damaged = "The snapshot is damaged or missing; the computer is as it was";
     for (error, status, code, text) in [
         (broken(), 500, "SNAPSHOT_FAILED", text),
-        (EngineError::NoCapacity("x".to_owned()), 503, "no_capacity", "No host has room for this computer"),
+        (EngineError::NoCapacity(Shortage::DiskSpace, "x".to_owned()), 503, "no_capacity", full),
         (EngineError::Damaged("x".to_owned()), 503, "snapshot_unavailable", damaged),
     ] {
         assert_eq!(scene.count().await, 1);
@@ -95,6 +101,17 @@ async fn a_rollback_that_fails_leaves_the_computer_as_it_was() {
         assert_eq!(scene.count().await, 2, "the memory is unchanged");
         assert_eq!(scene.ask("restart").await.status, 200);
         scene.controller.until_status(&scene.id, "running").await;
+    }
+    // What can be known before is checked before: the computer does not even stop.
+    for (error, code, text) in [
+        (EngineError::NoCapacity(Shortage::DiskSpace, "x".to_owned()), "no_capacity", full),
+        (EngineError::Damaged("x".to_owned()), "snapshot_unavailable", damaged),
+    ] {
+        let (stops, count) = (scene.controller.engine.calls(Verb::Stop), scene.count().await);
+        fail_next(&scene, Verb::CheckCapacity, Failure::Before(error));
+        assert_refused(&scene.roll_back(&snapshot).await, 503, Some(code), text);
+        scene.assert_status("running").await;
+        assert_eq!((scene.controller.engine.calls(Verb::Stop), scene.count().await), (stops, count + 1));
     }
     // The stop fails: the status is `error`, and a further rollback works.
     fail_next(&scene, Verb::Stop, Failure::Before(broken()));

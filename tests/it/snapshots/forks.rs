@@ -7,7 +7,7 @@ use hotdesk::base::ids::{ComputerId, ComputerRef};
 use hotdesk::base::wait;
 use hotdesk::controller::config::{Config, Limits};
 use hotdesk::engine::simulated::{Failure, Verb};
-use hotdesk::engine::{Capabilities, Engine, EngineError};
+use hotdesk::engine::{Capabilities, Engine, EngineError, Shortage};
 use hotdesk::store::fleet::copies::{Extent, NewCopy};
 use serde_json::{Value, json};
 
@@ -123,12 +123,19 @@ async fn what_cannot_be_forked_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_a_fork_that_fails_anywhere_leaves_nothing_and_its_source_goes_on() {
     let scene = Scene::boot().await;
-    let (text, full) = ("Computer could not be forked", "No host has room for this computer");
+    let (text, full) =
+        ("Computer could not be forked", "Computer could not be forked: the host is short of disk space");
     let unable = "This computer cannot be forked: its engine copies no memory";
     for (verb, failure, status, code, text) in [
         (Verb::Fork, Failure::Before(broken()), 500, "FORK_FAILED", text),
         (Verb::Fork, Failure::After(broken()), 500, "FORK_FAILED", text),
-        (Verb::Fork, Failure::Before(EngineError::NoCapacity("x".to_owned())), 503, "no_capacity", full),
+        (
+            Verb::Fork,
+            Failure::Before(EngineError::NoCapacity(Shortage::DiskSpace, "x".to_owned())),
+            503,
+            "no_capacity",
+            full,
+        ),
         (Verb::Fork, Failure::Before(EngineError::Unsupported("x")), 400, "NOT_FORKABLE", unable),
         (Verb::Resume, Failure::Before(broken()), 500, "FORK_FAILED", text),
         (Verb::Resume, Failure::After(broken()), 500, "FORK_FAILED", text),

@@ -7,7 +7,7 @@ use hotdesk::base::ids::{ComputerId, ComputerRef};
 use hotdesk::base::wait;
 use hotdesk::controller::config::{Config, Limits};
 use hotdesk::engine::simulated::{Failure, Verb};
-use hotdesk::engine::{Capabilities, Engine, EngineError};
+use hotdesk::engine::{Capabilities, Engine, EngineError, Shortage};
 use hotdesk::store::fleet::copies::{Extent, NewCopy};
 use serde_json::{Value, json};
 
@@ -169,14 +169,20 @@ async fn what_cannot_be_launched_says_so() {
 async fn t18_a_launch_that_fails_anywhere_leaves_nothing() {
     let scene = Scene::boot().await;
     let snapshot = scene.create_snapshot(true).await;
-    let (text, full) = ("Computer could not be forked", "No host has room for this computer");
+    let (text, full) =
+        ("Computer could not be forked", "Computer could not be forked: the host is short of disk space");
     let unable = "This computer cannot be forked: its engine copies no memory";
     let damaged = "The snapshot or copied memory of this fork is damaged or missing";
     for verb in [Verb::Launch, Verb::Resume] {
         for (failure, status, code, text) in [
             (Failure::Before(broken()), 500, "FORK_FAILED", text),
             (Failure::After(broken()), 500, "FORK_FAILED", text),
-            (Failure::Before(EngineError::NoCapacity("x".to_owned())), 503, "no_capacity", full),
+            (
+                Failure::Before(EngineError::NoCapacity(Shortage::DiskSpace, "x".to_owned())),
+                503,
+                "no_capacity",
+                full,
+            ),
             (Failure::Before(EngineError::Unsupported("x")), 400, "NOT_FORKABLE", unable),
             (Failure::Before(EngineError::Damaged("x".to_owned())), 503, "snapshot_unavailable", damaged),
         ] {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use hotdesk::engine::EngineError;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use hotdesk::engine::{EngineError, Shortage};
 use serde_json::json;
 
 use super::agent::RenewalBehaviour;
@@ -31,9 +31,15 @@ fn fail_observations(scene: &Scene) {
 async fn a_suspend_that_fails_leaves_a_computer_that_runs_on() {
     let scene = Scene::boot().await;
     let text = "Computer could not be suspended";
+    let full = "Computer could not be suspended: the host is short of disk space";
     for (turn, (error, status, code, text)) in [
         (broken(), 500, None, text),
-        (EngineError::NoCapacity("on purpose".to_owned()), 500, None, text),
+        (
+            EngineError::NoCapacity(Shortage::DiskSpace, "on purpose".to_owned()),
+            503,
+            Some("no_capacity"),
+            full,
+        ),
         (
             EngineError::Unsupported("on purpose"),
             400,
@@ -95,10 +101,12 @@ async fn a_wake_that_fails_leaves_a_computer_that_sleeps_on() {
     assert_eq!(scene.count().await, 1);
     scene.suspend().await;
     let awake = ("wake_failed", "Computer could not be woken");
-    let full = ("no_capacity", "No host has room for this computer");
-    for (error, (code, text)) in
-        [(broken(), awake), (EngineError::Absent, awake), (EngineError::NoCapacity("x".to_owned()), full)]
-    {
+    let full = ("no_capacity", "Computer could not be woken: the host is short of disk space");
+    for (error, (code, text)) in [
+        (broken(), awake),
+        (EngineError::Absent, awake),
+        (EngineError::NoCapacity(Shortage::DiskSpace, "x".to_owned()), full),
+    ] {
         for verb in ["resume", "ensure-running", "click"] {
             fail_next(&scene, Verb::Resume, Failure::Before(error.clone()));
             let path = format!("/computers/{}/{verb}", scene.id);

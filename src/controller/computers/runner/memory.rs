@@ -55,9 +55,7 @@ impl Runner {
         if matches!(error, EngineError::Unsupported(_)) {
             return Err(suspend_unsupported().context(error));
         }
-        let mut failed = Error::internal(error);
-        "Computer could not be suspended".clone_into(&mut failed.message);
-        Err(failed)
+        Err(refused("Computer could not be suspended", &error))
     }
 
     /// Resumes from saved memory, for the boot that is stored.
@@ -214,7 +212,7 @@ pub(in super::super) fn suspend_unsupported() -> Error {
 fn wake_error(error: &EngineError) -> Error {
     match error {
         EngineError::Damaged(_) => lost_memory().context(error),
-        EngineError::NoCapacity(_) => refused("Computer could not be woken", error),
+        EngineError::NoCapacity(..) => refused("Computer could not be woken", error),
         EngineError::Absent | EngineError::Unsupported(_) | EngineError::Failed { .. } => {
             Error::unavailable("Computer could not be woken")
                 .code(ErrorCode::WakeFailed)

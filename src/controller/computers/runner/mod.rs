@@ -3,6 +3,7 @@
 //! It takes one piece of work after another: it stores the intent, acts, and stores the outcome. After a
 //! crash the same steps complete or undo what was stored.
 
+mod agent_health;
 mod creation;
 mod memory;
 mod power;
@@ -139,9 +140,11 @@ impl Runner {
         let stop = self.shared.tasks.stopping();
         loop {
             let watch_machine = self.machine_end();
+            let watch_agent = self.watch_agent();
             let message = tokio::select! {
                 () = stop.cancelled() => break,
                 message = self.inbox.recv() => message,
+                never = watch_agent => match never {},
                 () = watch_machine => {
                     self.machine_ended().await;
                     continue;
@@ -240,6 +243,10 @@ impl Runner {
             }
             Ok(Decision::Do(operation)) => operation,
         };
+        if let Err(error) = self.check_capacity(operation, row.status).await {
+            let _ = accepted.send(Err(error.clone()));
+            return (Err(error), AfterWork::Continue);
+        }
         self.cancel_copy_job().await;
         if let Err(error) = self.store_intent(operation, command).await {
             let _ = accepted.send(Err(error.clone()));
@@ -358,10 +365,12 @@ pub(super) fn boot_spec(row: &Computer) -> Boot {
 /// Converts an engine's failure to a client's error with the message `what`. The step is only logged.
 pub(super) fn refused(what: &str, error: &EngineError) -> Error {
     match error {
-        EngineError::NoCapacity(_) => Error::unavailable("No host has room for this computer")
-            .code(ErrorCode::NoCapacity)
-            .retry_after(30)
-            .context(error),
+        EngineError::NoCapacity(short, _) => {
+            Error::unavailable(format!("{what}: the host is short of {short}"))
+                .code(ErrorCode::NoCapacity)
+                .retry_after(30)
+                .context(error)
+        }
         EngineError::Absent
         | EngineError::Unsupported(_)
         | EngineError::Damaged(_)

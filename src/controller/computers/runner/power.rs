@@ -9,7 +9,7 @@ use super::{
 };
 use crate::data_dir::files;
 use hotdesk_base::wait;
-use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::lifecycle::{Operation, Status};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{EngineResult, Observation};
 use hotdesk_guest::Guest;
@@ -20,6 +20,24 @@ use hotdesk_store::fleet::computers::Computer;
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Runner {
+    /// Refuses a boot for which the host has no capacity, before anything ends. The computer stays as it is. A
+    /// restart of a suspended computer is not refused, because it frees the space of its memory.
+    pub(super) async fn check_capacity(&self, operation: Operation, status: Status) -> Result<()> {
+        let what = match operation {
+            Operation::Start => "Computer could not be started",
+            Operation::Restart if status != Status::Suspended => "Computer could not be restarted",
+            Operation::Restart
+            | Operation::Stop
+            | Operation::Suspend
+            | Operation::Resume
+            | Operation::Delete => {
+                return Ok(());
+            }
+        };
+        let checked = self.shared.engine.check_capacity(self.id, None).await;
+        checked.map_err(|error| refused(what, &error))
+    }
+
     /// Stops a running machine, discards saved memory, and boots from the disk.
     pub(in super::super) async fn restart_boot(&mut self, what: &str) -> Result<()> {
         self.fetch_disk().await?;

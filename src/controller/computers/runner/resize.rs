@@ -196,7 +196,7 @@ fn change(dimension: Dimension, to: &Hardware) -> Change {
 /// Returns the reason that a client gets for an engine's failure.
 fn reason(error: &EngineError) -> &'static str {
     match error {
-        EngineError::NoCapacity(_) => "The host has no room for it",
+        EngineError::NoCapacity(..) => "The host has no room for it",
         EngineError::Unsupported(_) => "This computer's engine cannot change it",
         EngineError::Absent | EngineError::Damaged(_) | EngineError::Failed { .. } => "The change failed",
     }

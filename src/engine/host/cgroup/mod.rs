@@ -2,6 +2,7 @@
 
 pub(crate) mod create;
 pub(crate) mod limits;
+pub(crate) mod stopped;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -107,7 +108,7 @@ pub(crate) async fn clear(id: ComputerId) -> EngineResult<()> {
     })
 }
 
-/// Sends SIGKILL to everything in a group and below.
+/// Sends SIGKILL to everything in a group and below, and thaws what is frozen: it ends only then.
 fn kill_all(folder: &Path) -> io::Result<()> {
     for child in children(folder)? {
         kill_all(&child)?;
@@ -122,7 +123,7 @@ fn kill_all(folder: &Path) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    stopped::thaw(folder)
 }
 
 fn members(folder: &Path) -> io::Result<Vec<Pid>> {

@@ -69,6 +69,20 @@ pub enum EventData {
         path: String,
         size_bytes: u64,
     },
+    AgentChange {
+        state: AgentState,
+        since: String,
+    },
+}
+
+/// Whether a computer's agent answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentState {
+    /// It answers nothing.
+    Unresponsive,
+    /// It answers again.
+    Responsive,
 }
 
 /// Change of a file.
@@ -138,6 +152,7 @@ impl EventData {
             Self::Active {} => EventKind::Active,
             Self::TitleChange { .. } => EventKind::TitleChange,
             Self::DownloadFinished { .. } => EventKind::DownloadFinished,
+            Self::AgentChange { .. } => EventKind::AgentChange,
         }
     }
 
@@ -166,7 +181,8 @@ impl EventData {
                     cut(path, MAX_TEXT_BYTES);
                 }
             }
-            Self::ScreenChange { screen: text, .. }
+            Self::AgentChange { since: text, .. }
+            | Self::ScreenChange { screen: text, .. }
             | Self::DownloadFinished { path: text, .. }
             | Self::ProcessStart { name: text, .. }
             | Self::ProcessStop { name: text, .. } => {

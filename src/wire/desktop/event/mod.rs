@@ -13,7 +13,7 @@ mod catalogue;
 mod data;
 
 pub use catalogue::{Catalogue, CatalogueEntry, CatalogueField};
-pub use data::{EventData, FileAction, MAX_CONTENT_BYTES, MAX_TEXT_BYTES};
+pub use data::{AgentState, EventData, FileAction, MAX_CONTENT_BYTES, MAX_TEXT_BYTES};
 
 /// Longest event message, in bytes: the longest clipboard text with six bytes for each escaped byte, and the
 /// other fields.
@@ -141,6 +141,10 @@ mod tests {
             EventData::Active {},
             EventData::title_change("0x1", "t", "default"),
             EventData::DownloadFinished { path: "/p".into(), size_bytes: 1 },
+            EventData::AgentChange {
+                state: AgentState::Responsive,
+                since: "2026-01-31T09:30:00.120Z".into(),
+            },
         ]
     }
 
