@@ -99,7 +99,7 @@ async fn every_dimension_changes_live() {
     let path = format!("/computers/{}/resize", record["instance_id"].as_str().expect("a handle"));
     let answer = controller.patch(&path, json!({"vcpus": 0.5, "mem_gb": 4})).await;
     assert_eq!((answer.status, results(&answer).len()), (200, 2), "{}", answer.body);
-    assert_eq!(answer.body.get("auto_stop_minutes"), None);
+    assert_eq!((answer.body.get("auto_stop_minutes"), answer.body.get("keeps_memory")), (None, None));
     assert_size(&controller, &desk, (0.5, 4, 20, 50)).await;
 }
 
@@ -116,6 +116,7 @@ async fn what_is_so_already_is_not_attempted() {
     assert_eq!(results(&answer), ["vcpus 2.0->2.0"]);
     let answer = resize(&controller, &desk, json!({"auto_stop_minutes": 15})).await;
     assert_eq!((answer.status, &answer.body["auto_stop_minutes"]), (200, &json!(15)), "{}", answer.body);
+    assert_eq!(answer.body["keeps_memory"], json!(true));
     for absent in ["results", "partial"] {
         assert_eq!(answer.body.get(absent), None, "{absent}");
     }

@@ -39,7 +39,7 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         gpu: "none".to_owned(),
         resolution: resolution.clone(),
         status: computer.status.name().to_owned(),
-        status_reason: computer.status_reason.clone(),
+        status_reason: computer.status_reason.map(|reason| reason.name().to_owned()),
         auto_stop_minutes: computer.auto_stop_minutes,
         auto_stop: None,
         billing: None,

@@ -76,7 +76,8 @@ async fn create(
     };
     audit::set_computer(new.id);
     let made = app.fleet.create(new).await?;
-    Ok((StatusCode::CREATED, Json(app.directory.record_for(&caller, &made, &origin).await)))
+    let record = app.directory.record_for(&caller, &made, &origin).await;
+    Ok((StatusCode::CREATED, Json(Computer { auto_stop: Some(app.auto_stop.record(&made)), ..record })))
 }
 
 /// Lists the computers to which the key has access.

@@ -49,7 +49,8 @@ async fn resize(
     let params =
         ResizeParams { wish, auto_stop_minutes, allowance: app.billing.allowance(computer.owner).await? };
     let outcome = app.fleet.resize(&computer, params).await?;
-    Ok(response(&params, outcome))
+    let keeps_memory = auto_stop_minutes.map(|_| app.auto_stop.keeps_memory(&outcome.computer));
+    Ok(response(&params, outcome, keeps_memory))
 }
 
 /// Does the same as `POST /computers/{id}/resize`, for clients that send PATCH.
@@ -118,7 +119,11 @@ fn fixed(computer: &Computer) -> ResizeCeilings {
     }
 }
 
-fn response(params: &ResizeParams, outcome: ResizeOutcome) -> (StatusCode, Json<ResizeReport>) {
+fn response(
+    params: &ResizeParams,
+    outcome: ResizeOutcome,
+    keeps_memory: Option<bool>,
+) -> (StatusCode, Json<ResizeReport>) {
     let failed = outcome.attempts.iter().filter(|result| result.error.is_some()).count();
     let status = match failed {
         0 => StatusCode::OK,
@@ -134,6 +139,7 @@ fn response(params: &ResizeParams, outcome: ResizeOutcome) -> (StatusCode, Json<
         disk_size_gb: hardware.disk_gb,
         bandwidth_limit_mbps: hardware.bandwidth_mbps,
         auto_stop_minutes: params.auto_stop_minutes,
+        keeps_memory,
         connection_changed: !outcome.changed.is_empty(),
         restarted: outcome.restarted,
         changed: outcome.changed.into_iter().map(str::to_owned).collect(),
