@@ -84,9 +84,14 @@ templated = Computer(project="demo", name="b", template="system/desktop@1.0.0", 
 check(templated.bash("echo up").strip() == "up", "B: launched from a curated template")
 templated.destroy()
 
-# C: a refused create. The client tries to create the project again and shows that error.
+# B: a template that is no reference here is ignored.
+plain = Computer(project="demo", name="b", template="my-image", base_api_url=BASE, verbose=False)
+check(plain.bash("echo up").strip() == "up", "B: an unknown image is the default one")
+plain.destroy()
+
+# C: a refused create. The client creates the project again, repeats the create and shows its error.
 message = refusal(lambda: Computer(project="demo", name="c", template="system/none@1.0.0", base_api_url=BASE, verbose=False))
-check("already exists" in message, f"C: the client shows the second error ({message})")
+check(message == "Template not found: system/none@1.0.0", f"C: the client shows the reason ({message})")
 
 # I: a project by name and its computers.
 project = Project("demo", base_api_url=BASE)

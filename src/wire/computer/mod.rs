@@ -168,7 +168,7 @@ pub struct CreateComputer {
     /// Template, as `namespace/name@version`.
     #[serde(default)]
     pub template_ref: Option<String>,
-    /// Older name of `template_ref`.
+    /// Older name of `template_ref`; text of another form is ignored.
     #[serde(default)]
     pub image: Option<String>,
 }

@@ -63,9 +63,7 @@ async fn create(
     };
     let mut hardware = parse_computer_request(&order)?;
     hardware.bandwidth_mbps = app.billing.allowance(workspace.account).await?.bandwidth_mbps;
-    if let Some(reference) = wanted.template_ref.as_ref().or(wanted.image.as_ref()) {
-        template::check_ref(reference)?;
-    }
+    template::check(wanted.template_ref.as_deref(), wanted.image.as_deref())?;
     let new = NewComputer {
         id: ComputerId::random(),
         workspace: workspace.id,
