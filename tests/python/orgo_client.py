@@ -78,6 +78,11 @@ check(computer.stream_status() == {"status": "idle"}, "D: no stream after the st
 again = Computer(computer_id=computer.computer_id, base_api_url=BASE, verbose=False)
 check(again.scroll("up", 1)["success"] is True, "E: connected by id")
 check(again.status()["status"] == "running", "E: status")
+resized = computer.api._request("PATCH", f"computers/{computer.computer_id}/screens/default", {"width": 600, "height": 300})
+check((resized["width"], resized["height"]) == (600, 300), "E: the screen is smaller")
+again = Computer(computer_id=computer.computer_id, base_api_url=BASE, verbose=False)
+check(again.scroll("up", 1)["success"] is True, "E: scroll in the middle of the smaller screen")
+check(again.status()["instance_details"]["resolution"] == "600x300x24", "E: the record has its resolution")
 
 # B: an existing project and a template.
 templated = Computer(project="demo", name="b", template="system/desktop@1.0.0", base_api_url=BASE, verbose=False)

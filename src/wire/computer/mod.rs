@@ -36,7 +36,7 @@ pub struct Computer {
     pub disk_size_gb: u32,
     /// Always `none`.
     pub gpu: String,
-    /// Boot resolution, `WIDTHxHEIGHTxDEPTH`.
+    /// Resolution of the boot screen, `WIDTHxHEIGHTxDEPTH`.
     pub resolution: String,
     /// `creating`, `starting`, `running`, `suspending`, `suspended`, `stopping`, `stopped`, `restarting`,
     /// `deleting` or `error`.

@@ -3,6 +3,7 @@
 //! It takes one piece of work after another: it stores the intent, acts, and stores the outcome. After a
 //! crash the same steps complete or undo what was stored.
 
+pub(super) mod boot_screen;
 mod creation;
 mod memory;
 mod power;
