@@ -78,12 +78,11 @@ async fn headroom(
 ) -> Result<Json<ResizeCeilings>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
     let hardware = &computer.hardware;
-    if matches!(computer.status, Status::Error | Status::Deleting) {
+    if computer.status != Status::Running {
         return Ok(Json(fixed(&computer)));
     }
     let others = app.store.resource_use_besides(&computer).await?;
     let most = ceilings(hardware, &app.billing.allowance(computer.owner).await?, &others);
-    let running = computer.status == Status::Running;
     Ok(Json(ResizeCeilings {
         resizable: true,
         reason: None,
@@ -96,7 +95,7 @@ async fn headroom(
         mem_gb: Some(most.ram_gb),
         vcpus: Some(most.cpu),
         bandwidth_limit_mbps: Some(most.bandwidth_mbps),
-        mem_gb_live: running.then(|| app.fleet.engine().capabilities().live_ram),
+        mem_gb_live: Some(app.fleet.engine().capabilities().live_ram),
     }))
 }
 
@@ -156,6 +155,6 @@ fn result_record(result: &DimensionResult) -> ResizeResult {
         requested: result.requested,
         applied: result.applied,
         ok: result.error.is_none(),
-        error: result.error.map(str::to_owned),
+        error: result.error.clone(),
     }
 }

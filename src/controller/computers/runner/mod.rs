@@ -367,6 +367,7 @@ pub(super) fn refused(what: &str, error: &EngineError) -> Error {
             .retry_after(30)
             .context(error),
         EngineError::Absent
+        | EngineError::MemoryInUse { .. }
         | EngineError::Unsupported(_)
         | EngineError::Damaged(_)
         | EngineError::Failed { .. } => {
