@@ -56,7 +56,11 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
         StatusCode::UNPROCESSABLE_ENTITY => Error::mismatched(sentence),
         StatusCode::PAYLOAD_TOO_LARGE => Error::too_large(sentence),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Error::unsupported_media(sentence),
-        StatusCode::FORBIDDEN if code == Some(ErrorCode::PermissionDenied) => Error::forbidden(sentence),
+        StatusCode::FORBIDDEN
+            if matches!(code, Some(ErrorCode::PermissionDenied | ErrorCode::PathThroughLink)) =>
+        {
+            Error::forbidden(sentence)
+        }
         StatusCode::GONE => Error::not_found(sentence),
         StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE => Error::invalid(sentence),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timed_out(sentence),

@@ -27,7 +27,7 @@ use hotdesk_domain::computer::endpoint::Endpoint;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
 use hotdesk_http::idempotency;
-use hotdesk_wire::agent::{Activity, Health, PutResult, Renewal, RenewalResult};
+use hotdesk_wire::agent::{Activity, ContentQuery, Health, PutResult, Renewal, RenewalResult};
 
 pub use action_reply::ActionReply;
 pub use failure::is_token_refused;
@@ -192,13 +192,15 @@ impl Guest {
         })
     }
 
-    /// Opens a file of the computer and returns its content as a stream. The stream itself has no timeout.
+    /// Opens a file of the computer's home folder and returns its content as a stream. The stream itself has no
+    /// timeout.
     ///
     /// # Errors
-    /// Those of [`Guest::call`].
+    /// Those of [`Guest::call`]; `Forbidden` (`path_through_link`) for a link that leads out of the home folder.
     pub async fn open_file(&self, path: &str) -> Result<Incoming> {
         let response = within(QUICK_TIMEOUT, async {
-            self.send(Method::GET, uri("/files/content", [("path", path)])?, Body::empty()).await
+            let query = ContentQuery { path: path.to_owned(), within_home: true };
+            self.send(Method::GET, uri("/files/content", query)?, Body::empty()).await
         });
         Ok(response.await?.into_body())
     }

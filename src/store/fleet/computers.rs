@@ -74,6 +74,8 @@ pub struct NewComputer {
     pub hardware: Hardware,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
+    /// Whether it gets the earlier uploads of its whole workspace.
+    pub deliver_files: bool,
     /// Limits of all plans; the owner's plan is read in the same transaction.
     pub plans: Plans,
 }
@@ -306,9 +308,13 @@ impl Write {
         .execute(&mut *self.tx)
         .await;
         match inserted {
-            Err(error) if is_duplicate(&error) => Err(name_taken(&new.name)),
-            other => other.map(|_| ()).map_err(failed("store a computer")),
+            Err(error) if is_duplicate(&error) => return Err(name_taken(&new.name)),
+            other => other.map_err(failed("store a computer"))?,
+        };
+        if new.deliver_files {
+            self.request_earlier_files(new.id, new.workspace).await?;
         }
+        Ok(())
     }
 
     /// Returns the owner of a workspace; `NotFound` when the workspace does not exist.

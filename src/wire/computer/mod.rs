@@ -171,6 +171,10 @@ pub struct CreateComputer {
     /// Older name of `template_ref`; text of another form is ignored.
     #[serde(default)]
     pub image: Option<String>,
+    /// Put the earlier uploads of the workspace on its desktop.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub deliver_files: bool,
 }
 
 /// `PATCH /computers/{id}`.

@@ -70,6 +70,7 @@ async fn create(
         name,
         hardware,
         auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
+        deliver_files: wanted.deliver_files,
         plans: app.plans.clone(),
     };
     audit::set_computer(new.id);
