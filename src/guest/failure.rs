@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use serde_json::Value;
 
 use hotdesk_domain::error::{Error, Field, Kind};
 use hotdesk_domain::error_code::ErrorCode;
@@ -48,7 +49,7 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
         Some(body) => body.error.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect(),
         None => "The computer's agent failed".to_owned(),
     };
-    let code = answer.and_then(|body| body.code).and_then(|code| known_code(&code));
+    let code = answer.as_ref().and_then(|body| body.code.as_deref()).and_then(known_code);
     let mut error = match status {
         StatusCode::BAD_REQUEST => Error::invalid(sentence),
         StatusCode::NOT_FOUND => Error::not_found(sentence),
@@ -79,6 +80,12 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
     if matches!(error.kind, Kind::Unavailable | Kind::Conflict) {
         error.retry_after = retry_after.map(|seconds| seconds.min(60));
     }
+    for field in KNOWN_FIELDS {
+        let value = answer.as_ref().and_then(|body| body.extra.get(field)).and_then(Value::as_i64);
+        if let Some(value) = value {
+            error = error.number(field, value);
+        }
+    }
     error.number("upstream_status", i64::from(status.as_u16()))
 }
 
@@ -86,6 +93,9 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
 pub fn is_token_refused(error: &Error) -> bool {
     error.fields.iter().any(|field| matches!(field, ("upstream_status", Field::Number(401))))
 }
+
+/// Extra fields of errors of hotdesk's own agent (docs/api/errors.md#extra-fields), all of them integers.
+const KNOWN_FIELDS: [&str; 4] = ["exit_code", "files", "offset", "written"];
 
 /// Error codes of hotdesk's own agent.
 const KNOWN_CODES: &[ErrorCode] = &[
@@ -187,6 +197,15 @@ mod tests {
             assert!(error.retry_after.is_none_or(|seconds| seconds <= 60));
             assert!(from_status(status, b"<html>", None).message.len() < 100);
         }
+    }
+
+    #[test]
+    fn only_fields_of_the_agent_pass() {
+        let body =
+            br#"{"error": "no", "offset": 7, "written": "x", "files": 1.5, "made_up": 1, "status": 2}"#;
+        let error = from_status(StatusCode::CONFLICT, body, None);
+        let expected = [("offset", Field::Number(7)), ("upstream_status", Field::Number(409))];
+        assert_eq!(error.fields, expected);
     }
 
     #[test]

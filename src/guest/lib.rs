@@ -160,7 +160,7 @@ impl Guest {
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let exchange = async {
             let response = self.exchange(request, StatusCode::is_success).await?;
-            let replayed = response.headers().get(idempotency::REPLAYED).is_some_and(|value| value == "true");
+            let replayed = is_replayed(&response);
             let bytes = self.answers.collect(response.into_body(), MAX_JSON_ANSWER).await?;
             let answer = serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))?;
             Ok(ActionReply { answer, replayed })
@@ -280,10 +280,16 @@ impl Guest {
         let status: StatusCode = response.status();
         let retry_after =
             response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let replayed = is_replayed(&response);
         let reading = self.answers.collect(response.into_body(), failure::MAX_REFUSAL);
         let bytes = within(QUICK_TIMEOUT, reading).await.unwrap_or_default();
-        failure::from_status(status, &bytes, retry_after)
+        Error { replayed, ..failure::from_status(status, &bytes, retry_after) }
     }
+}
+
+/// Whether a response is the stored one of an earlier request.
+fn is_replayed(response: &Response<Incoming>) -> bool {
+    response.headers().get(idempotency::REPLAYED).is_some_and(|value| value == "true")
 }
 
 async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
