@@ -63,6 +63,8 @@ pub struct Error {
     pub fields: Vec<(&'static str, Field)>,
     /// `Retry-After`, in seconds, when a retry may succeed.
     pub retry_after: Option<u32>,
+    /// Whether it is the stored answer to an earlier request with the same `Idempotency-Key`.
+    pub replayed: bool,
 }
 
 /// Longest message of an invalid request, in characters: it may quote a long request.
@@ -80,6 +82,7 @@ impl Error {
             context: None,
             fields: Vec::new(),
             retry_after: None,
+            replayed: false,
         }
     }
 

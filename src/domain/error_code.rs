@@ -103,7 +103,7 @@ error_codes! {
     PlanLimit = "PLAN_LIMIT",
     /// The account or the client's workspace has its maximum number of API keys.
     KeyLimit = "KEY_LIMIT",
-    /// The account has its maximum number of MCP connections.
+    /// The account has its maximum number of MCP connections, or of saved RTMP connections.
     ConnectionLimit = "CONNECTION_LIMIT",
     /// The account has its maximum number of removed clients with stored usage.
     ClientLimit = "CLIENT_LIMIT",

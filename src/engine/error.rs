@@ -35,6 +35,13 @@ pub enum EngineError {
     NoCapacity(Shortage, String),
     /// The machine does not exist.
     Absent,
+    /// The machine uses more memory than a new limit gives it, also after the kernel has reclaimed.
+    MemoryInUse {
+        /// Bytes in use.
+        used: u64,
+        /// Bytes of the new limit.
+        limit: u64,
+    },
     /// This engine, or this machine as it is configured, cannot do it. Completes the sentence "the engine
     /// cannot …".
     Unsupported(&'static str),
@@ -59,7 +66,7 @@ impl EngineError {
     fn detail(&self) -> Option<&str> {
         match self {
             Self::NoCapacity(_, detail) | Self::Damaged(detail) | Self::Failed { detail, .. } => Some(detail),
-            Self::Absent | Self::Unsupported(_) => None,
+            Self::Absent | Self::MemoryInUse { .. } | Self::Unsupported(_) => None,
         }
     }
 }
@@ -69,6 +76,9 @@ impl std::fmt::Display for EngineError {
         match self {
             Self::NoCapacity(short, _) => write!(f, "no capacity: {short}")?,
             Self::Absent => f.write_str("no such machine")?,
+            Self::MemoryInUse { used, limit } => {
+                write!(f, "the machine uses {} MiB of memory, more than {} MiB", used >> 20, limit >> 20)?;
+            }
             Self::Unsupported(what) => write!(f, "the engine cannot {what}")?,
             Self::Damaged(_) => f.write_str("the saved state is damaged")?,
             Self::Failed { step, .. } => write!(f, "could not {step}")?,

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use serde_json::Value;
 
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Field, Kind};
@@ -70,7 +71,7 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
         Some(body) => body.error.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect(),
         None => "The computer's agent failed".to_owned(),
     };
-    let code = answer.and_then(|body| body.code).and_then(|code| known_code(&code));
+    let code = answer.as_ref().and_then(|body| body.code.as_deref()).and_then(known_code);
     let mut error = match status {
         StatusCode::BAD_REQUEST => Error::invalid(sentence),
         StatusCode::NOT_FOUND => Error::not_found(sentence),
@@ -78,7 +79,11 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
         StatusCode::UNPROCESSABLE_ENTITY => Error::mismatched(sentence),
         StatusCode::PAYLOAD_TOO_LARGE => Error::too_large(sentence),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Error::unsupported_media(sentence),
-        StatusCode::FORBIDDEN if code == Some(ErrorCode::PermissionDenied) => Error::forbidden(sentence),
+        StatusCode::FORBIDDEN
+            if matches!(code, Some(ErrorCode::PermissionDenied | ErrorCode::PathThroughLink)) =>
+        {
+            Error::forbidden(sentence)
+        }
         StatusCode::GONE => Error::not_found(sentence),
         StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE => Error::invalid(sentence),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timed_out(sentence),
@@ -97,6 +102,12 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
     if matches!(error.kind, Kind::Unavailable | Kind::Conflict) {
         error.retry_after = retry_after.map(|seconds| seconds.min(60));
     }
+    for field in KNOWN_FIELDS {
+        let value = answer.as_ref().and_then(|body| body.extra.get(field)).and_then(Value::as_i64);
+        if let Some(value) = value {
+            error = error.number(field, value);
+        }
+    }
     error.number("upstream_status", i64::from(status.as_u16()))
 }
 
@@ -104,6 +115,9 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
 pub fn is_token_refused(error: &Error) -> bool {
     error.fields.iter().any(|field| matches!(field, ("upstream_status", Field::Number(401))))
 }
+
+/// Extra fields of errors of hotdesk's own agent (docs/api/errors.md#extra-fields), all of them integers.
+const KNOWN_FIELDS: [&str; 4] = ["exit_code", "files", "offset", "written"];
 
 /// Error codes of hotdesk's own agent.
 const KNOWN_CODES: &[ErrorCode] = &[
@@ -205,6 +219,15 @@ mod tests {
             assert!(error.retry_after.is_none_or(|seconds| seconds <= 60));
             assert!(from_status(status, b"<html>", None).message.len() < 100);
         }
+    }
+
+    #[test]
+    fn only_fields_of_the_agent_pass() {
+        let body =
+            br#"{"error": "no", "offset": 7, "written": "x", "files": 1.5, "made_up": 1, "status": 2}"#;
+        let error = from_status(StatusCode::CONFLICT, body, None);
+        let expected = [("offset", Field::Number(7)), ("upstream_status", Field::Number(409))];
+        assert_eq!(error.fields, expected);
     }
 
     #[test]

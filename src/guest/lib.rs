@@ -30,7 +30,7 @@ use hotdesk_domain::computer::endpoint::Endpoint;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
 use hotdesk_http::idempotency;
-use hotdesk_wire::agent::{Activity, Health, PutResult, Renewal, RenewalResult};
+use hotdesk_wire::agent::{Activity, ContentQuery, Health, PutResult, Renewal, RenewalResult};
 
 pub use action_reply::ActionReply;
 pub use failure::is_token_refused;
@@ -171,7 +171,7 @@ impl Guest {
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let exchange = async {
             let response = self.exchange(request, StatusCode::is_success).await?;
-            let replayed = response.headers().get(idempotency::REPLAYED).is_some_and(|value| value == "true");
+            let replayed = is_replayed(&response);
             let bytes = self.answers.collect(response.into_body(), MAX_JSON_ANSWER).await?;
             let answer = serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))?;
             Ok(ActionReply { answer, replayed })
@@ -203,13 +203,15 @@ impl Guest {
         })
     }
 
-    /// Opens a file of the computer and returns its content as a stream. The stream itself has no timeout.
+    /// Opens a file of the computer's home folder and returns its content as a stream. The stream itself has no
+    /// timeout.
     ///
     /// # Errors
-    /// Those of [`Guest::call`].
+    /// Those of [`Guest::call`]; `Forbidden` (`path_through_link`) for a link that leads out of the home folder.
     pub async fn open_file(&self, path: &str) -> Result<Incoming> {
         let response = self.answer_within(QUICK_TIMEOUT, async {
-            self.send(Method::GET, uri("/files/content", [("path", path)])?, Body::empty()).await
+            let query = ContentQuery { path: path.to_owned(), within_home: true };
+            self.send(Method::GET, uri("/files/content", query)?, Body::empty()).await
         });
         Ok(response.await?.into_body())
     }
@@ -318,10 +320,16 @@ impl Guest {
         let status: StatusCode = response.status();
         let retry_after =
             response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let replayed = is_replayed(&response);
         let reading = self.answers.collect(response.into_body(), failure::MAX_REFUSAL);
         let bytes = within(QUICK_TIMEOUT, reading).await.unwrap_or_default();
-        failure::from_status(status, &bytes, retry_after)
+        Error { replayed, ..failure::from_status(status, &bytes, retry_after) }
     }
+}
+
+/// Whether a response is the stored one of an earlier request.
+fn is_replayed(response: &Response<Incoming>) -> bool {
+    response.headers().get(idempotency::REPLAYED).is_some_and(|value| value == "true")
 }
 
 async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {

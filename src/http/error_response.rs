@@ -5,12 +5,15 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
 use hotdesk_domain::error::{Error, Field, Kind};
 use hotdesk_wire::error::ErrorBody;
+
+/// Response header: `true` for a stored answer (docs/api/conventions.md#idempotency).
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The error that a response carries until its body is written.
 #[derive(Clone, Debug)]
@@ -104,6 +107,9 @@ pub fn render(error: &Error, request_id: &str) -> Response {
     let mut response = (status(error.kind), axum::Json(body(error, request_id))).into_response();
     if let Some(seconds) = error.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if error.replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
     if error.kind == Kind::Unauthenticated {
         // RFC 9110 section 15.5.2: a 401 names the scheme.

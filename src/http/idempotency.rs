@@ -12,11 +12,10 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
 use crate::error_response::HttpError;
+pub use crate::error_response::REPLAYED;
 
 /// The header's name.
 pub const NAME: HeaderName = HeaderName::from_static("idempotency-key");
-/// Response header: `true` for a stored answer.
-pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Allowed length of a key in bytes.
 const LENGTH: std::ops::RangeInclusive<usize> = 8..=255;
 

@@ -1,10 +1,11 @@
 //! Records of a workspace's files and their deliveries to computers. The contents are in the blob folder.
 
-use crate::{Store, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, FileId, WorkspaceId};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
 
 /// Record of a file.
@@ -59,8 +60,14 @@ impl TryFrom<Row> for File {
     }
 }
 
+/// Outcome of a delivery that is still to be made.
+const PENDING: &str = "pending";
+/// Statuses of computers that get an upload of their workspace: they run, or will run soon.
+const RECEIVING: [Status; 4] = [Status::Creating, Status::Starting, Status::Running, Status::Restarting];
+
 impl Store {
-    /// Stores a file's record if the quota of the workspace's owner admits it.
+    /// Stores a file's record if the quota of the workspace's owner admits it. An upload is to be delivered to
+    /// its computer, or to those computers of the workspace that run now or are about to.
     ///
     /// # Errors
     /// Those of [`Quota::admit_file`](hotdesk_domain::billing::quota::Quota::admit_file); `NotFound` when the
@@ -84,6 +91,9 @@ impl Store {
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a file's record"))?;
+        if file.source == "upload" {
+            write.request_deliveries(file).await?;
+        }
         write.commit().await
     }
 
@@ -144,18 +154,18 @@ impl Store {
         write.commit().await
     }
 
-    /// Returns the uploads that have not been delivered to a computer yet, oldest first.
+    /// Returns the uploads that are still to be delivered to a computer, oldest first.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
     pub async fn undelivered_files(&self, computer: ComputerId, workspace: WorkspaceId) -> Result<Vec<File>> {
         let rows: Vec<Row> = sqlx::query_as(
-            "SELECT * FROM files WHERE workspace_id = $2 AND source = 'upload' \
-             AND (computer_id IS NULL OR computer_id = $1) \
-             AND id NOT IN (SELECT file_id FROM deliveries WHERE computer_id = $1) ORDER BY created_at, id",
+            "SELECT f.* FROM files f JOIN deliveries d ON d.file_id = f.id WHERE d.computer_id = $1 \
+             AND d.outcome = $3 AND f.workspace_id = $2 ORDER BY f.created_at, f.id",
         )
         .bind(computer.to_string())
         .bind(workspace.to_string())
+        .bind(PENDING)
         .fetch_all(&self.pool)
         .await
         .map_err(failed("list undelivered files"))?;
@@ -171,7 +181,8 @@ impl Store {
         sqlx::query(
             "INSERT INTO deliveries (file_id, computer_id, outcome, delivered_at) \
              SELECT f.id, c.id, $3, $4 FROM files f, computers c WHERE f.id = $1 AND c.id = $2 \
-             ON CONFLICT (file_id, computer_id) DO UPDATE SET outcome = excluded.outcome",
+             ON CONFLICT (file_id, computer_id) DO UPDATE SET outcome = excluded.outcome, \
+             delivered_at = excluded.delivered_at",
         )
         .bind(file.to_string())
         .bind(computer.to_string())
@@ -181,5 +192,47 @@ impl Store {
         .await
         .map_err(failed("record a delivery"))?;
         write.commit().await
+    }
+}
+
+impl Write {
+    /// Stores which computers are to get a new upload.
+    async fn request_deliveries(&mut self, file: &File) -> Result<()> {
+        let receiving = RECEIVING.map(|status| format!("'{}'", status.name())).join(", ");
+        sqlx::query(sqlx::AssertSqlSafe(format!(
+            "INSERT INTO deliveries (file_id, computer_id, outcome, delivered_at) \
+             SELECT $1, id, $4, $5 FROM computers \
+             WHERE workspace_id = $2 AND (id = $3 OR ($3 = '' AND status IN ({receiving})))"
+        )))
+        .bind(file.id.to_string())
+        .bind(file.workspace.to_string())
+        .bind(file.computer.map(|computer| computer.to_string()).unwrap_or_default())
+        .bind(PENDING)
+        .bind(file.created_at.as_i64())
+        .execute(&mut *self.tx)
+        .await
+        .map_err(failed("store the deliveries of a file"))?;
+        Ok(())
+    }
+
+    /// Stores that a new computer is to get the earlier uploads of its whole workspace.
+    pub(crate) async fn request_earlier_files(
+        &mut self,
+        computer: ComputerId,
+        workspace: WorkspaceId,
+    ) -> Result<()> {
+        sqlx::query(
+            "INSERT INTO deliveries (file_id, computer_id, outcome, delivered_at) \
+             SELECT id, $1, $3, $4 FROM files \
+             WHERE workspace_id = $2 AND source = 'upload' AND computer_id IS NULL",
+        )
+        .bind(computer.to_string())
+        .bind(workspace.to_string())
+        .bind(PENDING)
+        .bind(clock::now().as_i64())
+        .execute(&mut *self.tx)
+        .await
+        .map_err(failed("store the deliveries to a new computer"))?;
+        Ok(())
     }
 }

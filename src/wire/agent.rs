@@ -22,6 +22,17 @@ pub struct Health {
     pub memory_used_bytes: u64,
 }
 
+/// The query of `GET /files/content` of an agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ContentQuery {
+    /// Path: relative to the home folder, `~/...`, or absolute.
+    #[serde(default)]
+    pub path: String,
+    /// Refuse a file outside of the home folder, after all links were followed.
+    #[serde(default)]
+    pub within_home: bool,
+}
+
 /// Outcome of putting a file on the desktop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

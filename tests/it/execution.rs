@@ -54,6 +54,17 @@ async fn commands_sessions_and_processes_are_reached_through_the_controller() {
     assert_eq!(other.status(), 422);
     let other: serde_json::Value = other.json().await.expect("JSON");
     assert_eq!(other["code"], "idempotency_key_reused", "{other}");
+    // A stored failure is marked as well.
+    for replayed in [false, true] {
+        let request = controller.request(Method::POST, &format!("/computers/{id}/click"));
+        let request =
+            request.header("Idempotency-Key", "a-key-of-a-failure").json(&json!({"x": 9999, "y": 1}));
+        let refused = request.send().await.expect("an answer");
+        let marked = refused.headers().contains_key("idempotency-replayed");
+        assert_eq!((refused.status().as_u16(), marked), (400, replayed));
+    }
+    let missing = controller.act(&id, "launch", json!({"command": "no-such-program"})).await;
+    assert_eq!((missing.status, &missing.body["exit_code"]), (400, &json!(127)), "{}", missing.body);
 
     let created =
         controller.act(&id, "processes", json!({"argv": ["cat"], "stdin": "pipe", "name": "echo"})).await;
@@ -88,6 +99,7 @@ async fn commands_sessions_and_processes_are_reached_through_the_controller() {
     assert_eq!(late.text().await.unwrap(), "three");
     let closed = feed("", "more").await;
     assert_eq!((closed.status, &closed.body["code"]), (409, &json!("stdin_closed")));
+    assert_eq!(closed.body["written"], json!(0), "{}", closed.body);
     let proxied = controller.get(&format!("/desktops/{id}/proxy/processes")).await;
     assert_eq!(proxied.body["processes"][0]["name"], json!("echo"));
 

@@ -80,6 +80,61 @@ async fn an_engine_that_keeps_memory_suspends_what_is_idle() {
         boot_controller_with(Capabilities { suspend: true, ..Capabilities::default() }).await;
     let id = computer(&controller, "idle", 1).await;
     controller.until_status(&id, "suspended").await;
+    let record = controller.get(&format!("/computers/{id}")).await.body;
+    assert_eq!(
+        (&record["status_reason"], &record["auto_stop"]["keeps_memory"]),
+        (&json!("auto_stop"), &json!(true))
+    );
+    // A stop by a person has no reason of the service, and no action starts the computer again.
+    assert_eq!(controller.command(format!("/computers/{id}/stop")).await.status, 200);
+    controller.until_status(&id, "stopped").await;
+    assert_eq!(controller.get(&format!("/computers/{id}")).await.body["status_reason"], Value::Null);
+    assert_eq!(controller.command(format!("/computers/{id}/click")).await.status, 409);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_loses_memory_says_so_and_the_next_action_starts_the_computer() {
+    let (mut controller, activity) = boot_controller().await;
+    let workspace = controller.workspace("idle").await;
+    let body = json!({"workspace_id": workspace, "name": "idle", "auto_stop_minutes": 0});
+    let created = controller.create("/computers", body).await;
+    assert_eq!(created["auto_stop"]["keeps_memory"], json!(false));
+    let path = format!("/computers/{}", id_of(&created));
+    let setting = controller.get(&format!("{path}/auto-stop")).await.body;
+    assert_eq!(setting, json!({"auto_stop_minutes": 0, "configurable": true, "keeps_memory": false}));
+    let changed = controller.patch(&format!("{path}/auto-stop"), json!({"auto_stop_minutes": 1})).await;
+    let expected = json!({"auto_stop_minutes": 1, "auto_suspend_after": "1m", "keeps_memory": false});
+    assert_eq!(changed.body, expected);
+
+    let id = id_of(&created);
+    let stopped = async |controller: &Simulation| {
+        controller.until_status(&id, "stopped").await;
+        assert_eq!(controller.get(&path).await.body["status_reason"], json!("auto_stop"));
+    };
+    // Each kind of request starts it: an action, a read, and both after a restart of the controller.
+    stopped(&controller).await;
+    assert_eq!(controller.command(format!("{path}/click")).await.status, 200);
+    let running = controller.get(&path).await.body;
+    assert_eq!((&running["status"], &running["status_reason"]), (&json!("running"), &Value::Null));
+    stopped(&controller).await;
+    assert_eq!(controller.get(&format!("{path}/screens")).await.status, 200);
+    stopped(&controller).await;
+    controller.kill().await;
+    stopped(&controller).await;
+    assert_eq!(controller.command(format!("{path}/click")).await.status, 200);
+    // A resume needs memory. A stop by a person ends the sleep.
+    stopped(&controller).await;
+    assert_eq!(controller.command(format!("{path}/resume")).await.status, 409);
+    assert_eq!(controller.command(format!("{path}/stop")).await.status, 200);
+    let settled = hotdesk::base::wait::until(SUSPEND_TIMEOUT, || async {
+        let record = controller.get(&path).await.body;
+        (record["status"] == "stopped" && record["status_reason"].is_null()).then_some(())
+    });
+    assert!(settled.await.is_some());
+    assert_eq!(controller.command(format!("{path}/click")).await.status, 409);
+    // The computer works again after a start.
+    activity.set(0, json!([]));
+    assert_eq!(controller.command(format!("{path}/ensure-running")).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,7 +144,7 @@ async fn a_computer_rests_a_while_after_its_last_action_and_no_other_does() {
     let id = computer(&controller, "idle", 1).await;
     assert_eq!(
         auto_stop(&controller, &always).await,
-        json!({"minutes": 0, "suspends_at": null, "held_by": []})
+        json!({"minutes": 0, "suspends_at": null, "held_by": [], "keeps_memory": false})
     );
     let record = until(&controller, &id, |auto_stop| auto_stop["suspends_at"].is_string()).await;
     assert_eq!((&record["minutes"], &record["held_by"]), (&json!(1), &json!([])));
@@ -103,7 +158,8 @@ async fn a_computer_rests_a_while_after_its_last_action_and_no_other_does() {
     }
     controller.until_status(&id, "stopped").await;
     assert!(acted.elapsed() >= MINUTE, "suspended after {:?}", acted.elapsed());
-    assert_eq!(auto_stop(&controller, &id).await, json!({"minutes": 1, "suspends_at": null, "held_by": []}));
+    let stopped = json!({"minutes": 1, "suspends_at": null, "held_by": [], "keeps_memory": false});
+    assert_eq!(auto_stop(&controller, &id).await, stopped);
     assert_eq!(controller.status(&always).await, "running");
 
     // The start counts as activity: a whole minute passes, though the agent reports that it was idle before.
@@ -120,7 +176,8 @@ async fn what_is_at_work_keeps_a_computer_up_and_its_end_counts_as_use() {
     activity.set(3_600_000, json!([hold]));
     let id = computer(&controller, "busy", 1).await;
     let record = until(&controller, &id, |auto_stop| auto_stop["held_by"] != json!([])).await;
-    assert_eq!(record, json!({"minutes": 1, "suspends_at": null, "held_by": [hold]}));
+    let busy = json!({"minutes": 1, "suspends_at": null, "held_by": [hold], "keeps_memory": false});
+    assert_eq!(record, busy);
     tokio::time::sleep(2 * MINUTE).await;
     assert_eq!(controller.status(&id).await, "running");
     activity.set(3_600_000, json!([]));

@@ -99,7 +99,7 @@ async fn every_dimension_changes_live() {
     let path = format!("/computers/{}/resize", record["instance_id"].as_str().expect("a handle"));
     let answer = controller.patch(&path, json!({"vcpus": 0.5, "mem_gb": 4})).await;
     assert_eq!((answer.status, results(&answer).len()), (200, 2), "{}", answer.body);
-    assert_eq!(answer.body.get("auto_stop_minutes"), None);
+    assert_eq!((answer.body.get("auto_stop_minutes"), answer.body.get("keeps_memory")), (None, None));
     assert_size(&controller, &desk, (0.5, 4, 20, 50)).await;
 }
 
@@ -116,6 +116,7 @@ async fn what_is_so_already_is_not_attempted() {
     assert_eq!(results(&answer), ["vcpus 2.0->2.0"]);
     let answer = resize(&controller, &desk, json!({"auto_stop_minutes": 15})).await;
     assert_eq!((answer.status, &answer.body["auto_stop_minutes"]), (200, &json!(15)), "{}", answer.body);
+    assert_eq!(answer.body["keeps_memory"], json!(true));
     for absent in ["results", "partial"] {
         assert_eq!(answer.body.get(absent), None, "{absent}");
     }
@@ -136,6 +137,11 @@ async fn dimensions_fail_one_by_one() {
     assert_eq!(answer.body.get("error"), None);
     assert_size(&controller, &desk, (2.0, 4, 20, 0)).await;
 
+    fail_next(&controller, 1, EngineError::MemoryInUse { used: 47 * GB / 10, limit: 4 * GB });
+    let busy = resize(&controller, &desk, json!({"mem_gb": 8})).await;
+    let text = "Memory in use: 4.7 GB of 4. End programs in the computer, then resize it again";
+    assert_eq!((busy.status, &busy.body["results"][0]["error"]), (422, &json!(text)), "{}", busy.body);
+
     fail_next(&controller, 1, broken());
     fail_next(&controller, 2, EngineError::Unsupported("grow"));
     let answer = resize(&controller, &desk, json!({"mem_gb": 8, "disk_size_gb": 30})).await;
@@ -146,6 +152,7 @@ async fn dimensions_fail_one_by_one() {
         "{}",
         answer.body
     );
+    assert_eq!(answer.body["results"][0]["error"], "The change failed: could not resize");
     assert_size(&controller, &desk, (2.0, 4, 20, 0)).await;
     // The failures do not block a later resize.
     assert_eq!(resize(&controller, &desk, json!({"mem_gb": 8})).await.status, 200);
@@ -308,16 +315,17 @@ async fn ceilings_are_what_a_resize_reaches() {
 
     controller.command(format!("/computers/{desk}/stop")).await;
     controller.until_status(&desk, "stopped").await;
-    let answer = controller.get(&path).await.body;
-    assert_eq!((&answer["resizable"], answer.get("mem_gb_live")), (&json!(true), None), "{answer}");
+    let fixed = |status: &str| {
+        json!({"resizable": false, "reason": format!("Computer is not running (status: {status})"),
+            "code": "NOT_RESIZABLE", "current_disk_gb": 50, "max_disk_gb": 50, "max_ram_gb": 16, "max_cpu": 8.0})
+    };
+    assert_eq!(controller.get(&path).await.body, fixed("stopped"));
     let call = controller.engine.calls(Verb::Start) + 1;
     controller.engine.plan(Fault { verb: Verb::Start, call, failure: Failure::Before(broken()) });
     controller.command(format!("/computers/{desk}/start")).await;
     controller.until_status(&desk, "error").await;
-    let expected = json!({"resizable": false, "reason": "Computer is not running (status: error)",
-        "code": "NOT_RESIZABLE", "current_disk_gb": 50, "max_disk_gb": 50, "max_ram_gb": 16, "max_cpu": 8.0});
     let answer = controller.get(&path).await;
-    assert_eq!((answer.status, answer.body), (200, expected));
+    assert_eq!((answer.status, answer.body), (200, fixed("error")));
 }
 
 /// T23 (docs/security.md).

@@ -33,6 +33,13 @@ impl Desk<'_> {
         self.controller.patch(&self.path(&format!("/{screen}")), size).await
     }
 
+    /// The resolution in the record, which all of its places agree on.
+    async fn resolution(&self) -> String {
+        let record = self.controller.get(&format!("/computers/{}", self.id)).await.body;
+        assert_eq!(record["resolution"], record["instance_details"]["resolution"]);
+        record["resolution"].as_str().expect("a resolution").to_owned()
+    }
+
     async fn remove(&self, screen: &str) -> HttpAnswer {
         self.controller.delete(&self.path(&format!("/{screen}"))).await
     }
@@ -103,6 +110,12 @@ async fn screens_are_made_used_resized_and_removed() {
     assert_eq!(desk.screenshot_size("screen-100").await, (801, 601));
     let resized = desk.resize("default", json!({"width": 1280, "height": 720})).await;
     assert_eq!((resized.status, desk.screenshot_size("default").await), (200, (1280, 720)));
+    assert_eq!(desk.resolution().await, "1280x720x24", "the record follows the boot screen");
+    let sizes = [(900, 500), (901, 501), (902, 502), (903, 503)];
+    join_all(sizes.map(|(width, height)| desk.resize("default", json!({"width": width, "height": height}))))
+        .await;
+    let (width, height) = desk.screenshot_size("default").await;
+    assert_eq!(desk.resolution().await, format!("{width}x{height}x24"), "the last of concurrent resizes");
 
     for bad in [
         json!({"width": 63, "height": 480}),
@@ -148,8 +161,33 @@ async fn screens_are_made_used_resized_and_removed() {
         assert_eq!(fetch_json(controller.request(method, &path)).await.status, 405, "{path}");
     }
     assert_eq!(fetch_json(controller.bare(Method::GET, &format!("/api{}", desk.path("")))).await.status, 401);
-    // A restart leaves only the boot screen, with the computer's own resolution (docs/api/screens.md).
+    // A restart leaves only the boot screen, with the computer's resolution (docs/api/screens.md).
     controller.act(id, "restart", json!({})).await;
     assert_eq!(desk.ids().await, ["default"]);
-    assert_eq!(desk.screenshot_size("default").await, (1024, 768));
+    assert_eq!(desk.screenshot_size("default").await, (width, height));
+}
+
+/// A restart of the computer keeps the size; a new controller adopts the size that it finds.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_resolution_of_the_record_survives_restarts() {
+    let Some((mut controller, _, id)) = RunningController::with_a_computer().await else { return };
+    let desk = Desk { controller: &controller, id: &id };
+    assert_eq!(desk.resize("default", json!({"width": 900, "height": 500})).await.status, 200);
+    controller.act(&id, "restart", json!({})).await;
+    controller.until_status(&id, "running").await;
+    assert_eq!(
+        (desk.screenshot_size("default").await, desk.resolution().await.as_str()),
+        ((900, 500), "900x500x24")
+    );
+    // A resize that no controller recorded, as when one dies in the middle of it.
+    let size = json!({"width": 800, "height": 600});
+    let behind = controller.patch(&format!("/desktops/{id}/proxy/screens/default"), size).await;
+    assert_eq!((behind.status, desk.resolution().await.as_str()), (200, "900x500x24"), "{}", behind.body);
+    controller.restart().await;
+    let desk = Desk { controller: &controller, id: &id };
+    let followed = hotdesk::base::wait::until(std::time::Duration::from_secs(30), || async {
+        let record = controller.get(&format!("/computers/{id}")).await.body;
+        (record["status"] == "running" && record["resolution"] == "800x600x24").then_some(())
+    });
+    assert!(followed.await.is_some(), "{}", desk.resolution().await);
 }

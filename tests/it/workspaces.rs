@@ -63,12 +63,18 @@ async fn a_taken_name_is_refused_with_400_whatever_its_case() {
     let first = controller.workspace("Demo").await;
     let second = controller.workspace("second").await;
     for name in ["Demo", "demo", " DEMO "] {
-        let refused = controller.post("/projects", json!({ "name": name })).await;
+        let refused = controller.post("/workspaces", json!({ "name": name })).await;
         assert_eq!((refused.status, &refused.body["code"]), (400, &json!("NAME_TAKEN")));
         assert!(refused.body["error"].as_str().unwrap().contains("already exists"));
     }
     let renamed = controller.patch(&format!("/workspaces/{second}"), json!({"name": "demo"})).await;
     assert_eq!((renamed.status, &renamed.body["code"]), (400, &json!("NAME_TAKEN")));
+    // The older path answers with the workspace, for a client that creates it again (docs/api/compatibility.md).
+    for name in ["Demo", " DEMO "] {
+        let existing = controller.post("/projects", json!({ "name": name })).await;
+        assert_eq!((existing.status, existing.body["id"].as_str()), (200, Some(first.as_str())));
+    }
+    assert_eq!(controller.get("/workspaces").await.body["workspaces"].as_array().map(Vec::len), Some(2));
     // Its own name in another case is no conflict.
     assert_eq!(controller.patch(&format!("/workspaces/{first}"), json!({"name": "DEMO"})).await.status, 200);
 }

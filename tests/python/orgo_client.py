@@ -78,15 +78,25 @@ check(computer.stream_status() == {"status": "idle"}, "D: no stream after the st
 again = Computer(computer_id=computer.computer_id, base_api_url=BASE, verbose=False)
 check(again.scroll("up", 1)["success"] is True, "E: connected by id")
 check(again.status()["status"] == "running", "E: status")
+resized = computer.api._request("PATCH", f"computers/{computer.computer_id}/screens/default", {"width": 600, "height": 300})
+check((resized["width"], resized["height"]) == (600, 300), "E: the screen is smaller")
+again = Computer(computer_id=computer.computer_id, base_api_url=BASE, verbose=False)
+check(again.scroll("up", 1)["success"] is True, "E: scroll in the middle of the smaller screen")
+check(again.status()["instance_details"]["resolution"] == "600x300x24", "E: the record has its resolution")
 
 # B: an existing project and a template.
 templated = Computer(project="demo", name="b", template="system/desktop@1.0.0", base_api_url=BASE, verbose=False)
 check(templated.bash("echo up").strip() == "up", "B: launched from a curated template")
 templated.destroy()
 
-# C: a refused create. The client tries to create the project again and shows that error.
+# B: a template that is no reference here is ignored.
+plain = Computer(project="demo", name="b", template="my-image", base_api_url=BASE, verbose=False)
+check(plain.bash("echo up").strip() == "up", "B: an unknown image is the default one")
+plain.destroy()
+
+# C: a refused create. The client creates the project again, repeats the create and shows its error.
 message = refusal(lambda: Computer(project="demo", name="c", template="system/none@1.0.0", base_api_url=BASE, verbose=False))
-check("already exists" in message, f"C: the client shows the second error ({message})")
+check(message == "Template not found: system/none@1.0.0", f"C: the client shows the reason ({message})")
 
 # I: a project by name and its computers.
 project = Project("demo", base_api_url=BASE)

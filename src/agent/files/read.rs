@@ -1,9 +1,10 @@
 //! Download of any regular file, with the path forms of the API (docs/api/files.md).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::files::{file_error, paths};
 use hotdesk_base::time::UnixMillis;
@@ -34,6 +35,23 @@ pub struct OpenFile {
 /// `Invalid` for a malformed path or (`not_a_file`) another kind of file; `NotFound`; `Forbidden`.
 pub fn open(home: &Path, path: &str) -> Result<OpenFile> {
     paths::resolve(home, path, |full| open_regular(full, path))
+}
+
+/// Opens a file as [`open`] does, if it is in the home folder after all links were followed.
+///
+/// # Errors
+/// Those of [`open`]; `Forbidden` (`path_through_link`) for a file elsewhere.
+pub fn open_within_home(home: &Path, path: &str) -> Result<OpenFile> {
+    let fail = |error: io::Error| file_error(path, &error);
+    let opened = open(home, path)?;
+    // The kernel's path of the open file: no link can change between this look and the read (proc_pid_fd(5)).
+    let real = fs::read_link(format!("/proc/self/fd/{}", opened.file.as_raw_fd())).map_err(fail)?;
+    let roots = [home.canonicalize().map_err(fail)?, PathBuf::from(paths::ALIAS)];
+    if roots.iter().any(|root| real.starts_with(root)) {
+        return Ok(opened);
+    }
+    Err(Error::forbidden(format!("{path}: a symbolic link leads out of the home folder"))
+        .code(ErrorCode::PathThroughLink))
 }
 
 fn open_regular(path: &Path, shown: &str) -> Result<OpenFile> {
@@ -73,8 +91,33 @@ fn not_regular(shown: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
     use hotdesk_domain::error::Kind;
+
+    #[test]
+    fn only_files_of_the_home_folder_are_opened_within_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home");
+        fs::create_dir_all(home.join("sub")).unwrap();
+        for file in ["secret", "home/sub/file", "homework"] {
+            fs::write(folder.path().join(file), b"x").unwrap();
+        }
+        symlink("sub/file", home.join("inside")).unwrap();
+        symlink("../secret", home.join("outside")).unwrap();
+        symlink("../homework", home.join("beside")).unwrap();
+        symlink(folder.path(), home.join("folder")).unwrap();
+        for path in ["sub/file", "inside", "folder/home/sub/file"] {
+            assert!(open_within_home(&home, path).is_ok(), "{path}");
+        }
+        for path in ["outside", "beside", "folder/secret", "../secret"] {
+            assert!(open(&home, path).is_ok(), "{path}");
+            let refused = open_within_home(&home, path).unwrap_err();
+            assert_eq!(refused.kind, Kind::Forbidden, "{path}");
+            assert_eq!(refused.code, Some(ErrorCode::PathThroughLink), "{path}");
+        }
+    }
 
     #[test]
     fn every_path_form_opens_regular_files_only() {

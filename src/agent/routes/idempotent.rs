@@ -15,10 +15,10 @@ use crate::state::journal::{BeginOutcome, Journal, PendingEntry, RecordedAnswer}
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_http::error_response::CarriedError;
-use hotdesk_http::error_response::Result;
+use hotdesk_http::error_response::{self, CarriedError, Result};
 use hotdesk_http::extract::{MAX_JSON_BYTES, read_body};
 use hotdesk_http::idempotency::{self, REPLAYED};
+use hotdesk_wire::error::ErrorBody;
 
 /// State of the middleware.
 #[derive(Clone, Debug)]
@@ -65,8 +65,9 @@ async fn split_answer(response: Response) -> Result<(Response, Option<RecordedAn
     let status = response.status().as_u16();
     if let Some(CarriedError(error)) = response.extensions().get::<CarriedError>() {
         let nothing_done = error.kind == Kind::Unavailable && error.code != Some(ErrorCode::OutcomeUnknown);
-        let body = serde_json::json!({"error": error.message, "code": error.code.map(ErrorCode::as_str)})
-            .to_string();
+        // Without a request id, because each replay has its own.
+        let body = ErrorBody { request_id: None, ..error_response::body(error, "") };
+        let body = serde_json::to_string(&body).map_err(Error::internal)?;
         let answer = (!nothing_done).then_some(RecordedAnswer { status, body: Some(body) });
         return Ok((response, answer));
     }

@@ -189,6 +189,7 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
         disk_size_gb: options.disk,
         resolution: options.resolution,
         auto_stop_minutes: options.auto_stop,
+        deliver_files: false,
         template_ref: options.template,
         image: None,
     };

@@ -64,18 +64,27 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     Router::new().fallback_service(inner.map_request(canonical))
 }
 
+/// Mark of a request whose path had an older name, as in [`ALIASES`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OlderName;
+
 /// Aliases of paths (docs/api/workspaces.md, docs/api/accounts.md).
 const ALIASES: [(&str, &str); 2] = [("/projects", "/workspaces"), ("/clients", "/v1/accounts")];
 
 /// Rewrites a path to its route: removes `/api` prefixes (some clients send `/api/api/...`) and resolves
 /// [`ALIASES`] (docs/api/conventions.md).
 fn canonical(mut request: Request) -> Request {
-    let Some(rewritten) = rewritten(request.uri()) else { return request };
+    let Some((rewritten, renamed)) = rewritten(request.uri()) else { return request };
     *request.uri_mut() = rewritten;
+    if renamed {
+        request.extensions_mut().insert(OlderName);
+    }
     request
 }
 
-fn rewritten(uri: &Uri) -> Option<Uri> {
+/// Returns the URI of the route, and whether the path had an older name. `None` when the URI is that of the
+/// route.
+fn rewritten(uri: &Uri) -> Option<(Uri, bool)> {
     let original = uri.path();
     let mut path = original;
     while let Some(rest) = path.strip_prefix("/api").filter(|rest| rest.starts_with('/')) {
@@ -85,6 +94,7 @@ fn rewritten(uri: &Uri) -> Option<Uri> {
         let rest = path.strip_prefix(alias).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
         Some(format!("{name}{rest}"))
     });
+    let is_renamed = renamed.is_some();
     let path = renamed.unwrap_or_else(|| path.to_owned());
     if path == original {
         return None;
@@ -94,7 +104,7 @@ fn rewritten(uri: &Uri) -> Option<Uri> {
         None => path,
     };
     // The result is a valid path and query, because only known segments were removed.
-    target.parse().ok()
+    Some((target.parse().ok()?, is_renamed))
 }
 
 #[cfg(test)]
@@ -115,8 +125,14 @@ mod tests {
             ("/apix/workspaces", None),
             ("/api", None),
         ] {
-            let got = rewritten(&path.parse().unwrap()).map(|uri| uri.to_string());
-            assert_eq!(got.as_deref(), expected, "{path}");
+            let got = rewritten(&path.parse().unwrap());
+            let renamed = got.as_ref().is_some_and(|(_, renamed)| *renamed);
+            assert_eq!(got.map(|(uri, _)| uri.to_string()).as_deref(), expected, "{path}");
+            assert_eq!(
+                renamed,
+                path.contains("/projects") && expected.is_some() || path.contains("/clients/"),
+                "{path}"
+            );
         }
     }
 }

@@ -12,7 +12,7 @@ use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::idle::{self, AgentActivity, IdleDecision};
-use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::lifecycle::{Command, Status};
 use hotdesk_domain::error::Result;
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
@@ -102,8 +102,7 @@ impl AutoStopper {
         {
             return;
         }
-        let memory = self.fleet.engine().capabilities().suspend;
-        let Some(command) = computer.billing.idle_command(memory, clock::now()) else { return };
+        let Some(command) = self.command(computer) else { return };
         tracing::info!(
             computer = %computer.id,
             minutes = computer.auto_stop_minutes,
@@ -131,17 +130,28 @@ impl AutoStopper {
         idle::decide(timeout, last_action, report.map(|report| &report.activity), now)
     }
 
+    /// Returns the command that ends the computer when it is idle; `None` when it is left alone.
+    fn command(&self, computer: &Computer) -> Option<Command> {
+        computer.billing.idle_command(self.fleet.engine().capabilities().suspend, clock::now())
+    }
+
+    /// Whether the memory of the computer survives when it is idle. If not, it is stopped.
+    pub fn keeps_memory(&self, computer: &Computer) -> bool {
+        self.command(computer) != Some(Command::Stop)
+    }
+
     /// Returns the auto-stop part of a computer's API record.
     pub fn record(&self, computer: &Computer) -> Record {
-        let minutes = computer.auto_stop_minutes;
+        let (minutes, keeps_memory) = (computer.auto_stop_minutes, self.keeps_memory(computer));
         if computer.status != Status::Running || minutes == 0 {
-            return Record { minutes, suspends_at: None, held_by: Vec::new() };
+            return Record { minutes, suspends_at: None, held_by: Vec::new(), keeps_memory };
         }
         let report = self.reports.last(computer.id);
         let suspends_at = match self.decide(computer, report.as_ref()) {
             IdleDecision::Never | IdleDecision::Busy => None,
             IdleDecision::In(left) => Some(clock::now().plus(left).iso8601()),
         };
-        Record { minutes, suspends_at, held_by: report.map(|report| report.held_by).unwrap_or_default() }
+        let held_by = report.map(|report| report.held_by).unwrap_or_default();
+        Record { minutes, suspends_at, held_by, keeps_memory }
     }
 }

@@ -1,4 +1,4 @@
-//! Automatic resume: waits for a computer that starts, and wakes a suspended one.
+//! Automatic resume: waits for a computer that starts, and wakes one that is asleep.
 
 use super::fleet::{ACT_TIMEOUT, Fleet};
 use super::runner::registry::stopping;
@@ -13,24 +13,26 @@ use hotdesk_store::fleet::computers::Computer;
 const WAKE_RETRY_SECONDS: u32 = 5;
 
 impl Fleet {
-    /// Returns the guest for an action. A suspended computer is resumed first (docs/lifecycle.md).
+    /// Returns the guest for an action. A suspended computer is resumed first, and one that auto-stop stopped
+    /// is started (docs/lifecycle.md).
     ///
     /// # Errors
-    /// The errors of [`Fleet::guest_awake`]; why it could not be resumed; `Unavailable` (`resuming`) when
-    /// that takes longer than configured.
+    /// The errors of [`Fleet::guest_awake`]; why it could not be woken; `Unavailable` (`resuming`) when that
+    /// takes longer than configured.
     pub async fn guest(&self, computer: &Computer) -> Result<Guest> {
-        let is_suspended = |status: Status| matches!(status, Status::Suspending | Status::Suspended);
-        let now = self.shared.presence(computer.id).and_then(|presence| presence.borrow().status);
-        let suspended = is_suspended(now.unwrap_or(computer.status));
+        let stored = (computer.status, computer.status_reason);
+        let now = self.shared.presence(computer.id).map(|presence| presence.borrow().clone());
+        let now = now.and_then(|now| now.status.map(|status| (status, now.because))).unwrap_or(stored);
+        let [asleep, was_asleep] = [now, stored].map(|(status, reason)| lifecycle::is_asleep(status, reason));
         // A row with a saved token belongs to a computer that another request wakes.
-        if !suspended && !is_suspended(computer.status) && computer.saved_token.is_none() {
+        if !asleep && !was_asleep && computer.saved_token.is_none() {
             return self.guest_awake(computer).await;
         }
         // Recorded even if the wait is short, so that auto-stop does not suspend it before the client
         // retries.
         self.shared.note_action(computer.id);
         let deadline = tokio::time::Instant::now() + self.wake_wait;
-        if suspended {
+        if asleep {
             let (accepted, woken) = self.shared.send(computer.id, Work::Command(Command::Act))?;
             // A refusal is reported however short the wait is. The runner may still be busy with a suspend.
             let accepted = tokio::time::timeout(ACT_TIMEOUT, accepted).await.map_err(|_| resuming())?;
@@ -52,16 +54,18 @@ impl Fleet {
         if self.reads_wake { self.guest(computer).await } else { self.guest_awake(computer).await }
     }
 
-    /// Returns the guest of a computer that runs or will run soon. A suspended computer is not woken.
+    /// Returns the guest of a computer that runs or will run soon. One that is asleep is not woken.
     ///
     /// # Errors
-    /// `Conflict` with the status when it does not run (`computer_asleep` when it is suspended);
-    /// `Unavailable` when it is not ready in time.
+    /// `Conflict` with the status when it does not run (`computer_asleep` when it is asleep); `Unavailable`
+    /// when it is not ready in time.
     pub async fn guest_awake(&self, computer: &Computer) -> Result<Guest> {
         self.shared.note_action(computer.id);
+        let stored = (computer.status, computer.status_reason);
+        let look = |(status, reason)| lifecycle::decide(status, reason, Command::Look);
         let starting = [Status::Creating, Status::Starting, Status::Restarting, Status::Running];
         if !starting.contains(&computer.status) {
-            lifecycle::decide(computer.status, Command::Look)?;
+            look(stored)?;
         }
         let Some(mut presence) = self.shared.presence(computer.id) else {
             return Err(Error::unavailable("The computer is being adopted; retry in a moment").retry_after(1));
@@ -72,14 +76,14 @@ impl Fleet {
             Ok(Ok(now)) => now.clone(),
             Ok(Err(_)) => return Err(computer_not_found()),
             Err(_) => {
-                lifecycle::decide(computer.status, Command::Look)?;
+                look(stored)?;
                 return Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(5));
             }
         };
         match (now.guest, now.status) {
             (Some(guest), _) => Ok(guest),
             (None, status) => {
-                lifecycle::decide(status.unwrap_or(computer.status), Command::Look)?;
+                look(status.map_or(stored, |status| (status, now.because)))?;
                 Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(1))
             }
         }

@@ -51,6 +51,7 @@ impl Runner {
             }
             EngineError::NoCapacity(..)
             | EngineError::Absent
+            | EngineError::MemoryInUse { .. }
             | EngineError::Damaged(_)
             | EngineError::Failed { .. } => refused("Computer could not be cloned", &error),
         })

@@ -19,6 +19,7 @@ use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing;
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Status};
 use hotdesk_domain::computer::saved_state::CopyState;
+use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Engine;
 use hotdesk_guest::Guest;
@@ -185,7 +186,13 @@ impl Fleet {
     pub async fn command(&self, computer: &Computer, command: Command) -> Result<AcceptedCommand> {
         self.shared.note_action(computer.id);
         // The stored status decides commands that change nothing. The runner decides again in its turn.
-        let decision = billing::decide(computer.status, &computer.billing, command, clock::now())?;
+        let decision = billing::decide(
+            computer.status,
+            computer.status_reason,
+            &computer.billing,
+            command,
+            clock::now(),
+        )?;
         let (accepted, finished) = match decision {
             Decision::AlreadySo => {
                 let (sender, finished) = oneshot::channel();
@@ -310,6 +317,6 @@ impl Fleet {
         let mut presence = self.shared.presence(id)?;
         // A runner that ended is an end too.
         let end = presence.wait_for(|now| now.guest.is_none()).await;
-        end.ok().and_then(|now| now.because)
+        end.ok().and_then(|now| now.because).map(StatusReason::name)
     }
 }

@@ -98,8 +98,9 @@ fn fork_error(error: EngineError) -> Error {
             let text = "The snapshot or copied memory of this fork is damaged or missing";
             Error::unavailable(text).code(ErrorCode::SnapshotUnavailable).context(error)
         }
-        EngineError::NoCapacity(..) | EngineError::Absent | EngineError::Failed { .. } => {
-            refused(FAILED, &error)
-        }
+        EngineError::NoCapacity(..)
+        | EngineError::Absent
+        | EngineError::MemoryInUse { .. }
+        | EngineError::Failed { .. } => refused(FAILED, &error),
     }
 }

@@ -7,6 +7,7 @@ pub mod directory;
 pub mod fleet;
 mod fork;
 pub mod resize;
+mod resolution;
 pub mod rollback;
 pub mod rtmp_connections;
 mod runner;

@@ -41,7 +41,7 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         gpu: "none".to_owned(),
         resolution: resolution.clone(),
         status: computer.status.name().to_owned(),
-        status_reason: computer.status_reason.clone(),
+        status_reason: computer.status_reason.map(|reason| reason.name().to_owned()),
         agent_unresponsive_since: live.unresponsive_since.filter(|_| running).map(UnixMillis::iso8601),
         auto_stop_minutes: computer.auto_stop_minutes,
         auto_stop: None,

@@ -1,7 +1,7 @@
 //! Workspace files and their delivery to computers.
 //!
-//! A file is pushed to computers that run, and delivered to others at their next start. It never replaces a
-//! file in the computer (docs/api/files.md).
+//! A file is pushed to the computers that run. A computer that starts gets the files that are still to be
+//! delivered to it. A file in the computer is never replaced (docs/api/files.md).
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ async fn push(blobs: &BlobStore, file: &File, guest: &Guest) -> Result<(PutOutco
     Ok((result.outcome, format!("/root/Desktop/{}", file.filename)))
 }
 
-/// Delivers all files that a computer does not have yet. What fails is offered again at the next start.
+/// Delivers all files that are still to be delivered to a computer. What fails is offered again at the next start.
 ///
 /// # Errors
 /// `Internal` when the database fails; `Unavailable` when some files were not delivered (the others were

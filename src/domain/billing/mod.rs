@@ -5,6 +5,7 @@ pub mod quota;
 pub mod usage;
 
 use crate::computer::lifecycle::{self, Command, Decision, Operation, Status};
+use crate::computer::status_reason::StatusReason;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use hotdesk_base::time::UnixMillis;
@@ -111,9 +112,6 @@ pub enum BillingChange {
     },
 }
 
-/// `status_reason` of a computer that was suspended or stopped at the end of its trial.
-pub const TRIAL_ENDED: &str = "trial_ended";
-
 impl Billing {
     /// Whether the trial has ended at `now`.
     pub fn is_trial_over(&self, now: UnixMillis) -> bool {
@@ -197,13 +195,19 @@ pub fn trial_ended() -> Error {
     Error::payment_required("The trial has ended. Choose a plan to continue.")
 }
 
-/// Decides on a command at `now`: by the status first, then by the billing. For the service's own
+/// Decides on a command at `now`: by the status and its reason first, then by the billing. For the service's own
 /// commands at the end of a trial it only checks that the trial has not been extended.
 ///
 /// # Errors
 /// Those of [`lifecycle::decide`] and [`Billing::permit`].
-pub fn decide(status: Status, billing: &Billing, command: Command, now: UnixMillis) -> Result<Decision> {
-    let decision = lifecycle::decide(status, command)?;
+pub fn decide(
+    status: Status,
+    reason: Option<StatusReason>,
+    billing: &Billing,
+    command: Command,
+    now: UnixMillis,
+) -> Result<Decision> {
+    let decision = lifecycle::decide(status, reason, command)?;
     if is_trial_end(command) {
         return Ok(if billing.trial_end_command(true, now).is_some() {
             decision
@@ -276,13 +280,17 @@ mod tests {
     #[test]
     fn the_status_is_checked_before_the_billing() {
         let hourly = paid(Variant::Hourly);
-        let code = |status| decide(status, &hourly, Command::Suspend, NOW).err().and_then(|error| error.code);
+        let code =
+            |status| decide(status, None, &hourly, Command::Suspend, NOW).err().and_then(|error| error.code);
         assert_eq!(code(Status::Running), Some(ErrorCode::HourlyUseStop));
         assert_eq!(code(Status::Stopped), None, "it does not run");
-        assert!(decide(Status::Suspended, &hourly, Command::Suspend, NOW).is_ok(), "it is so already");
+        assert!(decide(Status::Suspended, None, &hourly, Command::Suspend, NOW).is_ok(), "it is so already");
         let lapsed = Billing { payment: Payment::Lapsed, ..hourly };
-        assert!(decide(Status::Running, &lapsed, Command::Act, NOW).is_ok(), "what runs may be used");
-        assert!(decide(Status::Suspended, &lapsed, Command::Act, NOW).is_err(), "and is not woken");
+        let act = |status, reason| decide(status, reason, &lapsed, Command::Act, NOW);
+        assert!(act(Status::Running, None).is_ok(), "what runs may be used");
+        for (status, reason) in [(Status::Suspended, None), (Status::Stopped, Some(StatusReason::AutoStop))] {
+            assert_eq!(act(status, reason).unwrap_err().kind, Kind::PaymentRequired, "and is not woken");
+        }
     }
 
     #[test]
@@ -326,7 +334,11 @@ mod tests {
             {
                 let over = billing.trial_end_command(true, NOW).is_some();
                 let expected = if over { Decision::Do(operation) } else { Decision::AlreadySo };
-                assert_eq!(decide(Status::Running, &billing, command, NOW).unwrap(), expected, "{billing:?}");
+                assert_eq!(
+                    decide(Status::Running, None, &billing, command, NOW).unwrap(),
+                    expected,
+                    "{billing:?}"
+                );
             }
         }
     }

@@ -12,10 +12,14 @@
 //!  running ──────────▶ suspending ──▶ suspended ──▶ starting ──▶ running
 //!                                         └──▶ stopping ──▶ stopped   (stop: what was in memory is gone)
 //! ```
+//! A computer that auto-stop suspended, or stopped because its memory cannot be saved, is asleep: the next
+//! action wakes it or starts it again.
+//!
 //! A step that fails permanently leaves `error`; start, stop, restart and delete lead out of it. After a
 //! failed suspend the computer continues to run. After a failed resume it stays suspended while its saved
 //! memory exists.
 
+use crate::computer::status_reason::StatusReason;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
@@ -101,9 +105,9 @@ pub enum Command {
     Resume,
     /// `DELETE`.
     Delete,
-    /// A request that uses the desktop and resumes a suspended computer (docs/lifecycle.md).
+    /// A request that uses the desktop and wakes a computer that is asleep (docs/lifecycle.md).
     Act,
-    /// A request that uses the desktop and does not resume a suspended computer.
+    /// A request that uses the desktop and does not wake a computer that is asleep.
     Look,
     /// The service suspends a computer that runs after the end of its trial.
     EndBySuspend,
@@ -151,12 +155,28 @@ pub enum Decision {
     AlreadySo,
 }
 
-/// Decides on a command for a computer with this status.
+/// Whether the next action wakes a computer with this status and reason: it is suspended, or auto-stop
+/// stopped it.
+pub fn is_asleep(status: Status, reason: Option<StatusReason>) -> bool {
+    match status {
+        Status::Suspending | Status::Suspended => true,
+        Status::Stopping | Status::Stopped => reason == Some(StatusReason::AutoStop),
+        Status::Creating
+        | Status::Starting
+        | Status::Running
+        | Status::Restarting
+        | Status::Deleting
+        | Status::Error => false,
+    }
+}
+
+/// Decides on a command for a computer with this status and reason.
 ///
 /// # Errors
-/// `Conflict` when the status does not permit the command. [`Command::Look`] gets the code `computer_asleep`
-/// for a suspended computer and `suspend_in_progress` for one that is being suspended.
-pub fn decide(status: Status, command: Command) -> Result<Decision> {
+/// `Conflict` when the status does not permit the command. [`Command::Look`] gets the code
+/// `suspend_in_progress` for a computer that is being suspended and `computer_asleep` for any other that is
+/// asleep.
+pub fn decide(status: Status, reason: Option<StatusReason>, command: Command) -> Result<Decision> {
     use Decision::{AlreadySo, Do};
     use Status::{
         Creating, Deleting, Error as Failed, Restarting, Running, Starting, Stopped, Stopping, Suspended,
@@ -176,6 +196,8 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
         ) => Ok(AlreadySo),
         (Command::Resume, Stopping | Stopped | Failed) => Err(not_suspended(status)),
 
+        // A stop by a client ends the sleep.
+        (Command::Stop, Stopping | Stopped) if is_asleep(status, reason) => Ok(Do(Operation::Stop)),
         (Command::Stop, Running | Failed | Suspending | Suspended) => Ok(Do(Operation::Stop)),
         (Command::Stop, Stopping) => Ok(AlreadySo),
         (Command::Stop, Stopped) => Err(Error::conflict("Computer is already stopped")),
@@ -202,6 +224,10 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
         ) => Ok(Do(Operation::Delete)),
 
         (Command::Act | Command::Look, Running) => Ok(AlreadySo),
+        (Command::Act, Stopping | Stopped) if is_asleep(status, reason) => Ok(Do(Operation::Start)),
+        (Command::Look, Stopping | Stopped) if is_asleep(status, reason) => {
+            Err(not_running(status).code(ErrorCode::ComputerAsleep))
+        }
         (Command::Act | Command::Look, Creating | Starting | Stopping | Stopped | Restarting | Failed) => {
             Err(not_running(status))
         }
@@ -279,7 +305,7 @@ mod tests {
         ];
         for (command, row) in table {
             for (status, expected) in Status::ALL.into_iter().zip(row.chars()) {
-                let got = match decide(status, command) {
+                let got = match decide(status, None, command) {
                     Ok(Decision::AlreadySo) => '.',
                     Ok(Decision::Do(Operation::Start)) => 'S',
                     Ok(Decision::Do(Operation::Stop)) => 'T',
@@ -298,16 +324,38 @@ mod tests {
     }
 
     #[test]
+    fn a_computer_that_auto_stop_stopped_is_asleep() {
+        use Decision::Do;
+        let idle = Some(StatusReason::AutoStop);
+        for status in Status::ALL {
+            let stopped = matches!(status, Status::Stopping | Status::Stopped);
+            let suspended = matches!(status, Status::Suspending | Status::Suspended);
+            assert_eq!(is_asleep(status, idle), stopped || suspended, "{}", status.name());
+            assert_eq!(is_asleep(status, Some(StatusReason::TrialEnded)), suspended, "{}", status.name());
+            if !stopped {
+                continue;
+            }
+            assert_eq!(decide(status, idle, Command::Act).unwrap(), Do(Operation::Start));
+            assert_eq!(decide(status, idle, Command::Stop).unwrap(), Do(Operation::Stop));
+            let read = decide(status, idle, Command::Look).unwrap_err();
+            assert_eq!(read.code, Some(ErrorCode::ComputerAsleep));
+        }
+    }
+
+    #[test]
     fn names_go_there_and_back() {
         for status in Status::ALL {
             assert_eq!(Status::parse(status.name()), Some(status));
         }
-        assert_eq!(Status::parse("frozen"), None);
+        for reason in StatusReason::ALL {
+            assert_eq!(StatusReason::parse(reason.name()), Some(reason));
+        }
+        assert!(Status::parse("frozen").is_none() && StatusReason::parse("frozen").is_none());
     }
 
     #[test]
     fn the_error_for_a_stopped_computer_has_its_status() {
-        let error = decide(Status::Stopped, Command::Act).unwrap_err();
+        let error = decide(Status::Stopped, None, Command::Act).unwrap_err();
         assert_eq!(error.message, "Computer is not running (status: stopped)");
     }
 
@@ -317,11 +365,11 @@ mod tests {
             (Status::Suspended, ErrorCode::ComputerAsleep),
             (Status::Suspending, ErrorCode::SuspendInProgress),
         ] {
-            assert_eq!(decide(status, Command::Look).unwrap_err().code, Some(code));
+            assert_eq!(decide(status, None, Command::Look).unwrap_err().code, Some(code));
             assert_eq!(suspension(status).unwrap(), status);
         }
         // docs/lifecycle.md: a suspend has this message for every status but three.
-        let error = decide(Status::Deleting, Command::Suspend).unwrap_err();
+        let error = decide(Status::Deleting, None, Command::Suspend).unwrap_err();
         assert_eq!(error.message, "Computer is not running (status: deleting)");
         let others =
             Status::ALL.into_iter().filter(|it| !matches!(it, Status::Suspending | Status::Suspended));

@@ -9,6 +9,7 @@ pub mod machine_identity;
 pub mod resize;
 pub mod saved_state;
 pub mod snapshot;
+pub mod status_reason;
 pub mod template;
 
 use crate::desktop::resolution::Resolution;

@@ -6,6 +6,9 @@ use crate::error::{Error, Result};
 
 /// Highest bandwidth cap where the plan has no limit, in Mbit/s: the fastest network adapters in common use.
 pub const FASTEST_MBPS: u32 = 100_000;
+/// RAM sizes up to this one, in GB, are choices of every resize; a larger one only where the host's
+/// boot-memory ceiling permits it (docs/lifecycle.md#resize).
+const COMMON_RAM_GB: u32 = 32;
 /// MB in a GB, for `mem_mb`.
 const MB_PER_GB: f64 = 1024.0;
 
@@ -125,7 +128,7 @@ pub fn plan(
         target.cpu = choose("vcpus", vcpus, &CPU_CHOICES)?;
     }
     if let Some(mem_gb) = wish.mem_gb.filter(|mem_gb| *mem_gb != f64::from(current.ram_gb)) {
-        let reached = f64::from(allowance.resize_ram_gb);
+        let reached = f64::from(allowance.resize_ram_gb.max(COMMON_RAM_GB));
         let choices: Vec<f64> = RAM_CHOICES.into_iter().filter(|choice| *choice <= reached).collect();
         target.ram_gb = choose("mem_gb", mem_gb, &choices)? as u32;
     }
@@ -145,7 +148,8 @@ pub fn plan(
         allowance.check_cpu(target.cpu)?;
     }
     if target.ram_gb != current.ram_gb {
-        allowance.check_ram(target.ram_gb, others)?;
+        let ram_gb = allowance.ram_gb.min(allowance.resize_ram_gb);
+        Allowance { ram_gb, ..*allowance }.check_ram(target.ram_gb, others)?;
     }
     Ok(target)
 }
@@ -271,6 +275,12 @@ mod tests {
         assert_eq!(code(wish("vcpus", 16.0)), Some(ErrorCode::PerComputerCpuCap));
         assert_eq!(code(wish("mem_gb", 32.0)), Some(ErrorCode::PerComputerRamCap));
         assert_eq!(code(wish("mem_gb", 16.0)), Some(ErrorCode::RamAddon));
+        // A ceiling of the host below the choices is a limit, not another range.
+        let low = Allowance { resize_ram_gb: 4, ..ALLOWED };
+        let refused = plan(&current(), &wish("mem_gb", 8.0), &low, &OTHERS).unwrap_err();
+        assert_eq!((refused.kind, refused.code), (Kind::Forbidden, Some(ErrorCode::PerComputerRamCap)));
+        assert!(refused.fields.contains(&("max_ram_gb", Field::Number(4))), "{:?}", refused.fields);
+        assert_eq!(plan(&current(), &wish("mem_gb", 64.0), &low, &OTHERS).unwrap_err().kind, Kind::Invalid);
     }
 
     #[test]

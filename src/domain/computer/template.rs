@@ -7,11 +7,20 @@ pub const PLAIN_DESKTOP: &str = "system/desktop@1.0.0";
 /// Whether the service can publish, build or remove templates. It has no route for that yet.
 pub const AUTHORABLE: bool = false;
 
-/// Checks the `template_ref` of a create request. Only [`PLAIN_DESKTOP`] exists.
+/// Checks the `template_ref` and the `image` of a create request. An image that is not a reference is
+/// ignored, because clients send names of other services' images (docs/api/templates.md).
 ///
 /// # Errors
-/// `Invalid` for text that is not a reference; `NotFound` when the template does not exist.
-pub fn check_ref(reference: &str) -> Result<()> {
+/// `Invalid` for a `template_ref` that is not a reference; `NotFound` when the template does not exist.
+pub fn check(template_ref: Option<&str>, image: Option<&str>) -> Result<()> {
+    match template_ref.or(image.filter(|image| well_formed(image))) {
+        Some(reference) => check_ref(reference),
+        None => Ok(()),
+    }
+}
+
+/// Checks a reference. Only [`PLAIN_DESKTOP`] exists.
+fn check_ref(reference: &str) -> Result<()> {
     if reference == PLAIN_DESKTOP {
         return Ok(());
     }
@@ -37,12 +46,14 @@ mod tests {
 
     #[test]
     fn references_are_known_unknown_or_no_references() {
-        assert!(check_ref(PLAIN_DESKTOP).is_ok());
+        assert!(check(None, None).is_ok() && check(Some(PLAIN_DESKTOP), Some("x")).is_ok());
         for unknown in ["system/claude-code@1.0.0", "default/x@0.0.1-rc.1+b"] {
-            assert_eq!(check_ref(unknown).unwrap_err().kind, Kind::NotFound);
+            assert_eq!(check(Some(unknown), None).unwrap_err().kind, Kind::NotFound);
+            assert_eq!(check(None, Some(unknown)).unwrap_err().kind, Kind::NotFound);
         }
         for bad in ["", "x", "a/b", "a@1", "a/b/c@1", "../b@1", "a/b@", "registry.example/app:latest"] {
-            assert_eq!(check_ref(bad).unwrap_err().kind, Kind::Invalid, "{bad:?}");
+            assert_eq!(check(Some(bad), None).unwrap_err().kind, Kind::Invalid, "{bad:?}");
+            assert!(check(None, Some(bad)).is_ok(), "{bad:?}");
         }
     }
 }

@@ -10,6 +10,7 @@ use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::billing::{Billing, Payment, Variant};
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
@@ -38,7 +39,7 @@ pub struct Computer {
     /// Its status.
     pub status: Status,
     /// Reason of the status, when the service changed it.
-    pub status_reason: Option<String>,
+    pub status_reason: Option<StatusReason>,
     /// Id of its current instance.
     pub instance: InstanceId,
     /// Number of its boots.
@@ -73,6 +74,8 @@ pub struct NewComputer {
     pub hardware: Hardware,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
+    /// Whether it gets the earlier uploads of its whole workspace.
+    pub deliver_files: bool,
     /// Limits of all plans; the owner's plan is read in the same transaction.
     pub plans: Plans,
 }
@@ -137,6 +140,10 @@ impl TryFrom<Row> for Computer {
             trial_ends_at: row.trial_ends_at.map(UnixMillis::new),
             device: row.device != 0,
         };
+        let status_reason = match &row.status_reason {
+            None => None,
+            Some(name) => Some(StatusReason::parse(name).ok_or_else(|| bad("status_reason"))?),
+        };
         let wanted = (row.wanted_cpu, row.wanted_ram_gb, row.wanted_disk_gb, row.wanted_bandwidth_mbps);
         let wanted = match wanted {
             (Some(cpu), Some(ram_gb), Some(disk_gb), Some(bandwidth_mbps)) => Some(Hardware {
@@ -156,7 +163,7 @@ impl TryFrom<Row> for Computer {
             wanted,
             billing,
             status: Status::parse(&row.status).ok_or_else(|| bad("status"))?,
-            status_reason: row.status_reason,
+            status_reason,
             instance: row.instance_id.parse().map_err(|()| bad("instance_id"))?,
             generation: u64::try_from(row.generation).map_err(|_| bad("generation"))?,
             workspace_name: row.workspace_name,
@@ -301,9 +308,13 @@ impl Write {
         .execute(&mut *self.tx)
         .await;
         match inserted {
-            Err(error) if is_duplicate(&error) => Err(name_taken(&new.name)),
-            other => other.map(|_| ()).map_err(failed("store a computer")),
+            Err(error) if is_duplicate(&error) => return Err(name_taken(&new.name)),
+            other => other.map_err(failed("store a computer"))?,
+        };
+        if new.deliver_files {
+            self.request_earlier_files(new.id, new.workspace).await?;
         }
+        Ok(())
     }
 
     /// Returns the owner of a workspace; `NotFound` when the workspace does not exist.

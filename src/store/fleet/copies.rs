@@ -87,7 +87,15 @@ impl Store {
             None => (source.wanted.unwrap_or(source.hardware), UnixMillis::MAX),
         };
         let plans = copy.plans.clone();
-        let new = NewComputer { id: copy.id, workspace, name, hardware, auto_stop_minutes: 0, plans };
+        let new = NewComputer {
+            id: copy.id,
+            workspace,
+            name,
+            hardware,
+            auto_stop_minutes: 0,
+            deliver_files: false,
+            plans,
+        };
         write.add(&new).await?;
         if let Some(LaunchState { token: Some(token), .. }) = &kept {
             write.set_saved_token(copy.id, token).await?;
@@ -95,7 +103,7 @@ impl Store {
         sqlx::query(
             "INSERT INTO deliveries (file_id, computer_id, outcome, delivered_at) \
              SELECT file_id, $2, outcome, delivered_at FROM deliveries \
-             WHERE computer_id = $1 AND delivered_at <= $3",
+             WHERE computer_id = $1 AND delivered_at <= $3 AND outcome <> 'pending'",
         )
         .bind(source.id.to_string())
         .bind(copy.id.to_string())

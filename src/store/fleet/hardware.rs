@@ -8,6 +8,7 @@ use hotdesk_base::ids::{AccountId, ComputerId};
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::allowance::ResourceUse;
 use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::desktop::resolution::{Resolution, Size};
 use hotdesk_domain::error::Result;
 
 /// Resources of an account's computers except one. A resize or rollback in progress counts with the larger
@@ -76,6 +77,27 @@ impl Store {
             .await
             .map_err(failed("add up an account's computers"))?;
         Ok(used(row))
+    }
+
+    /// Stores the size of a computer's boot screen as that of its resolution.
+    ///
+    /// # Errors
+    /// `NotFound` when the computer does not exist; `Unavailable` or `Internal` when the store fails. Nothing
+    /// is changed then.
+    pub async fn set_screen_size(&self, computer: ComputerId, size: Size) -> Result<()> {
+        let mut write = self.write().await?;
+        let now = write.computer(computer).await?.hardware.resolution;
+        if now.size == size {
+            return Ok(());
+        }
+        sqlx::query("UPDATE computers SET resolution = $2, updated_at = $3 WHERE id = $1")
+            .bind(computer.to_string())
+            .bind(Resolution { size, ..now }.to_string())
+            .bind(clock::now().as_i64())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("store a resolution"))?;
+        write.commit().await
     }
 
     /// Stores the target of a resize. `plan` derives it from the current size and the resources of the

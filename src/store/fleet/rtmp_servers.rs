@@ -7,6 +7,7 @@ use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::desktop::stream::MAX_CONNECTIONS;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
 
 /// A saved RTMP server.
@@ -103,7 +104,7 @@ impl Store {
     /// it is new.
     ///
     /// # Errors
-    /// Those of `may`; `Forbidden` when the account has the most connections that it may have; `Unavailable`
+    /// Those of `may`; `Forbidden` (`CONNECTION_LIMIT`) when the account has the most connections that it may have; `Unavailable`
     /// or `Internal` when the store fails. Nothing is changed then.
     pub async fn save_stream_connection(
         &self,
@@ -177,7 +178,7 @@ pub(crate) async fn check_connection_limit(write: &mut Write, account: AccountId
     if count >= i64::from(MAX_CONNECTIONS) {
         let message =
             format!("The account has {MAX_CONNECTIONS} streaming connections, the maximum: delete one first");
-        return Err(Error::forbidden(message));
+        return Err(Error::forbidden(message).code(ErrorCode::ConnectionLimit));
     }
     Ok(())
 }

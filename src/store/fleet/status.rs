@@ -6,6 +6,7 @@ use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::Result;
 
 /// Secrets of a boot, new with each generation.
@@ -46,8 +47,8 @@ impl Store {
         write.commit().await
     }
 
-    /// Sets a computer's status with the reason for which the service changes it. The reason stays until the
-    /// computer runs again.
+    /// Sets a computer's status with the reason for which the service changes it; `None` when a client does.
+    /// The reason stays until the computer runs again.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
@@ -55,13 +56,13 @@ impl Store {
         &self,
         computer: ComputerId,
         status: Status,
-        reason: &'static str,
+        reason: Option<StatusReason>,
     ) -> Result<()> {
         let mut write = self.write().await?;
         write.status(computer, status).await?;
         sqlx::query("UPDATE computers SET status_reason = $2 WHERE id = $1")
             .bind(computer.to_string())
-            .bind(reason)
+            .bind(reason.map(StatusReason::name))
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store the reason of a status"))?;

@@ -36,12 +36,13 @@ pub struct Computer {
     pub disk_size_gb: u32,
     /// Always `none`.
     pub gpu: String,
-    /// Boot resolution, `WIDTHxHEIGHTxDEPTH`.
+    /// Resolution of the boot screen, `WIDTHxHEIGHTxDEPTH`.
     pub resolution: String,
     /// `creating`, `starting`, `running`, `suspending`, `suspended`, `stopping`, `stopped`, `restarting`,
     /// `deleting` or `error`.
     pub status: String,
-    /// Why the service suspended or stopped it: `trial_ended`.
+    /// Why the service suspended or stopped it: `trial_ended` or `auto_stop`. After `auto_stop` the next
+    /// action wakes or starts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_reason: Option<String>,
     /// Time since which its agent answers nothing, ISO 8601; absent while it answers. A restart is the remedy.
@@ -49,7 +50,7 @@ pub struct Computer {
     pub agent_unresponsive_since: Option<String>,
     /// Idle timeout in minutes, after which it is suspended; 0 means always on.
     pub auto_stop_minutes: i64,
-    /// State of the idle timeout; only when one computer is read.
+    /// State of the idle timeout; only when one computer is created or read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_stop: Option<AutoStop>,
     /// Billing; only when one computer is read.
@@ -108,6 +109,9 @@ pub struct AutoStop {
     pub suspends_at: Option<String>,
     /// Work in progress at the last check; `unknown` while its agent does not answer.
     pub held_by: Vec<Hold>,
+    /// Whether the idle computer is suspended with its memory. If not, it is stopped, what is in its memory is
+    /// lost, and the next action starts it from its disk.
+    pub keeps_memory: bool,
 }
 
 /// Details of a running instance, under the names that older clients read.
@@ -167,9 +171,13 @@ pub struct CreateComputer {
     /// Template, as `namespace/name@version`.
     #[serde(default)]
     pub template_ref: Option<String>,
-    /// Older name of `template_ref`.
+    /// Older name of `template_ref`; text of another form is ignored.
     #[serde(default)]
     pub image: Option<String>,
+    /// Put the earlier uploads of the workspace on its desktop.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub deliver_files: bool,
 }
 
 /// `PATCH /computers/{id}`.

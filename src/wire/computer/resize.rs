@@ -43,6 +43,10 @@ pub struct ResizeReport {
     /// Idle timeout in minutes as it was sent; absent when it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_stop_minutes: Option<i64>,
+    /// Whether the idle computer keeps its memory, as in `GET auto-stop`; absent when `auto_stop_minutes` was not
+    /// sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeps_memory: Option<bool>,
     /// Whether a connection value changed: read the computer before connecting again.
     pub connection_changed: bool,
     /// Whether the computer was restarted.

@@ -60,6 +60,9 @@ pub struct AutoStopSetting {
     pub auto_stop_minutes: i64,
     /// Whether it can be changed; always true.
     pub configurable: bool,
+    /// Whether the idle computer is suspended with its memory. If not, it is stopped, what is in its memory is
+    /// lost, and the next action starts it from its disk.
+    pub keeps_memory: bool,
 }
 
 /// `PATCH /computers/{id}/auto-stop`. One of the two fields is required.
@@ -82,4 +85,6 @@ pub struct AutoStopChanged {
     pub auto_stop_minutes: i64,
     /// The same as a duration: `15m`, or `0s` for always on.
     pub auto_suspend_after: String,
+    /// Whether the idle computer is suspended with its memory, as in `GET`.
+    pub keeps_memory: bool,
 }

@@ -45,7 +45,7 @@ async fn a_refused_create_leaves_nothing_behind() {
         (create_body("name", json!(null)), 400),
         (create_body("template_ref", json!("system/none@1.0.0")), 404),
         (create_body("template_ref", json!("../../x")), 400),
-        (create_body("image", json!("registry.example/app:latest")), 400),
+        (create_body("image", json!("system/none@1.0.0")), 404),
         (create_body("disk_size_gb", json!(301)), 403),
     ];
     for (field, bad) in [
@@ -111,7 +111,9 @@ async fn a_refused_create_leaves_nothing_behind() {
         fetch_json(controller.bare(Method::POST, "/api/computers").json(&create_body("cpu", json!(1)))).await;
     assert_eq!(keyless.status, 401);
     // No refused create has reserved the name.
-    controller.computer(&workspace, "one").await;
+    // An image that is no template reference is ignored.
+    let body = create_body("image", json!("registry.example/app:latest"));
+    assert_eq!(controller.post("/computers", body).await.status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,7 +40,8 @@ async fn t18_what_a_boot_acknowledges_is_not_followed_by_another_boot() {
     let id = controller.computer(&workspace, "desk").await;
     assert_eq!(controller.post(&format!("/computers/{id}/stop"), json!({})).await.status, 200);
     controller.until_status(&id, "stopped").await;
-    let form = Form::new().text("projectId", workspace).part("file", Part::text("hi").file_name("a.txt"));
+    let form = Form::new().text("projectId", workspace).text("desktopId", id.clone());
+    let form = form.part("file", Part::text("hi").file_name("a.txt"));
     assert_eq!(
         fetch_json(controller.request(Method::POST, "/files/upload").multipart(form)).await.status,
         200

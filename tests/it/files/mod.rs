@@ -56,7 +56,7 @@ fn outcomes(uploaded: &HttpAnswer) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_reaches_every_computer_and_replaces_nothing() {
+async fn an_upload_reaches_every_running_computer_and_replaces_nothing() {
     if let Some(skip) = skip_reason() {
         return skip.report();
     }
@@ -109,26 +109,36 @@ async fn an_upload_reaches_every_computer_and_replaces_nothing() {
         "computerId\ncomputer_id\ndesktopId\ndesktop_id\nreport.txt\n"
     );
 
-    // A stopped computer gets the file at its next start; a new computer gets all files of its workspace.
+    // A stopped computer gets only what was sent to it by name, at its next start.
     controller.act(two, "stop", json!({})).await;
     controller.until_status(two, "stopped").await;
     assert_eq!(outcomes(&upload(&controller, &workspace, "later.txt", b"later").await), [created(one)]);
+    let named: [Part<'_>; 3] = [
+        ("projectId", None, workspace.as_bytes()),
+        ("desktopId", None, two.as_bytes()),
+        ("file", Some(b"named.txt"), b"named"),
+    ];
+    assert!(outcomes(&send(&controller, &named).await).is_empty());
     controller.act(two, "start", json!({})).await;
     controller.until_status(two, "running").await;
     assert_eq!(
-        controller.bash(two, "cat Desktop/later.txt; ls Desktop").await,
-        "laterlater.txt\nreport.txt\n"
+        controller.bash(two, "cat Desktop/named.txt; ls Desktop").await,
+        "namednamed.txt\nreport.txt\n"
     );
+    // A new computer gets the earlier files of its whole workspace only if it asks.
     let third = controller.computer(&workspace, "three").await;
-    let third = third["id"].as_str().unwrap();
+    assert_eq!(controller.bash(third["id"].as_str().unwrap(), "ls Desktop 2>/dev/null; true").await, "");
+    let asking = json!({"workspace_id": workspace, "name": "four", "deliver_files": true});
+    let fourth = controller.create("/computers", asking).await;
+    let fourth = fourth["id"].as_str().unwrap();
     assert_eq!(
-        controller.bash(third, "ls Desktop; cat Desktop/report.txt").await,
+        controller.bash(fourth, "ls Desktop; cat Desktop/report.txt").await,
         "later.txt\nreport.txt\ntheirs\n"
     );
     // Each file is delivered once: a restart does not bring back a removed one.
-    controller.bash(third, "rm Desktop/later.txt").await;
-    controller.act(third, "restart", json!({})).await;
-    assert_eq!(controller.bash(third, "ls Desktop").await, "report.txt\n");
+    controller.bash(fourth, "rm Desktop/later.txt").await;
+    controller.act(fourth, "restart", json!({})).await;
+    assert_eq!(controller.bash(fourth, "ls Desktop").await, "report.txt\n");
 
     // A desktop that is a link fails and does not stop the other deliveries.
     controller.bash(two, "mv Desktop moved; ln -s /etc Desktop").await;
@@ -185,6 +195,7 @@ async fn files_are_listed_exported_downloaded_and_deleted() {
         ("sub", &[400]),
         ("sub/", &[400]),
         ("fifo", &[400]),
+        ("link", &[403]),
         ("../etc/passwd", &[403]),
         ("/root/../etc/passwd", &[403]),
         ("/etc/passwd", &[403]),
@@ -202,6 +213,12 @@ async fn files_are_listed_exported_downloaded_and_deleted() {
     {
         assert_eq!(controller.post("/files/export", body.clone()).await.status, 400, "{body}");
     }
+    controller.act(id, "stop", json!({})).await;
+    controller.until_status(id, "stopped").await;
+    let stopped = controller.post("/files/export", json!({"desktopId": id, "path": "empty"})).await;
+    let text = json!("Computer is not running (status: stopped)");
+    assert_eq!((stopped.status, &stopped.body["error"]), (400, &text), "{}", stopped.body);
+    controller.act(id, "start", json!({})).await;
     let blobs = controller.blobs("files").len();
     assert_eq!(blobs, 7, "a refused export leaves no blob");
 

@@ -56,7 +56,8 @@ async fn connections_are_saved_replaced_listed_and_removed_and_their_keys_are_no
     for number in 1..MAX_CONNECTIONS {
         assert_eq!(save(&controller, &number.to_string()).await.0, 201);
     }
-    assert_eq!(save(&controller, "one more").await.0, 403);
+    let (status, full) = save(&controller, "one more").await;
+    assert_eq!((status, &full["code"]), (403, &json!("CONNECTION_LIMIT")));
     assert_eq!(save(&controller, "7").await.0, 200, "an existing connection can be replaced");
 }
 

@@ -275,7 +275,8 @@ async fn who_may_not_suspend_is_told_in_the_operation_s_own_words() {
 async fn auto_stop_is_read_and_set() {
     let scene = Scene::boot().await;
     let unset = scene.read("/auto-stop").await;
-    assert_eq!((unset.status, unset.body), (200, json!({"auto_stop_minutes": 0, "configurable": true})));
+    let expected = json!({"auto_stop_minutes": 0, "configurable": true, "keeps_memory": true});
+    assert_eq!((unset.status, unset.body), (200, expected));
     let path = format!("/computers/{}/auto-stop", scene.id);
     for (body, minutes, text) in [
         (json!({"auto_stop_minutes": 15}), 15, "15m"),
@@ -284,7 +285,8 @@ async fn auto_stop_is_read_and_set() {
         (json!({"auto_stop_minutes": 0}), 0, "0s"),
     ] {
         let set = scene.controller.patch(&path, body).await;
-        let expected = json!({"auto_stop_minutes": minutes, "auto_suspend_after": text});
+        let expected =
+            json!({"auto_stop_minutes": minutes, "auto_suspend_after": text, "keeps_memory": true});
         assert_eq!((set.status, set.body), (200, expected));
         assert_eq!(scene.read("/auto-stop").await.body["auto_stop_minutes"], minutes);
         assert_eq!(scene.read("").await.body["auto_stop_minutes"], minutes);

@@ -24,8 +24,8 @@ use hotdesk_domain::filename::FileName;
 use hotdesk_http::encode::attachment;
 use hotdesk_http::error_response::{self, Result};
 use hotdesk_http::extract::{Path, Query};
-use hotdesk_wire::agent::PutResult;
-use hotdesk_wire::files::guest_file::{FileWritten, PathQuery, PutQuery};
+use hotdesk_wire::agent::{ContentQuery, PutResult};
+use hotdesk_wire::files::guest_file::{FileWritten, PutQuery};
 
 /// Bytes read from a file at once; larger pieces are not faster on a local disk.
 const CHUNK: usize = 64 * 1024;
@@ -56,12 +56,13 @@ async fn put_content(
 /// Also serves `HEAD`, for which ranges do not apply (RFC 9110 section 14.2).
 async fn content(
     State(agent): State<Agent>,
-    Query(query): Query<PathQuery>,
+    Query(query): Query<ContentQuery>,
     method: Method,
     request_headers: HeaderMap,
 ) -> Result<Response> {
     let home = agent.home.clone();
-    serve(blocking(move || read::open(&home, &query.path)).await?, &method, &request_headers).await
+    let open = if query.within_home { read::open_within_home } else { read::open };
+    serve(blocking(move || open(&home, &query.path)).await?, &method, &request_headers).await
 }
 
 /// Answers with a file or the requested part of it.

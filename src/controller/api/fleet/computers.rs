@@ -63,20 +63,20 @@ pub(crate) async fn create(
     };
     let mut hardware = parse_computer_request(&order)?;
     hardware.bandwidth_mbps = app.billing.allowance(workspace.account).await?.bandwidth_mbps;
-    if let Some(reference) = wanted.template_ref.as_ref().or(wanted.image.as_ref()) {
-        template::check_ref(reference)?;
-    }
+    template::check(wanted.template_ref.as_deref(), wanted.image.as_deref())?;
     let new = NewComputer {
         id: ComputerId::random(),
         workspace: workspace.id,
         name,
         hardware,
         auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
+        deliver_files: wanted.deliver_files,
         plans: app.plans.clone(),
     };
     audit::set_computer(new.id);
     let made = app.fleet.create(new).await?;
-    Ok((StatusCode::CREATED, Json(app.directory.record_for(&caller, &made, &origin).await)))
+    let record = app.directory.record_for(&caller, &made, &origin).await;
+    Ok((StatusCode::CREATED, Json(Computer { auto_stop: Some(app.auto_stop.record(&made)), ..record })))
 }
 
 /// Lists the computers to which the key has access.

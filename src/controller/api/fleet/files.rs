@@ -20,7 +20,7 @@ use crate::{App, AppState};
 use hotdesk_base::clock;
 use hotdesk_base::ids::FileId;
 use hotdesk_base::keyed_semaphore::Permit;
-use hotdesk_domain::error::Error;
+use hotdesk_domain::error::{Error, Kind};
 use hotdesk_domain::filename::FileName;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::limits::MAX_UPLOAD;
@@ -61,10 +61,10 @@ pub fn router() -> OpenApiRouter<AppState> {
         .routes(routes!(delete))
 }
 
-/// Stores a file in a workspace and delivers it to the desktops of its computers.
+/// Stores a file in a workspace and delivers it to the desktops of its running computers.
 ///
-/// Running computers get it at once, the others at their next start. An existing file on a desktop is never
-/// replaced. More than the plan of the workspace's owner allows: 403 `PLAN_LIMIT`.
+/// With `desktopId` it goes to that computer alone, at its next start if it does not run. An existing file on
+/// a desktop is never replaced. More than the plan of the workspace's owner allows: 403 `PLAN_LIMIT`.
 #[utoipa::path(post, path = "/files/upload", tag = "files",
     request_body(content = UploadForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "The stored file, and its delivery to each computer",
@@ -241,6 +241,8 @@ async fn list(
 }
 
 /// Exports a file of a computer into its workspace and returns a link to it.
+///
+/// 400 when the computer does not run, 403 outside of its home folder.
 #[utoipa::path(post, path = "/files/export", tag = "files", request_body = Export,
     responses((status = 200, description = "The stored copy and its link", body = ExportResult)))]
 async fn export(
@@ -252,7 +254,11 @@ async fn export(
     let computer = app.directory.find_computer(&caller, &wanted.desktop_id).await?;
     let path = hotdesk_domain::filename::exportable(&wanted.path)?;
     let _storing = permits(&app, &caller, TransferKind::Export)?;
-    let guest = app.fleet.guest(&computer).await?;
+    // A computer that does not run is a bad request here, as for other services' clients (docs/api/files.md).
+    let guest = app.fleet.guest(&computer).await.map_err(|error| {
+        let kind = if error.kind == Kind::Conflict { Kind::Invalid } else { error.kind };
+        Error { kind, ..error }
+    })?;
     let id = FileId::random();
     let fetched = tokio::time::timeout(EXPORT_TIMEOUT, fetch(&app, &computer, &guest, &path, id)).await;
     let late = || Error::timed_out("The computer did not send the file in time");

@@ -49,7 +49,8 @@ pub(crate) async fn resize(
     let params =
         ResizeParams { wish, auto_stop_minutes, allowance: app.billing.allowance(computer.owner).await? };
     let outcome = app.fleet.resize(&computer, params).await?;
-    Ok(response(&params, outcome))
+    let keeps_memory = auto_stop_minutes.map(|_| app.auto_stop.keeps_memory(&outcome.computer));
+    Ok(response(&params, outcome, keeps_memory))
 }
 
 /// Does the same as `POST /computers/{id}/resize`, for clients that send PATCH.
@@ -77,12 +78,11 @@ async fn headroom(
 ) -> Result<Json<ResizeCeilings>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
     let hardware = &computer.hardware;
-    if matches!(computer.status, Status::Error | Status::Deleting) {
+    if computer.status != Status::Running {
         return Ok(Json(fixed(&computer)));
     }
     let others = app.store.resource_use_besides(&computer).await?;
     let most = ceilings(hardware, &app.billing.allowance(computer.owner).await?, &others);
-    let running = computer.status == Status::Running;
     Ok(Json(ResizeCeilings {
         resizable: true,
         reason: None,
@@ -95,7 +95,7 @@ async fn headroom(
         mem_gb: Some(most.ram_gb),
         vcpus: Some(most.cpu),
         bandwidth_limit_mbps: Some(most.bandwidth_mbps),
-        mem_gb_live: running.then(|| app.fleet.engine().capabilities().live_ram),
+        mem_gb_live: Some(app.fleet.engine().capabilities().live_ram),
     }))
 }
 
@@ -118,7 +118,11 @@ fn fixed(computer: &Computer) -> ResizeCeilings {
     }
 }
 
-fn response(params: &ResizeParams, outcome: ResizeOutcome) -> (StatusCode, Json<ResizeReport>) {
+fn response(
+    params: &ResizeParams,
+    outcome: ResizeOutcome,
+    keeps_memory: Option<bool>,
+) -> (StatusCode, Json<ResizeReport>) {
     let failed = outcome.attempts.iter().filter(|result| result.error.is_some()).count();
     let status = match failed {
         0 => StatusCode::OK,
@@ -134,6 +138,7 @@ fn response(params: &ResizeParams, outcome: ResizeOutcome) -> (StatusCode, Json<
         disk_size_gb: hardware.disk_gb,
         bandwidth_limit_mbps: hardware.bandwidth_mbps,
         auto_stop_minutes: params.auto_stop_minutes,
+        keeps_memory,
         connection_changed: !outcome.changed.is_empty(),
         restarted: outcome.restarted,
         changed: outcome.changed.into_iter().map(str::to_owned).collect(),
@@ -150,6 +155,6 @@ fn result_record(result: &DimensionResult) -> ResizeResult {
         requested: result.requested,
         applied: result.applied,
         ok: result.error.is_none(),
-        error: result.error.map(str::to_owned),
+        error: result.error.clone(),
     }
 }

@@ -95,7 +95,7 @@ pub(crate) async fn resume(
     Ok((if waking { StatusCode::ACCEPTED } else { StatusCode::OK }, Json(answer)))
 }
 
-/// Returns the idle minutes after which a computer suspends itself.
+/// Returns the idle minutes after which a computer suspends itself, or stops where memory cannot be saved.
 #[utoipa::path(get, path = "/computers/{id}/auto-stop", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "The setting", body = AutoStopSetting)))]
 async fn auto_stop(
@@ -104,7 +104,11 @@ async fn auto_stop(
     Path(id): Path<String>,
 ) -> Result<Json<AutoStopSetting>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
-    Ok(Json(AutoStopSetting { auto_stop_minutes: computer.auto_stop_minutes, configurable: true }))
+    Ok(Json(AutoStopSetting {
+        auto_stop_minutes: computer.auto_stop_minutes,
+        configurable: true,
+        keeps_memory: app.auto_stop.keeps_memory(&computer),
+    }))
 }
 
 /// Sets the idle minutes after which a computer suspends itself; 0 is never.
@@ -123,5 +127,6 @@ async fn set_auto_stop(
     let minutes = check_auto_stop(minutes)?;
     app.store.set_auto_stop(computer.id, minutes).await?;
     let auto_suspend_after = if minutes == 0 { "0s".to_owned() } else { format!("{minutes}m") };
-    Ok(Json(AutoStopChanged { auto_stop_minutes: minutes, auto_suspend_after }))
+    let keeps_memory = app.auto_stop.keeps_memory(&computer);
+    Ok(Json(AutoStopChanged { auto_stop_minutes: minutes, auto_suspend_after, keeps_memory }))
 }

@@ -1,13 +1,14 @@
 //! Workspaces over HTTP (docs/api/workspaces.md).
 
 use crate::identity::auth::AuthenticatedCaller;
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::OlderName;
 use crate::computers::view;
 use crate::web::origin::Origin;
 use hotdesk_domain::computer::lifecycle::{self, Command};
@@ -65,8 +66,16 @@ async fn create(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
+    older: Option<Extension<OlderName>>,
     Body(wanted): Body<CreateWorkspace>,
 ) -> Result<(StatusCode, Json<Record>)> {
+    // The client `orgo` sends `POST /projects` after a refused create of a computer, then repeats that create
+    // and shows its error (docs/api/compatibility.md#the-orgo-package).
+    if older.is_some()
+        && let Some(existing) = find_named(&app, &caller, wanted.name.trim()).await?
+    {
+        return Ok((StatusCode::OK, Json(record(&app, &caller, existing, &origin).await?)));
+    }
     access::check_create_workspace(&caller)?;
     let icon_url = wanted.icon_url.as_deref().filter(|url| !url.is_empty());
     check_icon(icon_url)?;
@@ -98,10 +107,17 @@ async fn by_name(
     origin: Origin,
     Path(wanted): Path<String>,
 ) -> Result<Json<Record>> {
-    let found = app.store.workspace_named(caller.account, &name::fold(&wanted)).await?;
+    let found = find_named(&app, &caller, &wanted).await?;
     let workspace = found.ok_or_else(|| Error::not_found("Workspace not found"))?;
-    let workspace = app.directory.find_workspace(&caller, &workspace.id.to_string()).await?;
     Ok(Json(record(&app, &caller, workspace, &origin).await?))
+}
+
+/// Finds a workspace by its name, ignoring case, and checks that the caller may use it.
+async fn find_named(app: &AppState, caller: &Caller, wanted: &str) -> Result<Option<Workspace>> {
+    match app.store.workspace_named(caller.account, &name::fold(wanted)).await? {
+        None => Ok(None),
+        Some(found) => Ok(Some(app.directory.find_workspace(caller, &found.id.to_string()).await?)),
+    }
 }
 
 /// Changes a workspace.

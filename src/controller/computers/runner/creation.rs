@@ -46,7 +46,12 @@ impl Runner {
             (Err(error), _) => Err(error),
         };
         let published = match made {
-            Ok(guest) => self.publish_guest(row, guest).await,
+            Ok(guest) => {
+                if matches!(from, MachineSource::Memory(..)) {
+                    self.follow_boot_screen(&guest);
+                }
+                self.publish_guest(row, guest).await
+            }
             Err(error) => Err(error),
         };
         match published {

@@ -213,12 +213,13 @@ fn wake_error(error: &EngineError) -> Error {
     match error {
         EngineError::Damaged(_) => lost_memory().context(error),
         EngineError::NoCapacity(..) => refused("Computer could not be woken", error),
-        EngineError::Absent | EngineError::Unsupported(_) | EngineError::Failed { .. } => {
-            Error::unavailable("Computer could not be woken")
-                .code(ErrorCode::WakeFailed)
-                .retry_after(WAKE_RETRY_SECONDS)
-                .context(error)
-        }
+        EngineError::Absent
+        | EngineError::MemoryInUse { .. }
+        | EngineError::Unsupported(_)
+        | EngineError::Failed { .. } => Error::unavailable("Computer could not be woken")
+            .code(ErrorCode::WakeFailed)
+            .retry_after(WAKE_RETRY_SECONDS)
+            .context(error),
     }
 }
 

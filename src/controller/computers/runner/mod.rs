@@ -4,6 +4,7 @@
 //! crash the same steps complete or undo what was stored.
 
 mod agent_health;
+pub(super) mod boot_screen;
 mod creation;
 mod memory;
 mod power;
@@ -31,6 +32,7 @@ use hotdesk_domain::billing;
 use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Operation, Status};
 use hotdesk_domain::computer::saved_state::check_converged;
+use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::{Boot, EngineError, MachineSpec};
@@ -208,8 +210,12 @@ impl Runner {
                 let _ = accepted.send(Ok(CommandAck { status: row.status, begun: false }));
                 (Ok(()), AfterWork::Continue)
             }
-            Work::Command(command) | Work::AutoStop(command, _) => {
-                self.command(&row, *command, accepted).await
+            Work::AutoStop(command, _) => {
+                self.command(&row, *command, Some(StatusReason::AutoStop), accepted).await
+            }
+            Work::Command(command) => {
+                let reason = billing::is_trial_end(*command).then_some(StatusReason::TrialEnded);
+                self.command(&row, *command, reason, accepted).await
             }
         };
         if let Err(error) = &outcome {
@@ -224,13 +230,13 @@ impl Runner {
         &mut self,
         row: &Computer,
         command: Command,
+        reason: Option<StatusReason>,
         accepted: oneshot::Sender<Result<CommandAck>>,
     ) -> (Result<()>, AfterWork) {
-        let decided = billing::decide(row.status, &row.billing, command, clock::now()).and_then(|decision| {
-            match decision {
-                Decision::Do(Operation::Suspend) => check_converged(row.converging).map(|()| decision),
-                Decision::Do(_) | Decision::AlreadySo => Ok(decision),
-            }
+        let decided = billing::decide(row.status, row.status_reason, &row.billing, command, clock::now());
+        let decided = decided.and_then(|decision| match decision {
+            Decision::Do(Operation::Suspend) => check_converged(row.converging).map(|()| decision),
+            Decision::Do(_) | Decision::AlreadySo => Ok(decision),
         });
         let operation = match decided {
             Err(error) => {
@@ -248,7 +254,7 @@ impl Runner {
             return (Err(error), AfterWork::Continue);
         }
         self.cancel_copy_job().await;
-        if let Err(error) = self.store_intent(operation, command).await {
+        if let Err(error) = self.store_intent(operation, reason).await {
             let _ = accepted.send(Err(error.clone()));
             return (Err(error), AfterWork::Continue);
         }
@@ -256,8 +262,9 @@ impl Runner {
         self.execute(operation, row).await
     }
 
-    /// Stores the intent. After a crash from here on the same operation runs again.
-    async fn store_intent(&mut self, operation: Operation, command: Command) -> Result<()> {
+    /// Stores the intent. After a crash from here on the same operation runs again. `reason` is that of a
+    /// suspend or a stop by the service.
+    async fn store_intent(&mut self, operation: Operation, reason: Option<StatusReason>) -> Result<()> {
         let status = operation.status();
         match operation {
             Operation::Start | Operation::Restart => self.shared.store.begin_boot(self.id, status).await?,
@@ -265,15 +272,12 @@ impl Runner {
                 self.shared.store.begin_wake_from_storage(self.id).await?;
             }
             Operation::Resume => self.shared.store.begin_resume(self.id).await?,
-            Operation::Stop | Operation::Suspend if billing::is_trial_end(command) => {
-                self.shared.store.set_status_because(self.id, status, billing::TRIAL_ENDED).await?;
+            Operation::Stop | Operation::Suspend => {
+                self.shared.store.set_status_because(self.id, status, reason).await?;
             }
-            Operation::Stop | Operation::Suspend | Operation::Delete => {
-                self.shared.store.set_status(self.id, status).await?;
-            }
+            Operation::Delete => self.shared.store.set_status(self.id, status).await?,
         }
-        let because = billing::is_trial_end(command).then_some(billing::TRIAL_ENDED);
-        self.presence.send_replace(Presence { status: Some(status), because, ..Presence::default() });
+        self.presence.send_replace(Presence { status: Some(status), because: reason, ..Presence::default() });
         Ok(())
     }
 
@@ -372,6 +376,7 @@ pub(super) fn refused(what: &str, error: &EngineError) -> Error {
                 .context(error)
         }
         EngineError::Absent
+        | EngineError::MemoryInUse { .. }
         | EngineError::Unsupported(_)
         | EngineError::Damaged(_)
         | EngineError::Failed { .. } => {

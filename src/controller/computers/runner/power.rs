@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Runner, STOP_GRACE, boot_spec, log_renewal_failures, machine_spec, refused, renewal, stream_end,
+    Runner, STOP_GRACE, boot_screen, boot_spec, log_renewal_failures, machine_spec, refused, renewal,
+    stream_end,
 };
 use crate::data_dir::files;
 use hotdesk_base::wait;
@@ -73,8 +74,26 @@ impl Runner {
         }
         self.show(Status::Running, Some(guest.clone()), address);
         self.end_stream(&guest);
+        self.follow_boot_screen(&guest);
         self.deliver(row, &guest).await;
         Ok(())
+    }
+
+    /// Stores the size of the boot screen, which may have changed while nobody recorded it: the memory may be
+    /// that of a snapshot, or the last controller died during a resize. It runs in the background, because an
+    /// agent may not respond.
+    pub(super) fn follow_boot_screen(&self, guest: &Guest) {
+        let (shared, id, guest) = (Arc::clone(&self.shared), self.id, guest.clone());
+        let following = async move {
+            if let Err(error) = boot_screen::store_size(&shared.store, id, &guest).await {
+                tracing::warn!(
+                    computer = %id,
+                    error = format_args!("{error:#}"),
+                    "could not store the size of the boot screen; the record may have an earlier one"
+                );
+            }
+        };
+        let _task = self.shared.tasks.spawn("size of a boot screen", following);
     }
 
     /// Ends a stream whose owner lost access while the computer was suspended. It runs in the background,

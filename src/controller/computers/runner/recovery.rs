@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::registry::Presence;
 use super::{AfterWork, Runner, WithoutMemory, refused};
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::Result;
@@ -24,7 +25,11 @@ impl Runner {
             self.recover_snapshots().await;
         }
         let row = &self.finish_resize(row).await;
-        self.show(row.status, None, None);
+        self.presence.send_replace(Presence {
+            status: Some(row.status),
+            because: row.status_reason,
+            ..Presence::default()
+        });
         let outcome = match row.status {
             Status::Restarting | Status::Stopping if row.rollback_to.is_some() => {
                 self.finish_rollback(row).await

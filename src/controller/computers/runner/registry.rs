@@ -13,6 +13,7 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Engine;
 use hotdesk_guest::Guest;
@@ -30,7 +31,7 @@ pub(in crate::computers) struct Presence {
     pub(in crate::computers) guest: Option<Guest>,
     pub(in crate::computers) address: Option<std::net::IpAddr>,
     /// Why it does not run, if the service stopped it.
-    pub(in crate::computers) because: Option<&'static str>,
+    pub(in crate::computers) because: Option<StatusReason>,
 }
 
 struct RunnerHandle {

@@ -29,7 +29,7 @@ pub struct ResizeParams {
 }
 
 /// Result of one dimension.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DimensionResult {
     /// The dimension.
     pub dimension: Dimension,
@@ -38,7 +38,7 @@ pub struct DimensionResult {
     /// The value now.
     pub applied: f64,
     /// Why it did not change; `None` when it did.
-    pub error: Option<&'static str>,
+    pub error: Option<String>,
 }
 
 /// Result of a resize.
@@ -193,11 +193,34 @@ fn change(dimension: Dimension, to: &Hardware) -> Change {
     }
 }
 
-/// Returns the reason that a client gets for an engine's failure.
-fn reason(error: &EngineError) -> &'static str {
+/// Returns the reason that a client gets for an engine's failure. Of a failed step it has the name alone.
+fn reason(error: &EngineError) -> String {
     match error {
-        EngineError::NoCapacity(..) => "The host has no room for it",
-        EngineError::Unsupported(_) => "This computer's engine cannot change it",
-        EngineError::Absent | EngineError::Damaged(_) | EngineError::Failed { .. } => "The change failed",
+        EngineError::NoCapacity(..) => "The host has no room for it".to_owned(),
+        EngineError::MemoryInUse { used, limit } => {
+            // Rounded up, so that the used memory never reads as the limit.
+            let used = (*used as f64 / GB as f64 * 10.0).ceil() / 10.0;
+            format!(
+                "Memory in use: {used:.1} GB of {}. End programs in the computer, then resize it again",
+                limit / GB
+            )
+        }
+        EngineError::Unsupported(_) => "This computer's engine cannot change it".to_owned(),
+        EngineError::Absent | EngineError::Damaged(_) | EngineError::Failed { .. } => {
+            format!("The change failed: {error}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_reads_why_a_dimension_did_not_change() {
+        let memory = EngineError::MemoryInUse { used: 4 * GB + 1, limit: 4 * GB };
+        assert!(reason(&memory).starts_with("Memory in use: 4.1 GB of 4. "), "{}", reason(&memory));
+        let failed = EngineError::failed("grow the disk", "/var/lib/hotdesk/x: no");
+        assert_eq!(reason(&failed), "The change failed: could not grow the disk");
     }
 }

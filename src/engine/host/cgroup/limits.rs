@@ -28,7 +28,7 @@ pub(crate) fn set_cpu(id: ComputerId, cpu: f64) -> EngineResult<()> {
 /// Sets the memory limit of a running machine.
 ///
 /// # Errors
-/// `Failed` when the machine uses more even after the kernel has reclaimed; no process of the guest is
+/// `MemoryInUse` when the machine uses more even after the kernel has reclaimed; no process of the guest is
 /// killed.
 pub(crate) fn set_memory(id: ComputerId, bytes: u64) -> EngineResult<()> {
     set_memory_in(&cgroup::folders(id), bytes)
@@ -66,6 +66,7 @@ fn set_memory_in(groups: &[PathBuf], bytes: u64) -> EngineResult<()> {
     }
     let limit = find(groups, "memory.limit_in_bytes").ok_or_else(|| lacking(STEP))?;
     let before = number(&limit).map_err(host_error(STEP, &limit))?;
+    let usage = limit.with_file_name("memory.usage_in_bytes");
     // Memory with swap may never be less than memory alone; kernels without swap accounting lack the file.
     let both = find(groups, "memory.memsw.limit_in_bytes");
     let mut files = vec![limit];
@@ -76,10 +77,12 @@ fn set_memory_in(groups: &[PathBuf], bytes: u64) -> EngineResult<()> {
     let settings: Vec<_> = files.into_iter().map(|file| Setting { file, text: text.clone() }).collect();
     set(&settings).map_err(|(file, error)| {
         // Version 1 reclaims first, then refuses.
-        if error.kind() == io::ErrorKind::ResourceBusy {
-            in_use(STEP, bytes)
-        } else {
-            host_error(STEP, &file)(error)
+        if error.kind() != io::ErrorKind::ResourceBusy {
+            return host_error(STEP, &file)(error);
+        }
+        match number(&usage) {
+            Ok(used) => EngineError::MemoryInUse { used, limit: bytes },
+            Err(error) => host_error(STEP, &usage)(error),
         }
     })
 }
@@ -97,15 +100,11 @@ fn reclaim_first(
     let before = fs::read_to_string(&high).map_err(&failed)?;
     fs::write(&high, bytes.to_string()).map_err(&failed)?;
     let outcome = match number(&current) {
-        Ok(used) if used > bytes => Err(in_use(step, bytes)),
+        Ok(used) if used > bytes => Err(EngineError::MemoryInUse { used, limit: bytes }),
         Ok(_) => then(),
         Err(error) => Err(host_error(step, &current)(error)),
     };
     fs::write(&high, before.trim()).map_err(&failed).and(outcome)
-}
-
-fn in_use(step: &'static str, bytes: u64) -> EngineError {
-    EngineError::failed(step, format!("the machine uses more than {} MiB", bytes >> 20))
 }
 
 fn lacking(step: &'static str) -> EngineError {
@@ -188,8 +187,8 @@ mod tests {
     fn v2_is_not_bounded_below_what_is_used() {
         let files = [("memory.max", "4096\n"), ("memory.high", "max\n"), ("memory.current", "2000\n")];
         let group = Group::with(&files);
-        let refused = format!("{:#}", set_memory_in(&group.folders(), 1000).unwrap_err());
-        assert!(refused.contains("uses more than"), "{refused}");
+        let refused = set_memory_in(&group.folders(), 1000).unwrap_err();
+        assert!(matches!(refused, EngineError::MemoryInUse { used: 2000, limit: 1000 }), "{refused}");
         assert_eq!((group.read("memory.max"), group.read("memory.high")), ("4096\n".into(), "max".into()));
         set_memory_in(&group.folders(), 3000).unwrap();
         assert_eq!((group.read("memory.max"), group.read("memory.high")), ("3000".into(), "max".into()));

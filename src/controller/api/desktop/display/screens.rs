@@ -50,6 +50,8 @@ pub(crate) async fn create(
 }
 
 /// Resizes a screen.
+///
+/// The size of the boot screen becomes the computer's resolution.
 #[utoipa::path(patch, path = "/computers/{id}/screens/{screen_id}", tag = "screens",
     params(("id" = String, Path), ("screen_id" = String, Path)), request_body = ScreenSize,
     responses((status = 200, description = "The resized screen", body = Screen)))]
@@ -59,8 +61,8 @@ async fn resize(
     Path((id, screen)): Path<(String, String)>,
     Body(size): Body<ScreenSize>,
 ) -> Result<Json<Screen>> {
-    let path = format!("/screens/{}", percent_encode(&screen));
-    forward(&app, &caller, &id, Method::PATCH, &path, (), Some(&size), QUICK_TIMEOUT).await
+    let computer = app.directory.find_computer(&caller, &id).await?;
+    Ok(Json(app.fleet.resize_screen(&computer, &screen, size).await?))
 }
 
 /// Removes a screen with everything on it.
