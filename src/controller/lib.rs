@@ -211,6 +211,7 @@ pub async fn start_with(
         .trusted_proxies
         .parse()
         .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
+    let hosts = Hosts::new(&config)?;
     let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
     let signing = store.get_or_create_value("link_signing_secret", || {
         hotdesk_base::secret::Secret::random(43).reveal().to_owned()
@@ -231,7 +232,8 @@ pub async fn start_with(
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
-        hosts: Hosts::new(&config),
+        sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
+        hosts,
         authenticator: Authenticator::new(store.clone(), key_uses.clone(), Arc::clone(&rates)),
         wrong_credentials: WrongCredentials::new(&config.limits),
         keys: Keys::new(store.clone(), directory.clone(), audit.clone(), key_uses.clone()),
@@ -249,7 +251,6 @@ pub async fn start_with(
         members: Members::new(store.clone(), directory.clone(), streams.clone()),
         invitations: Invitations::new(store.clone(), directory.clone(), plans.clone()),
         events: events::Events::new(fleet.clone(), tasks.clone()),
-        sockets: Sockets::new(tasks.clone()),
         channels: KeyedSemaphore::default(),
         storing: KeyedSemaphore::default(),
         running_requests: idempotency::RunningRequests::default(),

@@ -29,6 +29,8 @@ def main():
         page.on("requestfinished", lambda request: pending.discard(request.url))
 
         def perform(command):
+            # A page's own scripts run in frame 0, those of a framed page in frame 1.
+            frame = lambda: page.frames[command.get("frame", 0)]
             match command["do"]:
                 case "open":
                     # A change of the fragment alone would not load the page.
@@ -42,12 +44,12 @@ def main():
                 case "wait":
                     # wait_for_function evaluates text in the page, which the page's policy forbids.
                     end = time.monotonic() + command.get("seconds", 30)
-                    while not page.evaluate(command["script"]):
+                    while len(page.frames) <= command.get("frame", 0) or not frame().evaluate(command["script"]):
                         if time.monotonic() > end:
                             raise TimeoutError(f"{page.inner_text('body')!r}, violations {violations}, failed {failed}, pending {pending}")
                         page.wait_for_timeout(50)
                 case "look":
-                    return page.evaluate(command["script"])
+                    return frame().evaluate(command["script"])
                 case "press":
                     page.keyboard.press(command["keys"])
                 case "type":

@@ -14,7 +14,7 @@ use axum::routing::get;
 use crate::display::Displays;
 use crate::exec::terminal;
 use crate::media::audio;
-use crate::media::vnc;
+use crate::media::vnc::Viewers;
 use crate::state::Agent;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY};
 use hotdesk_domain::error::Error;
@@ -29,14 +29,14 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 struct ChannelState {
     agent: Agent,
-    displays: Option<Displays>,
+    viewers: Viewers,
     sockets: Sockets,
 }
 
 /// Routes of the sockets.
 pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let sockets = Sockets::new(agent.tasks.clone());
-    let state = ChannelState { agent, displays, sockets };
+    let state = ChannelState { agent, viewers: Viewers::new(displays), sockets };
     Router::new()
         .route("/ws/{channel}", get(open))
         // Path that older clients use (docs/channels.md).
@@ -142,7 +142,7 @@ async fn serve(
         }
         Channel::Websockify => {
             let screen = value(&query, "screen");
-            vnc::websockify(state.displays.as_ref(), screen, sender, receiver, stop).await
+            state.viewers.serve(screen, sender, receiver, stop).await
         }
     }
 }

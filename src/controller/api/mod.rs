@@ -44,18 +44,28 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     let (routes, document) = documented().split_for_parts();
     let idempotency_layer = idempotency::IdempotencyLayer::new(Arc::clone(&app), &document);
     let document = Arc::new(openapi::complete(document));
-    let routes = routes
-        .route("/openapi.json", cors::allow_any_origin(get(move || openapi::answer(Arc::clone(&document)))))
+    let identified = |routes: Router<AppState>| {
+        routes
+            .route_layer(axum::middleware::from_fn_with_state(idempotency_layer.clone(), idempotency::once))
+            .route_layer(axum::middleware::from_fn(auth::revocation::while_valid))
+            .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), audit::record))
+            .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), auth::identify))
+    };
+    let for_programs = routes
         .route("/desktops/{id}/proxy/{*path}", any(relay::http::proxy))
+        .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch));
+    let for_people = Router::new()
+        .route("/openapi.json", cors::allow_any_origin(get(move || openapi::answer(Arc::clone(&document)))))
         .route("/desktops/{id}/ws/{channel}", get(relay::socket::open))
         .merge(viewer::router())
         .merge(pages::router())
-        .merge(oauth::router())
-        .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch))
-        .route_layer(axum::middleware::from_fn_with_state(idempotency_layer, idempotency::once))
-        .route_layer(axum::middleware::from_fn(auth::revocation::while_valid))
-        .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), audit::record))
-        .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), auth::identify))
+        .merge(oauth::router());
+    let routes = identified(for_programs)
+        // The routes' own fallback would bypass the layer and answer preflights with 405.
+        .method_not_allowed_fallback(edge::method_not_allowed)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), cors::allow_listed_origins))
+        // Pages of people have no CORS, A65 (docs/authentication-rules.md).
+        .merge(identified(for_people))
         // MCP has its own kind of credential, A57 (docs/authentication-rules.md).
         .merge(mcp)
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), hosts::check))

@@ -100,8 +100,8 @@ impl Config {
 pub struct Web {
     /// Host names, separated by commas, besides that of `public_url`, `localhost` and IP addresses.
     pub allowed_hosts: String,
-    /// Origins, separated by commas, whose pages may reach `/mcp` from a browser besides the service's own,
-    /// such as `https://inspector.example.org`.
+    /// Origins, separated by commas, whose pages may use the API, `/mcp` and live channels from a browser and
+    /// show the viewer in a frame, besides the service's own, such as `https://app.example.org`.
     pub allowed_origins: String,
 }
 

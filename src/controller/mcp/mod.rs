@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -19,6 +19,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use crate::identity::auth::revocation;
 use crate::identity::oauth::challenge::{TokenProblem, challenge};
 use crate::web::caller::ClientName;
+use crate::web::cors;
 use crate::web::origin::Origin;
 use crate::web::source::Source;
 use crate::{AppState, audit};
@@ -80,7 +81,8 @@ async fn enter(State(app): State<AppState>, own: Origin, source: Source, request
         }
     };
     if let Some(page) = page {
-        add_cors(response.headers_mut(), &page);
+        response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
+        cors::allow_page(response.headers_mut(), page);
     }
     response
 }
@@ -183,25 +185,4 @@ async fn as_error_body(app: &AppState, response: Response) -> Result<Response> {
         refused.headers_mut().insert(header::ALLOW, allow.clone());
     }
     Ok(refused)
-}
-
-/// Adds the CORS fields for an allowed origin (Fetch standard, "CORS protocol").
-fn add_cors(headers: &mut HeaderMap, page: &str) {
-    let fixed = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST, GET, DELETE"),
-        // The wildcard does not include `authorization`.
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, *"),
-        (
-            header::ACCESS_CONTROL_EXPOSE_HEADERS,
-            "mcp-session-id, www-authenticate, x-request-id, retry-after",
-        ),
-        (header::ACCESS_CONTROL_MAX_AGE, "600"),
-        (header::VARY, "origin"),
-    ];
-    for (name, value) in fixed {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    if let Ok(page) = HeaderValue::from_str(page) {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, page);
-    }
 }

@@ -57,8 +57,11 @@ pub async fn open(
     let query: Vec<(String, String)> = serde_urlencoded::from_str(query.as_deref().unwrap_or_default())
         .map_err(|_| Error::invalid("the query is not name=value pairs"))?;
     let shown = query.iter().find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket.as_str());
-    let admitted = match shown.filter(|_| channel == Channel::Websockify) {
-        None => app
+    let refused_page = app.sockets.refused_page(&upgrade);
+    let admitted = match (refused_page, shown.filter(|_| channel == Channel::Websockify)) {
+        // Such a page uses up no ticket.
+        (Some(refused), _) => Err(refused),
+        (None, None) => app
             .socket_auth
             .admit(channel, &id, socket_auth::token(&headers, &query).as_deref(), source)
             .await?
@@ -69,7 +72,7 @@ pub async fn open(
                 query,
                 filter: None,
             }),
-        Some(ticket) => {
+        (None, Some(ticket)) => {
             app.socket_auth.admit_ticket(&id, ticket, source).await?.map(|admitted| AdmittedClient {
                 computer: admitted.computer,
                 hold: admitted.hold,

@@ -1,7 +1,7 @@
 //! Host and Origin checks, A76 and A77 (docs/authentication-rules.md).
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::web::origin::Origin;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::identity::oauth::uri;
 use hotdesk_domain::network::host;
 use hotdesk_http::error_response::HttpError;
 
@@ -46,13 +47,33 @@ pub struct Hosts {
 
 impl Hosts {
     /// Returns the host of `public_url` and the listed hosts and origins of a configuration.
-    pub fn new(config: &Config) -> Self {
+    ///
+    /// # Errors
+    /// `Internal` with a sentence for a listed origin that is not one.
+    pub fn new(config: &Config) -> Result<Self> {
         let public = config.public_url.split_once("://").and_then(|(_, authority)| host::parse(authority));
         let hosts = public.into_iter().chain(listed(&config.web.allowed_hosts));
-        Self {
-            hosts: hosts.map(str::to_owned).collect(),
-            origins: listed(&config.web.allowed_origins).map(str::to_owned).collect(),
-        }
+        let origins = listed(&config.web.allowed_origins).map(|origin| {
+            let invalid = |why| {
+                let form = "list origins such as https://app.example or http://localhost:3000";
+                Error::failed(format!("configuration: web.allowed_origins: {origin:?} {why}: {form}"))
+            };
+            let parts = uri::split(origin).map_err(invalid)?;
+            let whole = if parts.rest.is_empty() { Ok(()) } else { Err(invalid("has a path")) };
+            // Browsers write hosts in lower case.
+            whole.map(|()| origin.to_ascii_lowercase())
+        });
+        Ok(Self { hosts: hosts.map(str::to_owned).collect(), origins: origins.collect::<Result<_>>()? })
+    }
+
+    /// Returns the origins in `web.allowed_origins`.
+    pub fn origins(&self) -> &[String] {
+        &self.origins
+    }
+
+    /// Returns the `Origin` of a browser's request if it is in `web.allowed_origins`.
+    pub fn allowed_page<'a>(&self, headers: &'a HeaderMap) -> Option<&'a HeaderValue> {
+        only_origin(headers).filter(|page| self.lists(page))
     }
 
     fn owns(&self, name: &str) -> bool {
@@ -64,15 +85,25 @@ impl Hosts {
     ///
     /// # Errors
     /// `Forbidden` (`origin_not_allowed`) for another origin, or for more than one `Origin` field.
-    pub fn page_of(&self, own: &Origin, headers: &HeaderMap) -> Result<Option<String>> {
-        let mut fields = headers.get_all(header::ORIGIN).iter();
-        let Some(first) = fields.next() else { return Ok(None) };
-        let page = first.to_str().ok().filter(|_| fields.next().is_none());
-        let known = |page: &&str| *page == own.0 || self.origins.iter().any(|listed| listed == page);
+    pub fn page_of(&self, own: &Origin, headers: &HeaderMap) -> Result<Option<HeaderValue>> {
+        if !headers.contains_key(header::ORIGIN) {
+            return Ok(None);
+        }
         let refused =
             || Error::forbidden("This Origin may not reach the MCP server").code(ErrorCode::OriginNotAllowed);
-        page.filter(known).map(|page| Some(page.to_owned())).ok_or_else(refused)
+        let page = only_origin(headers).filter(|page| *page == own.0.as_str() || self.lists(page));
+        page.map(|page| Some(page.clone())).ok_or_else(refused)
     }
+
+    fn lists(&self, page: &HeaderValue) -> bool {
+        self.origins.iter().any(|listed| page == listed.as_str())
+    }
+}
+
+/// Returns the `Origin` of a request with exactly one.
+fn only_origin(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut fields = headers.get_all(header::ORIGIN).iter();
+    fields.next().filter(|_| fields.next().is_none())
 }
 
 /// Splits a setting at its commas and drops empty parts.

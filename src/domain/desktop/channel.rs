@@ -10,6 +10,8 @@ pub const GOING_AWAY: u16 = 1001;
 pub const PROTOCOL_ERROR: u16 = 1002;
 /// A text message is not UTF-8 (RFC 6455 section 7.4.1).
 pub const NOT_UTF8: u16 = 1007;
+/// The client may not use the service (RFC 6455 section 7.4.1).
+pub const POLICY_VIOLATION: u16 = 1008;
 /// A message is too large (RFC 6455 section 7.4.1).
 pub const TOO_LARGE: u16 = 1009;
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -17,9 +18,10 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::error_response::HttpError;
+use crate::error_response::{self, HttpError};
 use crate::serve::{ConnectionPermit, MAX_CONNECTIONS};
 use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::desktop::channel::POLICY_VIOLATION;
 use hotdesk_domain::error::{Error, Result};
 
 mod close_reason;
@@ -47,11 +49,16 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The sub-protocol that VNC clients request (docs/channels.md).
 const SUBPROTOCOL: &str = "binary";
 
-/// The sockets of this process: their limit, and the group of tasks that ends them.
+/// The version of the protocol (RFC 6455 section 4.4).
+const VERSION: HeaderValue = HeaderValue::from_static("13");
+
+/// The sockets of this process: their limit, the origins of pages that may open them, and the group of tasks
+/// that ends them.
 #[derive(Clone, Debug)]
 pub struct Sockets {
     tasks: Tasks,
     permits: Arc<Semaphore>,
+    origins: Arc<[String]>,
 }
 
 /// Error of a write: the peer has disconnected or does not read.
@@ -67,42 +74,73 @@ pub enum PeerMessage {
     Binary(Bytes),
 }
 
-/// Extractor of a WebSocket upgrade. A web page may open a socket only to its own origin (T2,
-/// docs/security.md).
+/// Extractor of a WebSocket upgrade.
 #[derive(Debug)]
 pub struct Upgrade {
     upgrade: WebSocketUpgrade,
+    /// The `Origin` of a web page of another host.
+    foreign: Option<String>,
     /// `None` in tests that call a router without a connection.
     connection: Option<ConnectionPermit>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
-    type Rejection = HttpError;
+    type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpError> {
-        if !same_origin(&parts.headers) {
-            return Err(Error::forbidden("a page of another origin may not open this socket").into());
-        }
-        let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await;
-        let upgrade = upgrade.map_err(|refused| {
-            Error::invalid("this path speaks WebSocket: an upgrade is needed").context(refused)
-        })?;
-        Ok(Self { upgrade, connection: parts.extensions.get::<ConnectionPermit>().cloned() })
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let foreign = foreign_origin(&parts.headers);
+        let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await.map_err(refusal)?;
+        Ok(Self { upgrade, foreign, connection: parts.extensions.get::<ConnectionPermit>().cloned() })
     }
 }
 
-/// Whether a request has no `Origin`, or one with the host of the request (RFC 6455 section 10.2).
-fn same_origin(headers: &HeaderMap) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else { return true };
+/// The response to a request that is no upgrade: 426 for another version of the protocol (RFC 6455 section
+/// 4.2.2), else 400.
+fn refusal(refused: WebSocketUpgradeRejection) -> Response {
+    if !matches!(refused, WebSocketUpgradeRejection::InvalidWebSocketVersionHeader(_)) {
+        let error = Error::invalid("this path speaks WebSocket: an upgrade is needed").context(refused);
+        return HttpError(error).into_response();
+    }
+    let error = Error::invalid("this path speaks version 13 of WebSocket alone");
+    let mut response = error_response::with_status(StatusCode::UPGRADE_REQUIRED, error);
+    for (name, value) in [
+        (header::SEC_WEBSOCKET_VERSION, VERSION),
+        // A 426 names the protocol (RFC 9110 section 15.5.22).
+        (header::UPGRADE, HeaderValue::from_static("websocket")),
+        (header::CONNECTION, HeaderValue::from_static("upgrade")),
+    ] {
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+/// The `Origin` of a request, unless it has the host of the request (RFC 6455 section 10.2). `None` for a
+/// program that is no browser.
+fn foreign_origin(headers: &HeaderMap) -> Option<String> {
+    let origin = String::from_utf8_lossy(headers.get(header::ORIGIN)?.as_bytes()).into_owned();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let page = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-    page.is_some_and(|(_, page)| !page.is_empty() && page.eq_ignore_ascii_case(host))
+    let own =
+        origin.split_once("://").is_some_and(|(_, page)| !page.is_empty() && page.eq_ignore_ascii_case(host));
+    (!own).then_some(origin)
 }
 
 impl Sockets {
-    /// Sockets as tasks of a group; they end when it stops.
+    /// Sockets as tasks of a group; they end when it stops. Only pages of this host may open them.
     pub fn new(tasks: Tasks) -> Self {
-        Self { tasks, permits: Arc::new(Semaphore::new(MAX_SOCKETS)) }
+        Self { tasks, permits: Arc::new(Semaphore::new(MAX_SOCKETS)), origins: Arc::default() }
+    }
+
+    /// Also admits pages of these origins.
+    #[must_use]
+    pub fn with_origins(self, origins: &[String]) -> Self {
+        Self { origins: origins.into(), ..self }
+    }
+
+    /// How to close the socket of a web page whose origin may not open it (T2, docs/security.md).
+    /// [`Self::open`] does so; a caller asks before it uses up a credential of the request.
+    pub fn refused_page(&self, upgrade: &Upgrade) -> Option<CloseReason> {
+        let page = upgrade.foreign.as_ref().filter(|page| !self.origins.contains(page))?;
+        Some(CloseReason::new(POLICY_VIOLATION, format!("pages of {page} may not open this socket")))
     }
 
     /// The token that is cancelled when sockets must end.
@@ -110,7 +148,9 @@ impl Sockets {
         self.tasks.stopping()
     }
 
-    /// Accepts an upgrade. `serve` runs in a task of its own and returns how to close the socket.
+    /// Accepts an upgrade. `serve` runs in a task of its own and returns how to close the socket. It does not
+    /// run for a [refused page](Self::refused_page): browsers tell their pages the code of a close, but not
+    /// the status of a refused upgrade.
     ///
     /// # Errors
     /// `Unavailable` when [`MAX_SOCKETS`] are open.
@@ -123,6 +163,7 @@ impl Sockets {
             return Err(Error::unavailable("Too many open sockets").retry_after(5));
         };
         let tasks = self.tasks.clone();
+        let refused = self.refused_page(&upgrade);
         let connection = upgrade.connection;
         let configured = upgrade
             .upgrade
@@ -134,7 +175,10 @@ impl Sockets {
         Ok(configured.on_upgrade(move |socket| async move {
             let served = tasks.spawn(name, async move {
                 let (sender, receiver) = split(socket);
-                let closing = serve(sender.clone(), receiver).await;
+                let closing = match refused {
+                    Some(refused) => refused,
+                    None => serve(sender.clone(), receiver).await,
+                };
                 sender.close(&closing).await;
                 drop((permit, connection));
             });
@@ -278,22 +322,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pages_of_the_same_host_may_ask() {
-        for (origin, host, expected) in [
-            (None, "desk.example", true),
-            (Some("https://desk.example"), "desk.example", true),
-            (Some("http://Desk.example:8080"), "desk.example:8080", true),
-            (Some("http://desk.example"), "desk.example:8080", false),
-            (Some("https://evil.example"), "desk.example", false),
-            (Some("null"), "desk.example", false),
-            (Some("http://"), "", false),
+    fn pages_of_another_host_are_foreign() {
+        for (origin, host, foreign) in [
+            (None, "desk.example", false),
+            (Some("https://desk.example"), "desk.example", false),
+            (Some("http://Desk.example:8080"), "desk.example:8080", false),
+            (Some("http://desk.example"), "desk.example:8080", true),
+            (Some("https://evil.example"), "desk.example", true),
+            (Some("null"), "desk.example", true),
+            (Some("http://"), "", true),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, HeaderValue::from_static(host));
             if let Some(origin) = origin {
                 headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
             }
-            assert_eq!(same_origin(&headers), expected, "{origin:?} {host}");
+            let found = foreign_origin(&headers);
+            assert_eq!(found.as_deref(), origin.filter(|_| foreign), "{origin:?} {host}");
         }
     }
 }

@@ -10,4 +10,5 @@ mod limits;
 mod locked;
 mod matrix;
 mod page;
+mod pages_elsewhere;
 mod revocation;

@@ -1,5 +1,7 @@
 //! VNC access to screens: viewers, tickets and permissions (docs/channels.md; T11 in docs/security.md).
 
+mod crowd;
+mod embedded;
 mod gate;
 mod page;
 mod pixels;

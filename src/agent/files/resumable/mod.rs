@@ -53,11 +53,11 @@ pub struct Uploads(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     home: PathBuf,
-    /// Uploads that a request is writing to, with the token that stops it.
+    /// Uploads that a request uses, with the token that stops its writing.
     busy: Mutex<HashMap<Uuid, CancellationToken>>,
 }
 
-/// Exclusive right to write to an upload, until this is dropped.
+/// Exclusive use of an upload, until this is dropped.
 struct WriteClaim {
     uploads: Uploads,
     id: Uuid,
@@ -114,13 +114,20 @@ impl Uploads {
         Ok((id, blocking(create).await?))
     }
 
-    /// Progress of an upload.
+    /// Progress of an upload. Stops an earlier request that still writes, so that the offset stays true until
+    /// the client continues there.
     ///
     /// # Errors
-    /// `NotFound` (`upload_expired` when it expired); the error for which a complete upload has no name yet.
+    /// `NotFound` (`upload_expired` when it expired); `Conflict` (`upload_busy`); the error for which a
+    /// complete upload has no name yet.
     pub async fn state(&self, id: Uuid) -> Result<UploadState> {
+        let claim = self.claim(id).await?;
         let home = self.0.home.clone();
-        blocking(move || open_existing(&home)?.state(id)).await
+        blocking(move || {
+            let _claim = claim;
+            open_existing(&home)?.state(id)
+        })
+        .await
     }
 
     /// Appends a body to an upload whose offset is `offset`; `declared` is the body's length, if known. Stops
@@ -196,9 +203,9 @@ impl Uploads {
             let claimed = self.try_claim(id);
             async move { claimed }
         });
-        claimed.await.ok_or_else(|| {
-            Error::conflict("another request is writing to the upload").code(ErrorCode::UploadBusy)
-        })
+        claimed
+            .await
+            .ok_or_else(|| Error::conflict("another request is using the upload").code(ErrorCode::UploadBusy))
     }
 
     fn try_claim(&self, id: Uuid) -> Option<WriteClaim> {

@@ -15,12 +15,14 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::CancellationToken;
 
 use crate::display::Displays;
+use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::desktop::rfb::PointerTracker;
 use hotdesk_domain::error::Error;
 use hotdesk_http::socket::last_activity::LastActivity;
 use hotdesk_http::socket::{CloseReason, PeerMessage, Receiver, Sender};
 
+mod connection;
 mod release;
 
 /// How long to wait for a screen that is starting. A viewer whose connection is refused reconnects by itself.
@@ -33,22 +35,84 @@ const PIECE: usize = 64 * 1024;
 /// Idle time after which the socket is closed (docs/channels.md).
 const MAX_IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// Serves one viewer of a screen (the boot screen for `None`) until one side ends or `stop` is cancelled.
-pub async fn websockify(
-    displays: Option<&Displays>,
-    screen: Option<&str>,
+/// Concurrent viewers of one screen. Each takes about half a megabyte of Xvnc's memory, and Xvnc encodes every
+/// change of the picture for each of them on one thread.
+const MAX_VIEWERS: usize = 64;
+
+/// The screens and their viewers.
+#[derive(Clone, Debug)]
+pub struct Viewers {
+    /// `None` when the computer has no screens.
+    displays: Option<Displays>,
+    /// Viewers by the id of their screen.
+    permits: KeyedSemaphore<String>,
+}
+
+/// A connection to a screen's VNC server.
+struct Connection {
+    socket: PathBuf,
+    stream: UnixStream,
+    _permit: Permit<String>,
+}
+
+impl Viewers {
+    /// No viewers yet.
+    pub fn new(displays: Option<Displays>) -> Self {
+        Self { displays, permits: KeyedSemaphore::default() }
+    }
+
+    /// Serves one viewer of a screen (the boot screen for `None`) until one side ends or `stop` is cancelled.
+    pub async fn serve(
+        &self,
+        screen: Option<&str>,
+        sender: Sender,
+        receiver: Receiver,
+        stop: CancellationToken,
+    ) -> CloseReason {
+        let connected = tokio::select! {
+            connected = self.connect(screen) => connected,
+            () = stop.cancelled() => return CloseReason::new(GOING_AWAY, "going away"),
+        };
+        match connected {
+            Ok(connection) => relay(connection, sender, receiver, stop).await,
+            Err(closing) => closing,
+        }
+    }
+
+    async fn connect(&self, screen: Option<&str>) -> Result<Connection, CloseReason> {
+        let refused = |error: Error| closed(Failure::Unreachable, error.message);
+        let displays = self.displays.as_ref();
+        let displays =
+            displays.ok_or_else(|| closed(Failure::Unreachable, "this computer has no screens"))?;
+        let screen = displays.screen(screen).map_err(refused)?;
+        let Some(permit) = self.permits.try_acquire(screen.id.clone(), MAX_VIEWERS) else {
+            let full = format!("screen {} has {MAX_VIEWERS} viewers; try again when one has left", screen.id);
+            return Err(closed(Failure::Failed, full));
+        };
+        screen.ready(SCREEN_TIMEOUT).await.map_err(refused)?;
+        let socket = displays.vnc_socket(&screen);
+        match connection::connect(&socket).await {
+            Ok(stream) => Ok(Connection { socket, stream, _permit: permit }),
+            Err(error) => {
+                tracing::info!(screen = screen.id, %error, "no VNC server");
+                let busy = error.kind() == io::ErrorKind::WouldBlock;
+                let why =
+                    if busy { "has a VNC server that is busy" } else { "has no VNC server (is it Xvnc?)" };
+                Err(closed(Failure::Unreachable, format!("screen {} {why}", screen.id)))
+            }
+        }
+    }
+}
+
+/// Copies bytes both ways until one side ends or `stop` is cancelled.
+async fn relay(
+    connection: Connection,
     sender: Sender,
     receiver: Receiver,
     stop: CancellationToken,
 ) -> CloseReason {
-    let server = tokio::select! {
-        server = connect(displays, screen) => server,
-        () = stop.cancelled() => return CloseReason::new(GOING_AWAY, "going away"),
-    };
-    let (socket, (from_server, to_server)) = match server {
-        Ok((socket, stream)) => (socket, stream.into_split()),
-        Err(closing) => return closing,
-    };
+    let Connection { socket, stream, _permit } = connection;
+    let (from_server, to_server) = stream.into_split();
     let activity = LastActivity::default();
     let mut pressed = PointerTracker::default();
     let closing = tokio::select! {
@@ -67,25 +131,6 @@ pub async fn websockify(
 
 fn closed(failure: Failure, reason: impl Into<std::borrow::Cow<'static, str>>) -> CloseReason {
     CloseReason::new(Channel::Websockify.close_code(failure), reason)
-}
-
-/// Connects to a screen's VNC server; returns also the path of its socket.
-async fn connect(
-    displays: Option<&Displays>,
-    screen: Option<&str>,
-) -> Result<(PathBuf, UnixStream), CloseReason> {
-    let refused = |error: Error| closed(Failure::Unreachable, error.message);
-    let displays = displays.ok_or_else(|| closed(Failure::Unreachable, "this computer has no screens"))?;
-    let screen = displays.screen(screen).map_err(refused)?;
-    screen.ready(SCREEN_TIMEOUT).await.map_err(refused)?;
-    let socket = displays.vnc_socket(&screen);
-    match UnixStream::connect(&socket).await {
-        Ok(stream) => Ok((socket, stream)),
-        Err(error) => {
-            tracing::info!(screen = screen.id, %error, "no VNC server");
-            Err(closed(Failure::Unreachable, format!("screen {} has no VNC server (is it Xvnc?)", screen.id)))
-        }
-    }
 }
 
 /// Copies the server's bytes to the client.

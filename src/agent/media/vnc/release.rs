@@ -3,14 +3,14 @@
 //! Xvnc keeps a button pressed until some client releases it. The release is sent on a separate connection,
 //! because the client may have ended in the middle of a message, after which its own connection accepts
 //! nothing.
-//!
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
-use tokio::net::UnixStream;
+
+use super::connection;
 
 /// Timeout of the whole exchange: it usually takes milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ pub(super) async fn send(socket: &Path, event: [u8; 6]) {
 }
 
 async fn conversation(socket: &Path, event: [u8; 6]) -> io::Result<()> {
-    let mut server = UnixStream::connect(socket).await?;
+    let mut server = connection::connect(socket).await?;
     server.write_all(&[HELLO, &event].concat()).await?;
     server.shutdown().await?;
     // The server closes the connection when it has read everything.

@@ -6,6 +6,7 @@
 use std::sync::LazyLock;
 
 use axum::Router;
+use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
@@ -23,9 +24,11 @@ static PAGE: Dir = include_dir!("$CARGO_MANIFEST_DIR/web/viewer/page");
 static NOVNC: Dir = include_dir!("$NOVNC_FOLDER");
 
 /// Content security policy: the page's own scripts and styles, and sockets to its origin. noVNC draws JPEG
-/// rectangles and pointers as `data:` and `blob:` images.
+/// rectangles and pointers as `data:` and `blob:` images. [`page`] replaces [`NO_FRAMES`].
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The part of [`POLICY`] that forbids frames.
+const NO_FRAMES: &str = "frame-ancestors 'none'";
 /// The URL of each asset holds a hash of all assets, so that it can be cached forever.
 const CACHE_FOREVER: &str = "public, max-age=31536000, immutable";
 
@@ -63,9 +66,19 @@ async fn enter(Path(id): Path<String>) -> Redirect {
     Redirect::temporary(&format!("/desktops/{}/view", percent_encode(&id)))
 }
 
-/// `GET /desktops/{id}/view`. It does not reveal whether the computer exists.
-async fn page() -> Response {
-    answer("text/html; charset=utf-8", "no-cache", INDEX.as_bytes())
+/// `GET /desktops/{id}/view`. It does not reveal whether the computer exists. Pages of
+/// `web.allowed_origins` may show it in a frame.
+async fn page(State(app): State<AppState>) -> Result<Response> {
+    let mut response = answer("text/html; charset=utf-8", "no-cache", INDEX.as_bytes());
+    let origins = app.hosts.origins();
+    if !origins.is_empty() {
+        let policy = POLICY.replace(NO_FRAMES, &format!("frame-ancestors {}", origins.join(" ")));
+        let policy = HeaderValue::from_str(&policy).map_err(Error::internal)?;
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+        // This field knows no list of origins (RFC 7034 section 2.1).
+        response.headers_mut().remove(header::X_FRAME_OPTIONS);
+    }
+    Ok(response)
 }
 
 /// `GET /viewer/{release}/{path}`.

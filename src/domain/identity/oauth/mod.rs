@@ -9,7 +9,7 @@ pub mod pkce;
 pub mod redirect;
 pub mod refusal;
 pub mod request;
-mod uri;
+pub mod uri;
 
 /// The only scope (docs/api/mcp.md).
 pub const SCOPE: &str = "mcp:tools";

@@ -59,6 +59,15 @@ fn uploads_folder(agent: &RunningAgent) -> PathBuf {
     agent.home().join(".local/state/hotdesk/uploads")
 }
 
+/// Waits until an upload's file has this many bytes. `HEAD` would stop the request that writes it.
+async fn until_written(agent: &RunningAgent, location: &str, bytes: u64) {
+    let file = uploads_folder(agent).join(format!("{}.part", location.rsplit('/').next().expect("an id")));
+    let written = wait::until(Duration::from_secs(30), || async {
+        (fs::metadata(&file).expect("the upload's file").len() == bytes).then_some(())
+    });
+    written.await.expect("the sent bytes must be stored");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_goes_on_after_the_agent_was_killed() {
     let mut agent = RunningAgent::headless().await;
@@ -106,10 +115,7 @@ async fn what_arrived_before_a_line_broke_is_kept_and_the_next_request_takes_ove
     // A connection that neither continues nor closes, like one whose client lost its network.
     let mut silent = tokio::net::TcpStream::connect(agent.address()).await.unwrap();
     silent.write_all(head.as_bytes()).await.unwrap();
-    let stored = wait::until(Duration::from_secs(30), || async {
-        (upload_offset(&agent, &location).await == "4").then_some(())
-    });
-    stored.await.expect("the sent bytes must be stored");
+    until_written(&agent, &location, 4).await;
     let second = patch(&agent, &location, 4, "45").send().await.unwrap();
     assert_eq!((second.status().as_u16(), header(&second, "upload-offset").as_str()), (204, "6"));
     drop(silent);
@@ -117,12 +123,33 @@ async fn what_arrived_before_a_line_broke_is_kept_and_the_next_request_takes_ove
     let head =
         head.replace("Offset: 0", "Offset: 6").replace("Length: 10", "Length: 4").replace("0123", "67");
     broken.write_all(head.as_bytes()).await.unwrap();
-    let stored = wait::until(Duration::from_secs(30), || async {
-        (upload_offset(&agent, &location).await == "8").then_some(())
-    });
-    stored.await.expect("the sent bytes must be stored");
+    until_written(&agent, &location, 8).await;
     drop(broken);
+    assert_eq!(upload_offset(&agent, &location).await, "8");
     assert_eq!(patch(&agent, &location, 8, "89").send().await.unwrap().status(), 204);
+    assert_eq!(fs::read_to_string(agent.home().join("Desktop/x.txt")).unwrap(), "0123456789");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offset_that_was_told_stays_true_although_an_earlier_request_sends_more() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let agent = RunningAgent::headless().await;
+    let location = new_upload(&agent, 10, &[("filename", "x.txt")]).await;
+    let head = format!(
+        "PATCH {location} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: 0\r\n\
+         Content-Type: application/offset+octet-stream\r\nContent-Length: 10\r\n\r\n0123",
+        agent.token()
+    );
+    let mut earlier = tokio::net::TcpStream::connect(agent.address()).await.unwrap();
+    earlier.write_all(head.as_bytes()).await.unwrap();
+    until_written(&agent, &location, 4).await;
+    assert_eq!(upload_offset(&agent, &location).await, "4");
+    // The bytes of the earlier request that arrive now are not the client's any more.
+    earlier.write_all(b"....").await.unwrap();
+    let mut answer = [0; 12];
+    earlier.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 409");
+    assert_eq!(patch(&agent, &location, 4, "456789").send().await.unwrap().status(), 204);
     assert_eq!(fs::read_to_string(agent.home().join("Desktop/x.txt")).unwrap(), "0123456789");
 }
 
