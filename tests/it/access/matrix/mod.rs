@@ -1,5 +1,6 @@
 //! Every documented operation against every kind of key (A2, A7-A9, A13-A17, docs/authentication-rules.md).
 
+mod invalid;
 mod nobody;
 mod others;
 mod scoped;
