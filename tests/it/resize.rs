@@ -76,7 +76,7 @@ async fn every_dimension_changes_live() {
         ["vcpus 2.0->2.0", "mem_mb 8192.0->8192.0", "disk_gb 20.0->20.0", "bandwidth_mbps 50.0->50.0"];
     assert_eq!(results(&answer), expected);
     for (field, value) in [
-        ("vcpus", json!(2.0)),
+        ("vcpus", json!(2)),
         ("mem_gb", json!(8)),
         ("disk_size_gb", json!(20)),
         ("bandwidth_limit_mbps", json!(50)),
@@ -294,8 +294,8 @@ async fn ceilings_are_what_a_resize_reaches() {
         ("disk_size_gb", json!(50)),
         ("max_ram_gb", json!(16)),
         ("mem_gb", json!(16)),
-        ("max_cpu", json!(8.0)),
-        ("vcpus", json!(8.0)),
+        ("max_cpu", json!(8)),
+        ("vcpus", json!(8)),
         ("bandwidth_limit_mbps", json!(100_000)),
         ("mem_gb_live", json!(true)),
     ] {
@@ -315,7 +315,7 @@ async fn ceilings_are_what_a_resize_reaches() {
     controller.command(format!("/computers/{desk}/start")).await;
     controller.until_status(&desk, "error").await;
     let expected = json!({"resizable": false, "reason": "Computer is not running (status: error)",
-        "code": "NOT_RESIZABLE", "current_disk_gb": 50, "max_disk_gb": 50, "max_ram_gb": 16, "max_cpu": 8.0});
+        "code": "NOT_RESIZABLE", "current_disk_gb": 50, "max_disk_gb": 50, "max_ram_gb": 16, "max_cpu": 8});
     let answer = controller.get(&path).await;
     assert_eq!((answer.status, answer.body), (200, expected));
 }

@@ -83,7 +83,7 @@ async fn a_resize_is_what_the_computer_has() {
     let result = |dimension: &str, value: f64| json!({"dimension": dimension, "requested": value, "applied": value, "ok": true});
     let results = json!([result("vcpus", 2.0), result("mem_mb", 8192.0), result("disk_gb", 12.0)]);
     assert_eq!(observed.body["results"], results);
-    assert_eq!((&observed.body["vcpus"], &observed.body["mem_gb"]), (&json!(2.0), &json!(8)));
+    assert_eq!((&observed.body["vcpus"], &observed.body["mem_gb"]), (&json!(2), &json!(8)));
     assert_eq!((&observed.body["disk_size_gb"], &observed.body["partial"]), (&json!(12), &json!(false)));
 
     // The kernel enforces the size, and the guest sees it.

@@ -28,6 +28,8 @@ pub enum Capability {
     Python,
     /// The conformance suite of the Model Context Protocol.
     Conformance,
+    /// Generators of clients from the OpenAPI document.
+    Generators,
     /// The guest image with all programs.
     FullImage,
     /// Root, with namespaces and file systems that this kernel lets it make.
@@ -50,6 +52,7 @@ impl Capability {
             Self::S3 => "s3",
             Self::Python => "python",
             Self::Conformance => "conformance",
+            Self::Generators => "generators",
             Self::FullImage => "full-image",
             Self::Root => "root",
             Self::Host => "host",
