@@ -38,26 +38,6 @@ pub enum Kind {
     TimedOut,
 }
 
-impl Kind {
-    /// Returns the code of an error that has none of its own, so that every error has one.
-    pub fn general_code(self) -> ErrorCode {
-        match self {
-            Self::Invalid | Self::Mismatched | Self::TooLarge | Self::UnsupportedMedia => {
-                ErrorCode::InvalidRequest
-            }
-            Self::Unauthenticated => ErrorCode::Unauthenticated,
-            Self::PaymentRequired => ErrorCode::PaymentRequired,
-            Self::Forbidden => ErrorCode::AccessDenied,
-            Self::NotFound => ErrorCode::NotFound,
-            Self::Conflict => ErrorCode::Conflict,
-            Self::RateLimited => ErrorCode::RateLimited,
-            Self::Internal => ErrorCode::InternalError,
-            Self::Unavailable => ErrorCode::Unavailable,
-            Self::TimedOut => ErrorCode::TimedOut,
-        }
-    }
-}
-
 /// An endpoint-specific field of an error body (docs/api/errors.md).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field {
@@ -73,7 +53,7 @@ pub enum Field {
 pub struct Error {
     /// Kind of the failure.
     pub kind: Kind,
-    /// Machine-readable code (docs/api/errors.md); the answer has that of the kind when it is absent.
+    /// Machine-readable code, where the API defines one (docs/api/errors.md).
     pub code: Option<ErrorCode>,
     /// Message for the client.
     pub message: String,

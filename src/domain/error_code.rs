@@ -47,8 +47,6 @@ error_codes! {
     Conflict = "CONFLICT",
     /// The caller sends too many requests.
     RateLimited = "RATE_LIMITED",
-    /// The service or a computer's agent failed unexpectedly.
-    InternalError = "INTERNAL_ERROR",
     /// A clone failed unexpectedly.
     CloneFailed = "CLONE_FAILED",
     /// A fork failed unexpectedly.

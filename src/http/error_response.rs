@@ -82,7 +82,7 @@ pub fn body(error: &Error, request_id: &str) -> ErrorBody {
     }
     ErrorBody {
         error: error.message.clone(),
-        code: Some(error.code.unwrap_or_else(|| error.kind.general_code()).as_str().to_owned()),
+        code: error.code.map(|code| code.as_str().to_owned()),
         request_id: Some(request_id.to_owned()),
         upstream_status: None,
         retry_after: error.retry_after,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 pub struct ErrorBody {
     /// Message for people.
     pub error: String,
-    /// Machine-readable code; absent only in answers of an older agent.
+    /// Machine-readable code, if one is defined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// Id of the request, for problem reports.

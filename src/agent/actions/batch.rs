@@ -113,6 +113,6 @@ fn batch_error(error: Error) -> BatchError {
     BatchError {
         status: error_response::status(error.kind).as_u16(),
         error: error.message,
-        code: Some(error.code.unwrap_or_else(|| error.kind.general_code()).as_str().to_owned()),
+        code: error.code.map(|code| code.as_str().to_owned()),
     }
 }
