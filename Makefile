@@ -15,7 +15,7 @@ PEERS := $(HOTDESK_CACHE)/bench-peers
 # The folder in which `deps` installs Rust when there is none.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help run test test-fast soak check bench image image-small deps deps-test deps-bench package
+.PHONY: help run test test-fast soak check bench image image-small deps deps-check deps-test deps-bench package
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -36,9 +36,10 @@ soak: deps-test image-small ## kill the controller at random moments (ROUNDS=200
 		crash::rounds crash::points suspension::rounds display::counting agent::bash::a_flood \
 		engines::qemu_desktop schemathesis
 
-check: deps ## check format and lints
+check: deps-check ## check format, lints and the OpenAPI document
 	cargo fmt --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	packaging/dev/openapi/lint
 
 bench: deps-bench image image-small ## measure against named peers, and run the long tests (QUICK=1: only check that it runs)
 	cargo build --release --bin hotdesk
@@ -71,6 +72,9 @@ package: deps ## build the Debian package, and an archive with an install script
 
 deps: ## install what building and running need
 	packaging/dev/deps run
+
+deps-check: ## install what `make check` needs
+	packaging/dev/deps check
 
 deps-test: ## install what testing needs
 	packaging/dev/deps test

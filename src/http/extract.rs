@@ -19,7 +19,8 @@ pub const MAX_JSON_BYTES: usize = 2 * 1024 * 1024;
 /// Longest time to receive a JSON body; a slower sender would occupy a connection (T13, docs/security.md).
 pub const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// A JSON object. An empty body counts as `{}`, because some clients send `Content-Type: application/json`
+/// A JSON object. Types of bodies refuse unknown fields (`deny_unknown_fields`), so that a misspelled field is no
+/// silent default. An empty body counts as `{}`, because some clients send `Content-Type: application/json`
 /// with no body (docs/api/conventions.md). The media type is ignored, because others send none.
 #[derive(Clone, Debug)]
 pub struct Json<T>(pub T);
@@ -119,7 +120,8 @@ mod tests {
     fn bodies_are_objects_or_refused() {
         assert!(parse_object::<Wait>(b"").is_ok());
         assert!(parse_object::<Wait>(b"  \n").is_ok());
-        assert!(parse_object::<Click>(br#"{"x":0,"y":1.5,"unknown":[1]}"#).is_ok());
+        let unknown = parse_object::<Click>(br#"{"x":0,"y":1.5,"unknown":[1]}"#).unwrap_err();
+        assert!(unknown.message.contains("unknown field `unknown`"), "{unknown}");
         let deep = [b"{\"x\":".as_slice(), &b"[".repeat(100_000)].concat();
         let bad: [&[u8]; 9] = [
             b"{}",

@@ -69,15 +69,18 @@ pub struct AuditQuery {
     pub key_id: Option<String>,
     /// Only requests at or after this time; ISO 8601 with a time zone.
     #[serde(default)]
+    #[param(format = DateTime)]
     pub since: Option<String>,
     /// Only requests at or before this time; ISO 8601 with a time zone.
     #[serde(default)]
+    #[param(format = DateTime)]
     pub until: Option<String>,
     /// `next_cursor` of the previous page.
     #[serde(default)]
     pub cursor: Option<String>,
     /// Largest number of entries, 1 to 500; 100 when absent.
     #[serde(default)]
+    #[param(minimum = 1, maximum = 500)]
     pub limit: Option<u32>,
 }
 

@@ -74,7 +74,7 @@ impl ActionRunner {
         let amount = turn.amount;
         let done = screen.scroll(turn, body.x, body.y).await?;
         let Point { x, y } = done.value.at;
-        let mut details = json!({"direction": body.direction, "amount": number(amount), "x": x, "y": y});
+        let mut details = json!({"direction": body.direction.to_ascii_lowercase(), "amount": number(amount), "x": x, "y": y});
         if amount.fract() != 0.0 {
             details["steps"] = done.value.steps.into();
             details["remainder"] = done.value.remainder.into();

@@ -123,6 +123,7 @@ pub async fn resize(session: &Session, options: ResizeOptions) -> Outcome<()> {
         disk_size_gb: options.disk,
         bandwidth_limit_mbps: options.bandwidth,
         auto_stop_minutes: options.auto_stop,
+        ..ResizeComputer::default()
     };
     // A resize may include a restart, which takes as long as a boot.
     let response =

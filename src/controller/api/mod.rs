@@ -18,6 +18,7 @@ use hotdesk_http::edge;
 
 pub mod access;
 pub mod account;
+mod admission;
 pub mod desktop;
 pub mod fleet;
 pub mod openapi;
@@ -46,6 +47,8 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     let document = Arc::new(openapi::complete(document));
     let identified = |routes: Router<AppState>| {
         routes
+            // Within `once`: a repeated DELETE gets its stored answer, although the object is gone.
+            .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), admission::check))
             .route_layer(axum::middleware::from_fn_with_state(idempotency_layer.clone(), idempotency::once))
             .route_layer(axum::middleware::from_fn(auth::revocation::while_valid))
             .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), audit::record))

@@ -22,6 +22,8 @@ pub const CPU_CHOICES: [f64; 6] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
 pub const RAM_CHOICES: [f64; 5] = [4.0, 8.0, 16.0, 32.0, 64.0];
 /// Default disk size, in GB.
 pub const DEFAULT_DISK_GB: f64 = 8.0;
+/// Largest disk of a create request, in GB: more than any plan allows.
+pub const MAX_DISK_GB: u32 = 1_000_000;
 /// Longest auto-stop time: 30 days, in minutes (docs/api/limits.md).
 pub const MAX_AUTO_STOP_MINUTES: i64 = 43_200;
 
@@ -105,8 +107,8 @@ pub fn choose(field: &str, value: f64, choices: &[f64]) -> Result<f64> {
 }
 
 fn parse_disk(value: f64) -> Result<u32> {
-    if value.fract() != 0.0 || !(1.0..=1_000_000.0).contains(&value) {
-        return Err(Error::invalid("disk_size_gb must be a whole number of at least 1"));
+    if value.fract() != 0.0 || !(1.0..=f64::from(MAX_DISK_GB)).contains(&value) {
+        return Err(Error::invalid(format!("disk_size_gb must be a whole number, 1 to {MAX_DISK_GB}")));
     }
     Ok(value as u32)
 }

@@ -13,15 +13,15 @@ pub const MAX_CLICKS: u8 = 3;
 /// Largest number of points of a drag path: enough for a signature.
 pub const MAX_PATH_POINTS: usize = 1000;
 
-/// Checks a scroll amount in wheel steps; fractions are allowed.
+/// Checks a scroll amount in wheel steps; fractions are allowed, and 0 scrolls nothing.
 ///
 /// # Errors
-/// `Invalid` when it is not above 0 and at most [`MAX_SCROLL_STEPS`].
+/// `Invalid` below 0 and above [`MAX_SCROLL_STEPS`].
 pub fn check_scroll_amount(amount: f64) -> Result<f64> {
-    if amount > 0.0 && amount <= f64::from(MAX_SCROLL_STEPS) {
+    if (0.0..=f64::from(MAX_SCROLL_STEPS)).contains(&amount) {
         return Ok(amount);
     }
-    Err(Error::invalid(format!("amount must be above 0 and at most {MAX_SCROLL_STEPS}")))
+    Err(Error::invalid(format!("amount must be 0 to {MAX_SCROLL_STEPS}")))
 }
 
 /// Adds a scroll amount to the remainder of an earlier request, and returns whole wheel steps and the new
@@ -103,12 +103,12 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Parses a name of the API.
+    /// Parses a name of the API, in any case.
     ///
     /// # Errors
     /// `Invalid` for any other name.
     pub fn parse(name: &str) -> Result<Self> {
-        match name {
+        match name.to_ascii_lowercase().as_str() {
             "up" => Ok(Self::Up),
             "down" => Ok(Self::Down),
             "left" => Ok(Self::Left),
@@ -174,7 +174,8 @@ mod tests {
         assert_eq!(steps, 10);
         assert_eq!(whole_steps(0.0, 3.0), (3, 0.0));
         assert_eq!(whole_steps(0.5, 2.75), (3, 0.25));
-        for bad in [0.0, -1.0, 500.1, f64::NAN, f64::INFINITY] {
+        assert!(check_scroll_amount(0.0).is_ok());
+        for bad in [-0.1, 500.1, f64::NAN, f64::INFINITY] {
             assert!(check_scroll_amount(bad).is_err(), "{bad}");
         }
     }

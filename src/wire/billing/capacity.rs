@@ -33,6 +33,7 @@ pub struct AccountCapacity {
 /// `POST /account/capacity`. Exactly one of `add` and `give_back` is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"add": 1, "dry_run": true}))]
+#[serde(deny_unknown_fields)]
 pub struct ChangeCapacity {
     /// Number of computers to add.
     #[serde(default)]

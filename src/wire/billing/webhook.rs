@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::nullable;
+use crate::field;
 
 /// Change of the billing of one account or one computer at `occurred_at`. Omitted fields are unchanged.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -23,7 +23,7 @@ pub struct BillingEvent {
     #[serde(default)]
     pub computer_id: Option<String>,
     /// Plan of the account; null for the default plan.
-    #[serde(default, deserialize_with = "nullable::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "field::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub plan: Option<Option<String>>,
     /// `current` or `lapsed`.
@@ -33,7 +33,7 @@ pub struct BillingEvent {
     #[serde(default)]
     pub variant: Option<String>,
     /// End of the computer's trial, ISO 8601; null when it does not end.
-    #[serde(default, deserialize_with = "nullable::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "field::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub trial_ends_at: Option<Option<String>>,
     /// Whether the service manages the computer, as a device.

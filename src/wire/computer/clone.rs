@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 /// `POST /computers/{id}/clone`; the body is optional.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "copy"}))]
+#[serde(deny_unknown_fields)]
 pub struct CloneComputer {
     /// Name of the clone, 1 to 255 characters after trimming, unique in its workspace; derived from the
     /// source's name when absent.
@@ -20,6 +21,7 @@ pub struct CloneComputer {
 /// `POST /computers/{id}/fork`; the body is optional.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "copy"}))]
+#[serde(deny_unknown_fields)]
 pub struct ForkComputer {
     /// Name of the fork, 1 to 255 characters after trimming, unique in its workspace; derived from the
     /// source's name when absent.
@@ -34,6 +36,7 @@ pub struct ForkComputer {
 /// `PATCH /computers/{id}/move`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"workspace_id": "00000000-0000-4000-8000-000000000000"}))]
+#[serde(deny_unknown_fields)]
 pub struct MoveComputer {
     /// The target workspace; this or `project_id` is required.
     #[serde(default)]

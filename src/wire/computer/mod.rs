@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::agent::Hold;
+use crate::field;
 
 /// A computer's record: the union of what clients read from create, get and list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -29,6 +30,7 @@ pub struct Computer {
     /// Always `linux`.
     pub os: String,
     /// Number of vCPUs.
+    #[serde(serialize_with = "field::number")]
     pub cpu: f64,
     /// RAM, in GB.
     pub ram: u32,
@@ -149,24 +151,29 @@ pub struct CreateComputer {
     pub name: String,
     /// `linux` (default).
     #[serde(default)]
+    #[schema(pattern = "^(linux)$")]
     pub os: Option<String>,
     /// `none` (default).
     #[serde(default)]
     pub gpu: Option<String>,
     /// Number of vCPUs: 0.5, 1 (default), 2, 4, 8 or 16.
     #[serde(default)]
+    #[schema(minimum = 0.5, maximum = 16)]
     pub cpu: Option<f64>,
     /// RAM in GB: 4 (default), 8, 16, 32 or 64.
     #[serde(default)]
+    #[schema(minimum = 4, maximum = 64)]
     pub ram: Option<f64>,
     /// Disk in GB, a whole number; 8 when absent.
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 1_000_000, multiple_of = 1)]
     pub disk_size_gb: Option<f64>,
     /// Boot resolution, `WIDTHxHEIGHTxDEPTH`; `1280x720x24` when absent.
     #[serde(default)]
     pub resolution: Option<String>,
     /// Idle timeout in minutes, after which it is suspended, 0 (always on, default) to 43200.
     #[serde(default)]
+    #[schema(minimum = 0, maximum = 43200)]
     pub auto_stop_minutes: Option<i64>,
     /// Template, as `namespace/name@version`.
     #[serde(default)]
@@ -183,6 +190,7 @@ pub struct CreateComputer {
 /// `PATCH /computers/{id}`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "desk"}))]
+#[serde(deny_unknown_fields)]
 pub struct UpdateComputer {
     /// The new name.
     #[schema(min_length = 1, max_length = 255)]
@@ -201,15 +209,20 @@ pub struct ComputerListQuery {
     pub project_id: Option<String>,
     /// Only computers with this status.
     #[serde(default)]
+    #[param(
+        pattern = "^(creating|starting|running|suspending|suspended|stopping|stopped|restarting|deleting|error)$"
+    )]
     pub status: Option<String>,
     /// Only computers whose name contains this text, ignoring case.
     #[serde(default)]
     pub name: Option<String>,
     /// Largest number of entries, 1 to 1000; all when absent.
     #[serde(default)]
+    #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
     /// Number of entries to skip; 0 when absent.
     #[serde(default)]
+    #[param(format = Int64, maximum = 4_294_967_295_u32)]
     pub offset: Option<u32>,
 }
 

@@ -6,6 +6,7 @@ use utoipa::{IntoParams, ToSchema};
 /// `POST /computers/{id}/snapshots`; the body is optional.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "before the update"}))]
+#[serde(deny_unknown_fields)]
 pub struct CreateSnapshot {
     /// Name, 1 to 255 characters after trimming; it need not be unique.
     #[serde(default)]
@@ -41,9 +42,11 @@ pub struct Snapshot {
 pub struct SnapshotListQuery {
     /// Largest number of entries, 1 to 1000; all when absent.
     #[serde(default)]
+    #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
     /// Number of entries to skip; 0 when absent.
     #[serde(default)]
+    #[param(format = Int64, maximum = 4_294_967_295_u32)]
     pub offset: Option<u32>,
 }
 
@@ -61,6 +64,7 @@ pub struct SnapshotList {
 /// `POST /computers/{id}/rollback`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"snapshot_id": "00000000-0000-4000-8000-000000000000"}))]
+#[serde(deny_unknown_fields)]
 pub struct RollBack {
     /// Snapshot to restore.
     pub snapshot_id: String,

@@ -68,12 +68,15 @@ pub struct AutoStopSetting {
 /// `PATCH /computers/{id}/auto-stop`. One of the two fields is required.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"auto_stop_minutes": 15}))]
+#[serde(deny_unknown_fields)]
 pub struct SetAutoStop {
     /// Idle timeout in minutes, 0 (always on) to 43200.
     #[serde(default)]
+    #[schema(minimum = 0, maximum = 43200)]
     pub auto_stop_minutes: Option<i64>,
     /// Older name of `auto_stop_minutes`.
     #[serde(default)]
+    #[schema(minimum = 0, maximum = 43200)]
     pub minutes: Option<i64>,
 }
 

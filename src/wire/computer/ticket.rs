@@ -17,6 +17,7 @@ pub enum TicketMode {
 /// `POST /computers/{id}/stream-tickets`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"mode": "view", "ttl_seconds": 60}))]
+#[serde(deny_unknown_fields)]
 pub struct NewTicket {
     /// Permission of the ticket.
     pub mode: TicketMode,

@@ -13,10 +13,11 @@ use crate::desktop::effect::ActionResult;
 /// `POST actions`. A bare array is accepted as `actions`.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({"actions": [{"action": "click", "x": 10, "y": 10}, {"action": "type", "text": "hello"}]}))]
+#[serde(deny_unknown_fields)]
 pub struct Batch {
     /// Actions, at most 200. They run in this order on one screen, without other clients' actions between
     /// them.
-    #[schema(max_items = 200)]
+    #[schema(min_items = 1, max_items = 200)]
     pub actions: Vec<Action>,
     /// True to continue after a failed action; otherwise the batch ends there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,6 +27,7 @@ pub struct Batch {
 impl<'de> Deserialize<'de> for Batch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
         struct Fields {
             actions: Vec<Action>,
             continue_on_error: Option<bool>,

@@ -44,6 +44,7 @@ pub struct Clipboard {
 /// `PUT clipboard`. Exactly one of `text` and `image` is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"text": "hello"}))]
+#[serde(deny_unknown_fields)]
 pub struct SetClipboard {
     /// Text of at most 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]

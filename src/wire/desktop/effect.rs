@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
-use crate::object;
+use crate::field;
 use hotdesk_domain::desktop::area;
 use hotdesk_domain::limits::{self, DEFAULT_WATCH_MS, MAX_WAIT_SECONDS};
 
@@ -37,6 +37,7 @@ impl From<Area> for area::Area {
 
 /// Conditions of a wait until the screen stops changing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Settle {
     /// Time without a change in milliseconds, 10 to 10,000; 250 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,14 +48,14 @@ pub struct Settle {
     #[schema(maximum = 60_000)]
     pub timeout_ms: Option<u32>,
     /// Only changes that overlap this part of the screen count.
-    #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "field::or_null", skip_serializing_if = "Option::is_none")]
     pub region: Option<Area>,
     /// Changes of at most this number of pixels are ignored, for example a blinking caret (about 40) or a
     /// panel's clock (about 2,000). 100 when absent; 0 ignores nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_pixels: Option<u32>,
     /// Options for a screenshot at the end, which is part of the answer; no screenshot when absent.
-    #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "field::or_null", skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotQuery>,
 }
 
@@ -74,7 +75,7 @@ pub(super) fn watch_duration(timeout_ms: Option<u32>) -> Duration {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Options {
     /// Wait after the action until the screen stops changing, and return what changed.
-    #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "field::or_null", skip_serializing_if = "Option::is_none")]
     pub settle: Option<Settle>,
     /// `frame` of the screenshot from which the coordinates were read: they are its pixels, for any scale and
     /// region. Without it, coordinates are screen pixels.
@@ -118,6 +119,7 @@ pub struct Effect {
     pub changed: Vec<Area>,
     /// Duration of the observation in milliseconds. Programs need time to react; use `settle` to wait for
     /// them.
+    #[serde(serialize_with = "field::number")]
     pub observed_ms: f64,
     /// True when nothing changed, so that the action had no visible effect. Present when the screen was
     /// observed until it stopped changing, or for long enough that programs can react.

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::field;
+
 /// The query of `GET elements`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -92,7 +94,7 @@ pub struct Element {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Value of a slider, spin button, progress bar or similar.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// Text of an entry, or of an element that has text and no name; never that of a password entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,6 +176,7 @@ pub struct MarkedScreenshot {
 /// `POST elements/{element_id}/click`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"button": "left"}))]
+#[serde(deny_unknown_fields)]
 pub struct ElementClick {
     /// `pointer` (default): a click in the middle of its visible part; `action`: the program performs the
     /// element's first action.
@@ -202,6 +205,7 @@ pub enum ElementValue {
 /// `POST elements/{element_id}/set_value`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"value": "hello"}))]
+#[serde(deny_unknown_fields)]
 pub struct ElementSetValue {
     /// New text or number.
     pub value: ElementValue,

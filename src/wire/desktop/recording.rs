@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::desktop::effect::{Area, WindowName};
+use crate::field;
 
 /// `POST recordings`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"fps": 10, "max_seconds": 60}))]
+#[serde(deny_unknown_fields)]
 pub struct StartRecording {
     /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,6 +44,7 @@ pub struct Recording {
     /// End time, ISO 8601; null while it is in progress.
     pub ended_at: Option<String>,
     /// Length in seconds.
+    #[serde(serialize_with = "field::number")]
     pub seconds: f64,
     /// Size of video and timeline in bytes.
     pub size_bytes: u64,
@@ -74,24 +77,26 @@ pub struct TimelineEntry {
     /// be written.
     pub number: u64,
     /// Start of the action, in seconds from the start of the video.
+    #[serde(serialize_with = "field::number")]
     pub at: f64,
     /// Duration until the answer, in seconds.
+    #[serde(serialize_with = "field::number")]
     pub took: f64,
     /// Id of the screen.
     pub screen: String,
     /// Name of the action in a batch, for example `click`.
     pub action: String,
     /// X position in screen pixels; the start of a drag.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
     /// Y position in screen pixels; the start of a drag.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
     pub y: Option<f64>,
     /// X position of the end of a drag.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
     pub end_x: Option<f64>,
     /// Y position of the end of a drag.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
     pub end_y: Option<f64>,
     /// Pointer button, if the action has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,7 +108,7 @@ pub struct TimelineEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// Number of scroll steps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<f64>,
     /// Number of typed characters; never the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::field;
+
 /// Header with the frame id, for `frame` in actions and for `If-None-Match`; in every answer with an image.
 pub const FRAME_HEADER: &str = "x-hotdesk-frame";
 /// Header with the scale factor of the image.
@@ -21,37 +23,45 @@ pub struct ScreenshotQuery {
     /// `url` (default), `base64` or `binary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^(url|base64|binary)$")]
+    #[schema(pattern = "^(url|base64|binary)$")]
     pub response_format: Option<String>,
     /// `png` (default), `jpeg` or `webp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^(png|jpeg|webp)$")]
+    #[schema(pattern = "^(png|jpeg|webp)$")]
     pub format: Option<String>,
     /// Quality of JPEG and WebP, 1 to 100. When absent, JPEG uses 80 and WebP is lossless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 100)]
+    #[schema(minimum = 1, maximum = 100)]
     pub quality: Option<u8>,
     /// Scale factor for width and height, above 0 and at most 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(exclusive_minimum = 0, maximum = 1)]
+    #[schema(exclusive_minimum = 0, maximum = 1)]
     pub scale: Option<f64>,
     /// Only this part of the screen: `x,y,width,height` in screen pixels, completely on the screen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^[0-9]{1,4},[0-9]{1,4},[1-9][0-9]{0,3},[1-9][0-9]{0,3}$", example = "0,0,64,64")]
+    #[schema(pattern = "^[0-9]{1,4},[0-9]{1,4},[1-9][0-9]{0,3},[1-9][0-9]{0,3}$", example = "0,0,64,64")]
     pub region: Option<String>,
     /// Whether the pointer is drawn: `on` (default) or `off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^(on|off)$")]
+    #[schema(pattern = "^(on|off)$")]
     pub cursor: Option<String>,
     /// Largest number of pixels (width times height): the image is scaled down further than `scale` until it
     /// fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1)]
+    #[schema(minimum = 1)]
     pub max_pixels: Option<u64>,
     /// Largest size of the image in bytes: the quality is lowered first (JPEG, WebP), then the image is
     /// scaled down. The answer is 400 with the code `budget_too_small` when the smallest useful image is
     /// still too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1)]
+    #[schema(minimum = 1)]
     pub max_bytes: Option<u64>,
     /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +77,7 @@ pub struct ScreenshotFrame {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
     /// Scale factor of the image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
     /// Id of the screen.
     #[serde(default, skip_serializing_if = "Option::is_none")]

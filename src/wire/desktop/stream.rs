@@ -8,6 +8,7 @@ use hotdesk_base::secret::Secret;
 /// `POST /stream/connections`.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "live", "url": "rtmp://203.0.113.1/live", "key": "stream-key"}))]
+#[serde(deny_unknown_fields)]
 pub struct SaveConnection {
     /// Name, 1 to 255 characters after trimming, without a slash. A connection with the same name, ignoring
     /// case, is replaced.
@@ -51,6 +52,7 @@ pub struct ConnectionList {
 /// `POST /computers/{id}/stream/start`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"connection_name": "live"}))]
+#[serde(deny_unknown_fields)]
 pub struct StartStream {
     /// Name of a saved connection.
     pub connection_name: String,

@@ -69,6 +69,7 @@ pub struct WindowList {
 /// unchanged; at least one is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"x": 0, "y": 0, "width": 800, "height": 600}))]
+#[serde(deny_unknown_fields)]
 pub struct WindowPlace {
     /// Distance from the left edge of the screen, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,6 +92,7 @@ pub struct WindowPlace {
 /// `POST windows/{window_id}/close`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"force": false}))]
+#[serde(deny_unknown_fields)]
 pub struct CloseWindow {
     /// True to disconnect the window's program from the display, which closes all its windows and loses
     /// unsaved data. Otherwise the window is asked to close.

@@ -51,7 +51,6 @@ pub enum WriteOutcome {
 
 /// The answer to `PUT content`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Written)]
 pub struct FileWritten {
     /// Absolute path of the file.
     pub path: String,
@@ -139,6 +138,7 @@ pub struct Stat {
 /// `POST mkdir`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"path": "/root/Desktop/reports", "parents": true}))]
+#[serde(deny_unknown_fields)]
 pub struct Mkdir {
     /// Path of the new folder.
     pub path: String,
@@ -160,6 +160,7 @@ pub struct FolderCreated {
 /// `POST move`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"from": "/root/Desktop/a.txt", "to": "/root/Desktop/b.txt"}))]
+#[serde(deny_unknown_fields)]
 pub struct MoveFile {
     /// Path of the object; for a symbolic link the link is moved.
     pub from: String,

@@ -53,7 +53,7 @@ pub struct UploadForm {
     #[schema(format = Binary, content_media_type = "application/octet-stream")]
     pub file: String,
     /// The workspace (also `workspaceId`, `workspace_id`, `project_id`).
-    #[schema(rename = "projectId")]
+    #[schema(rename = "projectId", min_length = 1)]
     pub project_id: String,
     /// Copy the file only to this computer (also `computerId`, `computer_id`).
     #[schema(rename = "desktopId")]
@@ -102,6 +102,7 @@ pub struct FileQuery {
 /// `POST /files/export`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"desktopId": "00000000-0000-4000-8000-000000000000", "path": "/root/Desktop/a.txt"}))]
+#[serde(deny_unknown_fields)]
 pub struct Export {
     /// The computer: UUID or instance id.
     #[serde(rename = "desktopId", alias = "computerId", alias = "computer_id", alias = "desktop_id")]

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 /// `POST /agent-accounts`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "research agent"}))]
+#[serde(deny_unknown_fields)]
 pub struct CreateAgentAccount {
     /// Name of the agent, 1 to 255 characters; the person who claims the account reads it.
     #[serde(default)]

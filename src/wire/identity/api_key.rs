@@ -5,7 +5,6 @@ use utoipa::{IntoParams, ToSchema};
 
 /// An API key without its secret.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Key)]
 pub struct ApiKey {
     /// UUID.
     pub id: String,
@@ -40,6 +39,7 @@ pub struct MintedKey {
 /// `POST /keys`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "laptop"}))]
+#[serde(deny_unknown_fields)]
 pub struct CreateKey {
     /// Name, 1 to 255 characters after trimming; it need not be unique.
     #[schema(min_length = 1, max_length = 255)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::nullable;
+use crate::field;
 
 /// A client of an operator.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -21,6 +21,7 @@ pub struct Client {
     /// Number of its computers.
     pub computers_used: u32,
     /// Largest spend for AI models in a calendar month (UTC), in US dollars; null means no limit.
+    #[serde(serialize_with = "field::number_or_null")]
     pub monthly_ai_cap_usd: Option<f64>,
     /// Payer: `operator` or `client`.
     pub billed_to: String,
@@ -55,6 +56,7 @@ pub struct ClientList {
 /// `POST /v1/accounts`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"external_id": "customer-17", "name": "Example Ltd", "max_computers": 3}))]
+#[serde(deny_unknown_fields)]
 pub struct CreateClient {
     /// Id that the operator chooses, 1 to 255 characters after trimming.
     #[schema(min_length = 1, max_length = 255)]
@@ -78,17 +80,18 @@ pub struct CreateClient {
 /// `PATCH /v1/accounts/{client_id}`. Omitted fields are unchanged; null removes a limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"max_computers": 5}))]
+#[serde(deny_unknown_fields)]
 pub struct UpdateClient {
     /// The new name; the name of the workspace is unchanged.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 255)]
     pub name: Option<String>,
     /// Largest number of its computers.
-    #[serde(default, deserialize_with = "nullable::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "field::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>)]
     pub max_computers: Option<Option<u32>>,
     /// Largest spend for AI models in a calendar month (UTC), in US dollars.
-    #[serde(default, deserialize_with = "nullable::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "field::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>, minimum = 0, maximum = 1000000000)]
     pub monthly_ai_cap_usd: Option<Option<f64>>,
     /// Payer: `operator` or `client`.
@@ -102,6 +105,7 @@ pub struct UpdateClient {
 pub struct RemoveClientQuery {
     /// `delete` to remove the client's computers too. Without it, a client that has computers is not removed.
     #[serde(default)]
+    #[param(pattern = "^(keep|delete)$")]
     pub computers: Option<String>,
 }
 
@@ -111,9 +115,11 @@ pub struct RemoveClientQuery {
 pub struct UsageQuery {
     /// Calendar month (UTC), `YYYY-MM`; the current one when absent.
     #[serde(default)]
+    #[param(pattern = "^[0-9]{4}-(0[1-9]|1[0-2])$")]
     pub month: Option<String>,
     /// Format of the answer: `json` (default) or `csv`.
     #[serde(default)]
+    #[param(pattern = "^(json|csv)$")]
     pub format: Option<String>,
 }
 
@@ -129,10 +135,13 @@ pub struct ClientUsage {
     /// Payer: `operator` or `client`.
     pub billed_to: String,
     /// Running time of its computers, in hours.
+    #[serde(serialize_with = "field::number")]
     pub computer_hours: f64,
     /// Running time in hours times RAM in GB.
+    #[serde(serialize_with = "field::number")]
     pub ram_gb_hours: f64,
     /// Spend for AI models, in US dollars.
+    #[serde(serialize_with = "field::number")]
     pub ai_spend_usd: f64,
     /// Computers that ran, including deleted ones.
     pub computers: Vec<ComputerUsage>,
@@ -144,14 +153,17 @@ pub struct ComputerUsage {
     /// UUID.
     pub computer_id: String,
     /// Running time, in hours.
+    #[serde(serialize_with = "field::number")]
     pub computer_hours: f64,
     /// Running time in hours times RAM in GB.
+    #[serde(serialize_with = "field::number")]
     pub ram_gb_hours: f64,
 }
 
 /// `POST /v1/accounts/{client_id}/spend`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"entry_id": "2026-11-22-1", "amount_usd": 0.25}))]
+#[serde(deny_unknown_fields)]
 pub struct RecordSpend {
     /// Id of the entry, 1 to 255 characters. An entry is recorded once, even if it is sent several times; the
     /// server compares it with the newest 10,000 entries of the client's month.
@@ -174,5 +186,6 @@ pub struct SpendRecorded {
     /// True when the entry had been recorded before.
     pub repeated: bool,
     /// Spend for AI models in this month, in US dollars.
+    #[serde(serialize_with = "field::number")]
     pub ai_spend_usd: f64,
 }

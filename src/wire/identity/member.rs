@@ -72,6 +72,7 @@ pub struct MemberList {
 /// `PATCH /workspaces/{id}/members`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"memberId": "5f0c8a52-3a1e-4f7b-9a44-0c6c2a1d9b10", "role": "member"}))]
+#[serde(deny_unknown_fields)]
 pub struct ChangeMember {
     /// `id` of the member.
     #[serde(rename = "memberId")]
@@ -83,6 +84,7 @@ pub struct ChangeMember {
 /// `DELETE /workspaces/{id}/members`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"memberId": "5f0c8a52-3a1e-4f7b-9a44-0c6c2a1d9b10"}))]
+#[serde(deny_unknown_fields)]
 pub struct RemoveMember {
     /// `id` of the member.
     #[serde(rename = "memberId")]
@@ -92,6 +94,7 @@ pub struct RemoveMember {
 /// `POST /workspaces/{id}/invite`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"email": "ada@example.org", "permission": "member"}))]
+#[serde(deny_unknown_fields)]
 pub struct Invite {
     /// E-mail address with which the person signs in.
     #[schema(max_length = 254, example = "ada@example.org")]
@@ -117,6 +120,7 @@ pub struct InvitationCreated {
 /// `DELETE /workspaces/{id}/invite`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"email": "ada@example.org"}))]
+#[serde(deny_unknown_fields)]
 pub struct Uninvite {
     /// E-mail address of the invited person.
     #[schema(max_length = 254, example = "ada@example.org")]

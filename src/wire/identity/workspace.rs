@@ -44,12 +44,14 @@ pub struct WorkspaceList {
 /// `POST /workspaces`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "production"}))]
+#[serde(deny_unknown_fields)]
 pub struct CreateWorkspace {
     /// Name, 1 to 255 characters after trimming.
     #[schema(min_length = 1, max_length = 255)]
     pub name: String,
     /// URL of its icon: http or https.
     #[serde(default)]
+    #[schema(pattern = "^https?://", max_length = 2048)]
     pub icon_url: Option<String>,
     /// `active` (default) or `inactive`.
     #[serde(default)]
@@ -59,12 +61,14 @@ pub struct CreateWorkspace {
 /// `PATCH /workspaces/{id}`. Omitted fields are unchanged.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "staging"}))]
+#[serde(deny_unknown_fields)]
 pub struct UpdateWorkspace {
     /// The new name.
     #[serde(default)]
     pub name: Option<String>,
     /// URL of the new icon; an empty string removes it.
     #[serde(default)]
+    #[schema(pattern = "^(https?://.*)?$", max_length = 2048)]
     pub icon_url: Option<String>,
     /// `active` or `inactive`.
     #[serde(default)]

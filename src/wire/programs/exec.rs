@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 /// `POST bash`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"command": "ls -l ~/Desktop", "timeout": 30}))]
+#[serde(deny_unknown_fields)]
 pub struct Bash {
     /// Command line for bash.
     pub command: String,
@@ -67,6 +68,7 @@ pub struct BashResult {
 /// `POST exec`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"code": "print(6 * 7)"}))]
+#[serde(deny_unknown_fields)]
 pub struct Exec {
     /// Python source.
     pub code: String,

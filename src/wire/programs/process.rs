@@ -13,6 +13,7 @@ pub const LOST_HEADER: &str = "x-hotdesk-lost";
 /// `POST processes`. Exactly one of `command` and `argv` is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"command": "sleep 60", "name": "pause"}))]
+#[serde(deny_unknown_fields)]
 pub struct StartProcess {
     /// Command line for bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +116,6 @@ pub struct StdinQuery {
 
 /// The answer to `POST processes/{id}/stdin`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Written)]
 pub struct StdinWritten {
     /// Number of bytes that were written.
     pub written: u64,
@@ -126,6 +126,7 @@ pub struct StdinWritten {
 /// `POST processes/{id}/signal`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"signal": "TERM"}))]
+#[serde(deny_unknown_fields)]
 pub struct SendSignal {
     /// Name of the signal, for example `TERM`, `INT`, `KILL`, `STOP`, `USR1`.
     pub signal: String,

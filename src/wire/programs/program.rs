@@ -10,6 +10,7 @@ use crate::desktop::window::Window;
 /// `POST launch`. Exactly one of `command`, `argv` and `url` is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"command": "xterm"}))]
+#[serde(deny_unknown_fields)]
 pub struct Launch {
     /// Command line for bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]

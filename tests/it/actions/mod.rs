@@ -60,7 +60,7 @@ async fn pointer_and_keys_reach_the_window_under_them() {
     for (body, action, button, double) in [
         (click_body(json!({})), "click", "left", false),
         (click_body(json!({"button": "right", "double": false})), "click", "right", false),
-        (click_body(json!({"button": "middle", "unknown": 1})), "click", "middle", false),
+        (click_body(json!({"button": "middle"})), "click", "middle", false),
         (click_body(json!({"button": "left", "double": true})), "double_click", "left", true),
     ] {
         let details = json!({"x": 500, "y": 300, "button": button, "double": double});
@@ -70,7 +70,9 @@ async fn pointer_and_keys_reach_the_window_under_them() {
     assert_eq!(scrolled["details"], json!({"direction": "down", "amount": 2, "x": 500, "y": 300}));
     let scrolled = perform(&controller, id, "scroll", json!({"direction": "up", "x": 510, "y": 310})).await;
     assert_eq!(scrolled["details"], json!({"direction": "up", "amount": 3, "x": 510, "y": 310}));
-    for direction in ["left", "right"] {
+    let still = perform(&controller, id, "scroll", json!({"direction": "Down", "amount": 0})).await;
+    assert_eq!(still["details"], json!({"direction": "down", "amount": 0, "x": 510, "y": 310}));
+    for direction in ["Left", "RIGHT"] {
         perform(&controller, id, "scroll", json!({"direction": direction, "amount": 1})).await;
     }
     let drag = json!({"start_x": 400, "start_y": 300, "end_x": 600, "end_y": 350, "duration": 0.1, "button": "middle"});

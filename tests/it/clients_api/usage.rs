@@ -45,9 +45,9 @@ async fn a_month_holds_what_ran_in_it() {
     assert_eq!(
         usage,
         json!({"account_id": id, "external_id": "acme, \"the\" first", "month": march, "billed_to": "client",
-            "computer_hours": 4.0, "ram_gb_hours": 24.0, "ai_spend_usd": 0.0, "computers": [
-                {"computer_id": one, "computer_hours": 3.0, "ram_gb_hours": 20.0},
-                {"computer_id": two, "computer_hours": 1.0, "ram_gb_hours": 4.0}]})
+            "computer_hours": 4, "ram_gb_hours": 24, "ai_spend_usd": 0, "computers": [
+                {"computer_id": one, "computer_hours": 3, "ram_gb_hours": 20},
+                {"computer_id": two, "computer_hours": 1, "ram_gb_hours": 4}]})
     );
     let response =
         controller.request(Method::GET, &format!("{path}&format=csv")).send().await.expect("an answer");
@@ -63,7 +63,7 @@ async fn a_month_holds_what_ran_in_it() {
     assert_eq!(csv, expected);
     let february = clock::now().months_before(4).month();
     let before = controller.get(&format!("/clients/{id}/usage?month={february}")).await.body;
-    assert_eq!((&before["computer_hours"], &before["ram_gb_hours"]), (&json!(12.0), &json!(48.0)));
+    assert_eq!((&before["computer_hours"], &before["ram_gb_hours"]), (&json!(12), &json!(48)));
     // Months beyond the retention period are refused instead of reported as zero.
     let usage_path =
         |months| format!("/clients/{id}/usage?month={}", clock::now().months_before(months).month());
@@ -100,7 +100,7 @@ async fn t23_ai_spend_stops_at_its_cap_and_is_written_down_once() {
     let again = controller.post(&path, json!({"entry_id": entries[winner], "amount_usd": 0.1})).await;
     assert_eq!((again.status, &again.body["repeated"]), (200, &json!(true)), "{}", again.body);
     let usage = controller.get(&format!("/clients/{}/usage", id_of(&client))).await.body;
-    assert_eq!((&usage["ai_spend_usd"], &usage["month"]), (&json!(1.0), &json!(clock::now().month())));
+    assert_eq!((&usage["ai_spend_usd"], &usage["month"]), (&json!(1), &json!(clock::now().month())));
     // Last month's spend does not count.
     controller.sql("UPDATE ai_spend SET spent_at = spent_at - 40 * 86400000").await;
     assert_eq!(controller.post(&path, json!({"entry_id": "new month", "amount_usd": 1})).await.status, 200);

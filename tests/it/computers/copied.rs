@@ -80,10 +80,10 @@ async fn a_resize_is_what_the_computer_has() {
     let wanted = json!({"vcpus": 2, "mem_gb": 8, "disk_size_gb": 12});
     let observed = controller.post(&format!("/computers/{id}/resize"), wanted).await;
     assert_eq!(observed.status, 200, "{}", observed.body);
-    let result = |dimension: &str, value: f64| json!({"dimension": dimension, "requested": value, "applied": value, "ok": true});
-    let results = json!([result("vcpus", 2.0), result("mem_mb", 8192.0), result("disk_gb", 12.0)]);
+    let result = |dimension: &str, value: u32| json!({"dimension": dimension, "requested": value, "applied": value, "ok": true});
+    let results = json!([result("vcpus", 2), result("mem_mb", 8192), result("disk_gb", 12)]);
     assert_eq!(observed.body["results"], results);
-    assert_eq!((&observed.body["vcpus"], &observed.body["mem_gb"]), (&json!(2.0), &json!(8)));
+    assert_eq!((&observed.body["vcpus"], &observed.body["mem_gb"]), (&json!(2), &json!(8)));
     assert_eq!((&observed.body["disk_size_gb"], &observed.body["partial"]), (&json!(12), &json!(false)));
 
     // The kernel enforces the size, and the guest sees it.

@@ -65,7 +65,7 @@ async fn a_computer_is_made_with_the_defaults_and_shown_under_every_name() {
         ("project_id", json!(workspace)),
         ("project_name", json!("demo")),
         ("os", json!("linux")),
-        ("cpu", json!(1.0)),
+        ("cpu", json!(1)),
         ("ram", json!(4)),
         ("disk_size_gb", json!(8)),
         ("gpu", json!("none")),
@@ -141,7 +141,7 @@ async fn every_field_of_a_create_is_used_and_a_rename_changes_the_name_alone() {
     for (field, value) in [
         ("name", json!(hostile)),
         ("ram", json!(8)),
-        ("cpu", json!(2.0)),
+        ("cpu", json!(2)),
         ("disk_size_gb", json!(1)),
         ("resolution", json!("800x600x24")),
         ("auto_stop_minutes", json!(43_200)),

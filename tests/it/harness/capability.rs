@@ -28,6 +28,8 @@ pub enum Capability {
     Python,
     /// The conformance suite of the Model Context Protocol.
     Conformance,
+    /// Generators of clients from the OpenAPI document.
+    Generators,
     /// The guest image with all programs.
     FullImage,
     /// lintian, Debian's check of packages.
@@ -52,6 +54,7 @@ impl Capability {
             Self::S3 => "s3",
             Self::Python => "python",
             Self::Conformance => "conformance",
+            Self::Generators => "generators",
             Self::FullImage => "full-image",
             Self::Lintian => "lintian",
             Self::Root => "root",

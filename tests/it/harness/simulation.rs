@@ -241,9 +241,10 @@ impl Simulation {
         UnixListener::bind(&socket).expect("a socket in its place")
     }
 
-    /// A POST whose body is a point: it suits a click and commands without fields.
+    /// A POST with the least body: a point for a click, none for other commands.
     pub async fn command(&self, path: String) -> HttpAnswer {
-        self.post(&path, json!({"x": 1, "y": 1})).await
+        let body = if path.ends_with("/click") { json!({"x": 1, "y": 1}) } else { json!({}) };
+        self.post(&path, body).await
     }
 
     /// Creates a workspace and returns its id.

@@ -109,7 +109,7 @@ async fn tools_say_what_they_are_and_do_it() {
         json!({"success": true, "exit_code": 3, "output": "echo\n", "omitted_bytes": 0, "timeout": false})
     );
     let seen = scene.call("screenshot", json!({"computer_id": id, "region": "0,0,9,9"})).await;
-    let shown = json!({"width": 1280, "height": 720, "mime_type": "image/png", "frame": "f-1", "scale": 1.0, "screen": "default"});
+    let shown = json!({"width": 1280, "height": 720, "mime_type": "image/png", "frame": "f-1", "scale": 1, "screen": "default"});
     assert_eq!((&seen["structuredContent"], &seen["content"][1]["type"]), (&shown, &json!("image")));
     let image = base64::Engine::decode(
         &base64::engine::general_purpose::STANDARD,

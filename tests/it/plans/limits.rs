@@ -87,7 +87,7 @@ async fn a_computer_is_bound_by_the_plan_of_its_workspace_s_owner() {
     let most = fetch_json(ask(Method::GET, format!("/computers/{id}/resize"))).await.body;
     assert_eq!(
         [&most["max_cpu"], &most["max_ram_gb"], &most["max_disk_gb"], &most["bandwidth_limit_mbps"]],
-        [&json!(2.0), &json!(8), &json!(16), &json!(100)],
+        [&json!(2), &json!(8), &json!(16), &json!(100)],
         "{most}"
     );
     let path = format!("/computers/{id}/resize");

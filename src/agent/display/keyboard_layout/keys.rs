@@ -144,14 +144,17 @@ pub fn modifiers(names: &[String]) -> Result<Vec<Modifier>> {
     Ok(all)
 }
 
-/// Splits at `+`; a `+` at the end of a chord is the plus key itself.
+/// Splits at `+`, or at `-` after a modifier (`ctrl-c`); the separator at the end of a chord is its own key.
 fn split(text: &str) -> Vec<&str> {
     if text.chars().count() == 1 {
         return vec![text];
     }
-    let mut parts: Vec<&str> = match text.strip_suffix("++") {
-        Some(before) => before.split('+').chain(["+"]).collect(),
-        None => text.split('+').collect(),
+    let begins_with_modifier = |(first, _): (&str, &str)| modifier(first.trim()).is_some();
+    let is_dashed = !text.contains('+') && text.split_once('-').is_some_and(begins_with_modifier);
+    let separator = if is_dashed { "-" } else { "+" };
+    let mut parts: Vec<&str> = match text.strip_suffix(separator).filter(|it| it.ends_with(separator)) {
+        Some(before) => before[..before.len() - 1].split(separator).chain([separator]).collect(),
+        None => text.split(separator).collect(),
     };
     for part in &mut parts {
         *part = part.trim();
@@ -282,6 +285,11 @@ mod tests {
             ("control+Return", &[Ctrl], key::Return),
             ("ctrl+ctrl+a", &[Ctrl], 0x61),
             ("ctrl++", &[Ctrl], 0x2b),
+            ("ctrl-c", &[Ctrl], 0x63),
+            ("Ctrl-Shift-t", &[Ctrl, Shift], 0x74),
+            ("ctrl--", &[Ctrl], 0x2d),
+            ("ctrl+-", &[Ctrl], 0x2d),
+            ("-", &[], 0x2d),
             ("ctrl+plus", &[Ctrl], 0x2b),
             ("shift + Home", &[Shift], key::Home),
             ("alt+F4", &[Alt], key::F4),

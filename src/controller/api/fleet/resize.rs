@@ -38,7 +38,7 @@ pub(crate) async fn resize(
     Body(wanted): Body<ResizeComputer>,
 ) -> Result<(StatusCode, Json<ResizeReport>)> {
     let computer = app.directory.find_computer(&caller, &id).await?;
-    let ResizeComputer { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps, auto_stop_minutes } = wanted;
+    let ResizeComputer { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps, auto_stop_minutes, .. } = wanted;
     let wish = ResizeRequest { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps };
     if wish.is_empty() && auto_stop_minutes.is_none() {
         return Err(Error::invalid(

@@ -18,6 +18,7 @@ const MAX_RECORDED_KEYS: usize = 100;
 /// `POST type`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"text": "hello"}))]
+#[serde(deny_unknown_fields)]
 pub struct Type {
     /// Any Unicode text; `\n` is Enter and `\t` is Tab.
     pub text: String,
@@ -51,7 +52,7 @@ impl ActionBody for Type {
 /// `POST key`, `POST key_down` and `POST key_up`. One of `key` and `keys` is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"key": "ctrl+c"}))]
-#[schema(as = Key)]
+#[serde(deny_unknown_fields)]
 pub struct KeyPress {
     /// A key name, or several joined by `+`: `Enter`, `ctrl+c`, `Page_Up`, `ctrl+shift+Tab`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,7 @@ use hotdesk_domain::limits;
 /// `POST click`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"x": 640, "y": 360}))]
+#[serde(deny_unknown_fields)]
 pub struct Click {
     /// Distance from the left edge of the screen, in pixels.
     #[schema(minimum = 0)]
@@ -59,6 +60,7 @@ impl ActionBody for Click {
 /// `POST move`: moves the pointer.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"x": 640, "y": 360}))]
+#[serde(deny_unknown_fields)]
 pub struct Move {
     /// Distance from the left edge of the screen, in pixels.
     #[schema(minimum = 0)]
@@ -89,6 +91,7 @@ impl ActionBody for Move {
 /// buttons are released when the screen has had no action for a minute.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"x": 640, "y": 360, "button": "left"}))]
+#[serde(deny_unknown_fields)]
 pub struct PointerButton {
     /// Distance from the left edge of the screen, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,6 +126,7 @@ impl ActionBody for PointerButton {
 /// `POST drag`: from a start point to an end point, or along a path.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"start_x": 10, "start_y": 10, "end_x": 200, "end_y": 120, "duration": 0.1}))]
+#[serde(deny_unknown_fields)]
 pub struct Drag {
     /// X of the start point, in pixels; required without `path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,13 +190,14 @@ impl ActionBody for Drag {
 /// `POST scroll`. Without `x` and `y` the position is that of the pointer.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"x": 640, "y": 360, "direction": "down", "amount": 3}))]
+#[serde(deny_unknown_fields)]
 pub struct Scroll {
     /// `up`, `down`, `left` or `right`.
     #[schema(pattern = "^(up|down|left|right)$")]
     pub direction: String,
-    /// Number of wheel steps, above 0 and at most 500; 3 when absent. Fractions accumulate over requests.
+    /// Number of wheel steps, 0 to 500; 3 when absent. Fractions accumulate over requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(exclusive_minimum = 0, maximum = 500)]
+    #[schema(minimum = 0, maximum = 500)]
     pub amount: Option<f64>,
     /// Distance from the left edge of the screen, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]

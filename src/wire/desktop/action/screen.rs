@@ -56,11 +56,14 @@ pub struct ScreenList {
 /// are present.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"width": 1280, "height": 720}))]
+#[serde(deny_unknown_fields)]
 pub struct ScreenSize {
     /// Width, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 64, maximum = 7680)]
     pub width: Option<u32>,
     /// Height, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 64, maximum = 7680)]
     pub height: Option<u32>,
 }

@@ -1,5 +1,6 @@
 //! Every documented operation against every kind of key (A2, A7-A9, A13-A17, docs/authentication-rules.md).
 
+mod invalid;
 mod nobody;
 mod others;
 mod scoped;
@@ -14,7 +15,7 @@ use crate::harness::agent::fetch_json;
 use crate::harness::browser::person;
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Simulation;
-use crate::openapi::{document, operations};
+use crate::openapi::{document, needs_key, operations};
 
 /// Operations that concern no workspace. Every key may use them, and they answer by the caller's account or
 /// scope.
@@ -76,9 +77,8 @@ impl Scene {
     /// Every operation that needs a key. The document does not list the proxy path, so this adds it once per
     /// method.
     fn guarded_operations(&self) -> Vec<Operation> {
-        let documented = operations(&self.document)
-            .into_iter()
-            .filter(|(_, _, definition)| definition["security"].is_array());
+        let documented =
+            operations(&self.document).into_iter().filter(|(_, _, definition)| needs_key(definition));
         let mut all: Vec<Operation> =
             documented.map(|(method, path, definition)| Operation { method, path, definition }).collect();
         all.extend(METHODS.map(|method| Operation {

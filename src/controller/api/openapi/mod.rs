@@ -1,0 +1,244 @@
+//! OpenAPI document: generated from the routes, completed with what holds for all operations.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Json;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::server::Server;
+use utoipa::openapi::tag::Tag;
+use utoipa::openapi::{
+    Content, InfoBuilder, LicenseBuilder, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder,
+};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+mod schemas;
+
+use crate::idempotency;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_http::idempotency::StoredAnswerHeader;
+use hotdesk_wire::error::ErrorBody;
+
+/// Version of the API description.
+const VERSION: &str = "2.0.0";
+/// Licence of the API description, an SPDX expression.
+const LICENSE: &str = "MIT OR Apache-2.0";
+/// Name of the API key's security scheme.
+const KEY_SCHEME: &str = "api_key";
+
+/// Types of bodies that may be absent: every field of theirs is optional.
+const OPTIONAL_BODIES: [&str; 12] = [
+    "CloneComputer",
+    "CloseWindow",
+    "CreateSnapshot",
+    "ElementClick",
+    "ForkComputer",
+    "PointerButton",
+    "PollDevice",
+    "ScreenSize",
+    "StartDevice",
+    "StartRecording",
+    "WaitChange",
+    "WaitStable",
+];
+
+/// Types of JSON bodies that may have unknown fields (docs/api/compatibility.md#fields-without-effect).
+const TOLERANT_BODIES: [&str; 3] = ["CreateComputer", "PollDevice", "StartDevice"];
+
+/// Subjects of operations, with a description.
+const TAGS: [(&str, &str); 23] = [
+    ("account", "The account: plan, capacity, profile and claim"),
+    ("actions", "Screenshots, mouse, keyboard, waits and commands"),
+    ("audit", "The audit log"),
+    ("clients", "Workspaces of other people's programs, with limits of their own"),
+    ("clipboard", "The clipboard of a screen"),
+    ("computer files", "Files in a computer"),
+    ("computers", "Computers: create, read, rename, copy, move and delete"),
+    ("elements", "Accessibility elements of programs"),
+    ("events", "The catalogue of desktop events"),
+    ("execution", "Background processes and Python sessions"),
+    ("files", "Files of a workspace"),
+    ("keys", "API keys"),
+    ("lifecycle", "Start, stop, restart, suspend and resume"),
+    ("members", "People of a workspace"),
+    ("recordings", "Recordings of screens"),
+    ("resize", "CPU, RAM, disk and bandwidth of a computer"),
+    ("screens", "Screens of a computer, and tickets that open one"),
+    ("selftest", "The self-test of a computer"),
+    ("service", "The service itself; these operations need no key"),
+    ("snapshots", "Snapshots and rollbacks"),
+    ("streaming", "RTMP streams"),
+    ("windows", "Windows and programs"),
+    ("workspaces", "Workspaces"),
+];
+
+/// Failures of every operation that needs a key.
+const KEY_FAILURES: [(&str, &str); 7] = [
+    ("400", "The request is malformed or a value is out of range"),
+    ("401", "Missing or invalid API key"),
+    ("403", "Not allowed: plan limit, scope or ownership"),
+    ("404", "Not found"),
+    ("429", "Too many requests; see Retry-After"),
+    ("500", "Unexpected failure of the service or the computer"),
+    ("503", "Not ready, or a dependency is unavailable; may have Retry-After"),
+];
+/// Failures of operations that change or use something with a state.
+const STATE_FAILURES: [(&str, &str); 4] = [
+    ("402", "The trial has ended, or the payment has lapsed"),
+    ("409", "The state of the resource forbids the operation"),
+    ("413", "The request body is too large"),
+    ("504", "The computer did not respond in time"),
+];
+
+/// Adds what holds for all operations: title, servers, tags, the security scheme, and failures. Rewrites
+/// schemas that generators of clients do not support.
+pub fn complete(mut document: OpenApi) -> OpenApi {
+    document.info = InfoBuilder::new()
+        .title("hotdesk")
+        .version(VERSION)
+        .description(Some(
+            "Self-hosted cloud computers. In every path `/projects` is an alias of `/workspaces`, and \
+             `/clients` of `/v1/accounts`.",
+        ))
+        .license(Some(LicenseBuilder::new().name(LICENSE).identifier(Some(LICENSE)).build()))
+        .build();
+    document.tags = Some(TAGS.into_iter().map(tag).collect());
+    document.servers = Some(vec![Server::new("/api")]);
+    let strict = strict_bodies(&document);
+    let components = document.components.get_or_insert_default();
+    components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
+    schemas::simplify(&mut components.schemas, &strict);
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(bearer));
+    for item in document.paths.paths.values_mut() {
+        [&mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
+            .into_iter()
+            .flatten()
+            .for_each(complete_change);
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
+            .into_iter()
+            .flatten();
+        operations.for_each(complete_operation);
+    }
+    schemas::remove_unused(&mut document);
+    document
+}
+
+fn tag((name, description): (&str, &str)) -> Tag {
+    let mut tag = Tag::new(name);
+    tag.description = Some(description.to_owned());
+    tag
+}
+
+/// Whether an operation needs no key.
+fn is_public(operation: &Operation) -> bool {
+    operation.tags.as_ref().is_some_and(|tags| tags.iter().any(|tag| tag == "service"))
+}
+
+/// Documents the `Idempotency-Key` of an operation that changes something.
+fn complete_change(operation: &mut Operation) {
+    if is_public(operation) {
+        return;
+    }
+    if !idempotency::names_a_key(operation) {
+        let kept = StoredAnswerHeader::into_params(|| None).into_iter().map(RefOr::T);
+        operation.parameters.get_or_insert_default().extend(kept);
+    }
+    let reused = "This Idempotency-Key was used for another request";
+    operation.responses.responses.entry("422".to_owned()).or_insert_with(|| refusal(reused));
+}
+
+fn refusal(description: &str) -> RefOr<Response> {
+    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name(ErrorBody::name()))));
+    RefOr::T(ResponseBuilder::new().description(description).content("application/json", content).build())
+}
+
+fn complete_operation(operation: &mut Operation) {
+    // Handlers in several modules have the same name, but operation ids must be unique (OpenAPI 3.1 section
+    // 4.8.10).
+    if let (Some(tag), Some(name)) = (operation.tags.iter().flatten().next(), &operation.operation_id) {
+        operation.operation_id = Some(format!("{}_{name}", tag.replace(' ', "_")));
+    }
+    complete_schemas(operation);
+    if is_public(operation) {
+        operation.security = Some(Vec::new());
+        return;
+    }
+    operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(KEY_SCHEME, [])]);
+    for (status, description) in KEY_FAILURES.into_iter().chain(STATE_FAILURES) {
+        operation.responses.responses.entry(status.to_owned()).or_insert_with(|| refusal(description));
+    }
+}
+
+/// Completes the schemas of parameters, bodies and answers.
+fn complete_schemas(operation: &mut Operation) {
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(parameter) = parameter
+            && let Some(schema) = &mut parameter.schema
+        {
+            schemas::without_null(schema);
+            schemas::list_words(schema);
+        }
+    }
+    if let Some(RefOr::T(body)) = &mut operation.request_body {
+        if body.content.values().filter_map(type_of).any(|name| OPTIONAL_BODIES.contains(&name)) {
+            body.required = Some(Required::False);
+        }
+        body.content.iter_mut().for_each(|(kind, content)| complete_content(kind, content));
+    }
+    for response in operation.responses.responses.values_mut() {
+        if let RefOr::T(response) = response {
+            response.content.iter_mut().for_each(|(kind, content)| complete_content(kind, content));
+        }
+    }
+}
+
+/// The names of JSON bodies that refuse unknown fields.
+fn strict_bodies(document: &OpenApi) -> BTreeSet<String> {
+    let operations = document.paths.paths.values().flat_map(idempotency::changing);
+    let bodies = operations.filter_map(|(_, operation)| match &operation.request_body {
+        Some(RefOr::T(body)) => Some(body.content.values().filter_map(type_of)),
+        Some(RefOr::Ref(_)) | None => None,
+    });
+    bodies.flatten().filter(|name| !TOLERANT_BODIES.contains(name)).map(str::to_owned).collect()
+}
+
+/// The name of the schema of a content.
+fn type_of(content: &RefOr<Content>) -> Option<&str> {
+    match content {
+        RefOr::T(Content { schema: Some(RefOr::Ref(reference)), .. }) => schemas::name_of(reference),
+        RefOr::T(_) | RefOr::Ref(_) => None,
+    }
+}
+
+/// Gives content that is not JSON its schema: text or bytes.
+fn complete_content(kind: &str, content: &mut RefOr<Content>) {
+    let RefOr::T(content) = content else { return };
+    let has_form = ["json", "form-data"].iter().any(|name| kind.contains(name));
+    if !has_form {
+        let is_text = kind.starts_with("text/");
+        content.schema = Some(if is_text { schemas::text() } else { schemas::bytes() });
+    }
+}
+
+/// `GET /openapi.json`.
+pub async fn answer(document: Arc<OpenApi>) -> Json<OpenApi> {
+    Json((*document).clone())
+}
+
+/// Returns the complete document.
+pub fn document() -> OpenApi {
+    let (_, document) = super::documented().split_for_parts();
+    complete(document)
+}
+
+/// Returns the document as JSON, for `hotdesk openapi` and for the test that compares it with
+/// `packaging/openapi.json`.
+///
+/// # Errors
+/// `Internal` when it cannot be serialized.
+pub fn text() -> Result<String> {
+    document().to_pretty_json().map_err(Error::internal)
+}

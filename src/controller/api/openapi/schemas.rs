@@ -1,0 +1,186 @@
+//! Schemas of the OpenAPI document, in the forms that generators of clients support.
+//!
+//! | The derived schema | becomes | because |
+//! |---|---|---|
+//! | `allOf` of objects | one object | a strict part would refuse the fields of the others |
+//! | unnamed variants of a tagged union | named schemas and a discriminator | a generated type needs a name |
+//! | a pattern that lists words | a named enumeration | generators make types of enumerations |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use utoipa::openapi::schema::{
+    AdditionalProperties, Discriminator, Object, ObjectBuilder, OneOf, OneOfBuilder, Schema, SchemaType, Type,
+};
+use utoipa::openapi::{KnownFormat, OpenApi, Ref, RefOr, SchemaFormat};
+
+/// Schemas by their name.
+type Schemas = BTreeMap<String, RefOr<Schema>>;
+
+/// Rewrites the schemas of a document. `strict` has the names of those that refuse unknown fields.
+pub fn simplify(schemas: &mut Schemas, strict: &BTreeSet<String>) {
+    let mut added = Schemas::new();
+    for (name, schema) in schemas.iter_mut() {
+        name_words(name, schema, &mut added);
+    }
+    let derived = schemas.clone();
+    for (name, schema) in schemas.iter_mut() {
+        if matches!(schema, RefOr::T(Schema::AllOf(_)))
+            && let Some(mut whole) = merged(&derived, schema)
+        {
+            if strict.contains(name) {
+                whole.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+            }
+            *schema = RefOr::T(Schema::Object(whole));
+        }
+    }
+    let merged = schemas.clone();
+    for schema in schemas.values_mut() {
+        if let RefOr::T(Schema::OneOf(union)) = schema {
+            name_variants(&merged, union, &mut added);
+        }
+    }
+    schemas.append(&mut added);
+}
+
+/// Removes schemas that nothing refers to, such as the parts of merged objects.
+pub fn remove_unused(document: &mut OpenApi) {
+    // A document that cannot be serialized is reported where it is served.
+    let text = document.to_json().unwrap_or_default();
+    if let Some(components) = &mut document.components {
+        components.schemas.retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
+    }
+}
+
+/// The schema of bytes.
+pub fn bytes() -> RefOr<Schema> {
+    let format = Some(SchemaFormat::KnownFormat(KnownFormat::Binary));
+    RefOr::T(Schema::Object(ObjectBuilder::new().schema_type(Type::String).format(format).build()))
+}
+
+/// The schema of text.
+pub fn text() -> RefOr<Schema> {
+    RefOr::T(Schema::Object(ObjectBuilder::new().schema_type(Type::String).build()))
+}
+
+/// Removes `null` from the types of a parameter: a parameter is absent instead.
+pub fn without_null(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(object)) = schema else { return };
+    if let SchemaType::Array(types) = &mut object.schema_type {
+        types.retain(|kind| *kind != Type::Null);
+        if let [only] = types.as_slice() {
+            object.schema_type = SchemaType::Type(only.clone());
+        }
+    }
+}
+
+/// Turns the pattern of a parameter, such as `^(left|right)$`, into an enumeration.
+pub fn list_words(schema: &mut RefOr<Schema>) {
+    if let RefOr::T(Schema::Object(object)) = schema
+        && let Some(words) = words(object)
+    {
+        object.enum_values = Some(words);
+        object.pattern = None;
+    }
+}
+
+/// The words of a pattern such as `^(left|right)$`; `None` for any other pattern.
+fn words(object: &Object) -> Option<Vec<Value>> {
+    let words = object.pattern.as_deref()?.strip_prefix("^(")?.strip_suffix(")$")?;
+    let is_list = words.chars().all(|char| char.is_ascii_alphanumeric() || "_-|".contains(char));
+    is_list.then(|| words.split('|').map(Value::from).collect())
+}
+
+/// Moves fields that list words to named schemas: `button` of `Click` becomes `ClickButton`.
+fn name_words(name: &str, schema: &mut RefOr<Schema>, added: &mut Schemas) {
+    match schema {
+        RefOr::T(Schema::AllOf(parts)) => {
+            parts.items.iter_mut().for_each(|part| name_words(name, part, added));
+        }
+        RefOr::T(Schema::Object(object)) => {
+            for (field, property) in &mut object.properties {
+                name_field(format!("{name}{}", pascal_case(field)), property, added);
+            }
+        }
+        RefOr::T(_) | RefOr::Ref(_) => {}
+    }
+}
+
+fn name_field(name: String, property: &mut RefOr<Schema>, added: &mut Schemas) {
+    let RefOr::T(Schema::Object(object)) = property else { return };
+    let Some(words) = words(object) else { return };
+    let mut reference = Ref::from_schema_name(&name);
+    let words = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).build();
+    added.insert(name, RefOr::T(Schema::Object(words)));
+    let is_nullable = matches!(&object.schema_type, SchemaType::Array(types) if types.contains(&Type::Null));
+    let description = object.description.take();
+    *property = if is_nullable {
+        let null = ObjectBuilder::new().schema_type(Type::Null).build();
+        let either = OneOfBuilder::new().item(reference).item(Schema::Object(null)).description(description);
+        RefOr::T(Schema::OneOf(either.build()))
+    } else {
+        reference.description = description.unwrap_or_default();
+        RefOr::Ref(reference)
+    };
+}
+
+/// Returns one object with the fields of all parts; `None` when a part is no object.
+fn merged(schemas: &Schemas, schema: &RefOr<Schema>) -> Option<Object> {
+    match schema {
+        RefOr::Ref(reference) => merged(schemas, schemas.get(name_of(reference)?)?),
+        RefOr::T(Schema::Object(object)) => Some(object.clone()),
+        RefOr::T(Schema::AllOf(parts)) => {
+            let mut whole = Object::new();
+            for part in &parts.items {
+                let part = merged(schemas, part)?;
+                whole.properties.extend(part.properties);
+                whole.required.extend(part.required);
+                whole.additional_properties = whole.additional_properties.or(part.additional_properties);
+            }
+            whole.description.clone_from(&parts.description);
+            whole.example.clone_from(&parts.example);
+            Some(whole)
+        }
+        RefOr::T(_) => None,
+    }
+}
+
+/// Returns the name of a schema that a reference names.
+pub fn name_of(reference: &Ref) -> Option<&str> {
+    reference.ref_location.strip_prefix("#/components/schemas/")
+}
+
+/// Moves the variants of a union with a tag to named schemas: `click` of `Action` becomes `ClickAction`.
+fn name_variants(schemas: &Schemas, union: &mut OneOf, variants: &mut Schemas) {
+    for item in &mut union.items {
+        let RefOr::T(Schema::AllOf(_)) = item else { continue };
+        let Some(object) = merged(schemas, item) else { continue };
+        let Some((tag, value)) = object.properties.iter().find_map(|(name, it)| Some((name, tag_value(it)?)))
+        else {
+            continue;
+        };
+        let name = format!("{}{}", pascal_case(&value), pascal_case(tag));
+        let discriminator = union.discriminator.get_or_insert_with(|| Discriminator::new(tag));
+        let reference = Ref::from_schema_name(&name);
+        discriminator.mapping.insert(value, reference.ref_location.clone());
+        variants.insert(name, RefOr::T(Schema::Object(object)));
+        *item = RefOr::Ref(reference);
+    }
+}
+
+/// The only value of a property; `None` when it has several or none.
+fn tag_value(property: &RefOr<Schema>) -> Option<String> {
+    match property {
+        RefOr::T(Schema::Object(object)) => match object.enum_values.as_deref() {
+            Some([Value::String(only)]) => Some(only.clone()),
+            Some(_) | None => None,
+        },
+        RefOr::T(_) | RefOr::Ref(_) => None,
+    }
+}
+
+/// `mouse_down` becomes `MouseDown`.
+fn pascal_case(name: &str) -> String {
+    let capitalized = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
+    name.split('_').filter(|word| word.is_ascii() && !word.is_empty()).map(capitalized).collect()
+}
