@@ -8,7 +8,7 @@ use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use serde_json::json;
 
 use super::agent::RenewalBehaviour;
-use super::{Scene, assert_refused};
+use super::{SETTINGS, Scene, assert_refused};
 
 fn broken() -> EngineError {
     EngineError::failed("do the step", "on purpose")
@@ -31,15 +31,11 @@ fn fail_observations(scene: &Scene) {
 async fn a_suspend_that_fails_leaves_a_computer_that_runs_on() {
     let scene = Scene::boot().await;
     let text = "Computer could not be suspended";
+    let unsupported = format!("This computer cannot be suspended: its engine saves no memory. {SETTINGS}");
     for (turn, (error, status, code, text)) in [
         (broken(), 500, None, text),
         (EngineError::NoCapacity("on purpose".to_owned()), 500, None, text),
-        (
-            EngineError::Unsupported("on purpose"),
-            400,
-            Some("suspend_unsupported"),
-            "This computer cannot be suspended",
-        ),
+        (EngineError::Unsupported("on purpose"), 400, Some("suspend_unsupported"), &unsupported),
     ]
     .into_iter()
     .enumerate()
