@@ -126,7 +126,10 @@ async fn a11_a_deleted_key_ends_its_links_and_their_sessions() {
 /// The path of the VNC socket with the ticket that the viewer page gets.
 async fn view(browser: &Browser, desk: &str) -> String {
     let issued = browser.post(&format!("/desktops/{desk}/view/ticket"), &[]).await;
-    assert_eq!((issued.status, &issued.headers["cache-control"]), (200, &"no-store".parse().unwrap()));
+    assert_eq!(
+        (issued.status, &issued.headers["cache-control"]),
+        (200, &"no-store".parse().expect("a value"))
+    );
     let issued: Value = serde_json::from_str(&issued.text).expect("JSON");
     format!("/desktops/{desk}/ws/websockify?ticket={}", issued["ticket"].as_str().expect("a ticket"))
 }
