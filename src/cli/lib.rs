@@ -14,6 +14,7 @@ mod client;
 mod computers;
 mod copy;
 mod failure;
+mod open;
 mod operator;
 mod output;
 mod progress;
@@ -97,6 +98,8 @@ enum Command {
     Bash(bash::Options),
     /// Copy a file to the desktop of a computer, or from a computer.
     Cp(copy::Options),
+    /// Open a desktop in a browser, signed in by a link that works once.
+    Open(open::Options),
     /// Manage API keys.
     #[command(subcommand, visible_alias = "api-key")]
     ApiKeys(api_keys::Command),
@@ -213,6 +216,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Key(it) => global.with_session(async |session| desktop::key(it, session).await)?,
         Command::ApiKeys(it) => global.with_session(async |session| api_keys::run(it, session).await)?,
         Command::Audit(it) => global.with_session(async |session| audit::run(it, session).await)?,
+        Command::Open(it) => global.with_session(async |session| open::run(it, session).await)?,
         Command::Cp(it) => global.with_session(async |session| copy::run(it, session).await)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -60,6 +60,7 @@ use identity::oauth::tokens::Grants;
 use identity::people::invitations::Invitations;
 use identity::people::members::Members;
 use identity::people::operator::Operator;
+use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use web::hosts::Hosts;
 use web::metrics::Metrics;
@@ -112,6 +113,8 @@ pub struct App {
     pub key_uses: KeyUses,
     /// Browser sessions.
     pub sessions: Sessions,
+    /// Links that sign a browser in.
+    pub sign_in_links: SignInLinks,
     /// Recent sign-in attempts.
     pub sign_ins: SignIns,
     /// Device approval requests.
@@ -238,6 +241,7 @@ pub async fn start_with(
         wrong_credentials: WrongCredentials::new(&config.limits),
         keys: Keys::new(store.clone(), directory.clone(), audit.clone(), key_uses.clone()),
         sessions: Sessions::new(store.clone(), &config.public_url),
+        sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),
         devices: Devices::new(store.clone()),
         socket_auth: SocketAuth::new(store.clone(), Arc::clone(&tickets)),

@@ -22,11 +22,6 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Clone, Debug)]
 pub struct RequestId(pub String);
 
-/// Adds [`fallbacks`] and the middleware [`pass`] to a router.
-pub fn wrap<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    fallbacks(router).layer(axum::middleware::from_fn(pass))
-}
-
 /// Adds JSON responses to unknown paths and methods. For a router whose own layers must see those requests,
 /// before it adds [`pass`] as the outermost.
 pub fn fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {

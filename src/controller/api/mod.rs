@@ -73,7 +73,11 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
         .merge(mcp)
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), hosts::check))
         .route_layer(axum::middleware::from_fn(metrics::count));
-    let inner = edge::wrap(routes).with_state(app);
+    let inner = routes
+        .fallback(pages::unknown)
+        .method_not_allowed_fallback(edge::method_not_allowed)
+        .layer(axum::middleware::from_fn(edge::pass))
+        .with_state(app);
     Router::new().fallback_service(inner.map_request(canonical))
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::fleet::Fleet;
 use super::runner::{Runner, Work, boot_spec, computer_not_found, machine_spec, refused};
 use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
-use hotdesk_domain::computer::clone::{check_fork, check_launch, not_forkable};
+use hotdesk_domain::computer::clone::{check_fork, check_launch, copies_no_memory};
 use hotdesk_domain::computer::snapshot::check_ready;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -91,9 +91,7 @@ impl Runner {
 /// Converts an engine's failure to a client's error.
 fn fork_error(error: EngineError) -> Error {
     match error {
-        EngineError::Unsupported(_) => {
-            not_forkable("This computer cannot be forked: its engine copies no memory").context(error)
-        }
+        EngineError::Unsupported(_) => copies_no_memory().context(error),
         EngineError::Damaged(_) => {
             let text = "The snapshot or copied memory of this fork is damaged or missing";
             Error::unavailable(text).code(ErrorCode::SnapshotUnavailable).context(error)

@@ -1,23 +1,41 @@
-//! Frame of the HTML pages: layout, style sheet and security headers.
+//! Frame of the HTML pages: layout, assets and security headers.
 
 use std::sync::LazyLock;
 
+use axum::Router;
+use axum::extract::Path;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use maud::{DOCTYPE, Markup, html};
 use sha2::{Digest, Sha256};
 
+use crate::AppState;
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_http::error_response;
 
-static STYLE: &str = include_str!("console.css");
+/// Name, media type and bytes of each file that the pages load.
+static ASSETS: [(&str, &str, &[u8]); 3] = [
+    ("console.css", "text/css; charset=utf-8", include_bytes!("console.css")),
+    ("icon.svg", "image/svg+xml", include_bytes!("viewer/page/icon.svg")),
+    ("sign-in-link.js", "text/javascript; charset=utf-8", include_bytes!("sign-in-link.js")),
+];
 
-/// First digits of the style sheet's hash. They are in its URL, so that it can be cached forever.
-static RELEASE: LazyLock<String> = LazyLock::new(|| hex(&Sha256::digest(STYLE.as_bytes())[..8]));
+/// First digits of a hash of all assets. They are in the URL of each, so that it can be cached forever.
+static RELEASE: LazyLock<String> = LazyLock::new(|| {
+    let hash = ASSETS.iter().fold(Sha256::new(), |hash, (_, _, bytes)| hash.chain_update(bytes));
+    hex(&hash.finalize()[..8])
+});
+
+/// Returns the routes of the assets.
+pub fn router() -> Router<AppState> {
+    Router::new().route("/console/{release}/{name}", get(asset)).route("/favicon.ico", get(icon))
+}
 
 /// Content security policy: only our style sheet, and forms to this service. [`page_to`] adds an origin when
 /// a form's response redirects to another site, because browsers apply `form-action` to redirects too.
+/// [`page_with_script`] admits our scripts.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -28,6 +46,20 @@ pub fn page(title: &str, body: &Markup) -> Response {
 
 /// Renders a page whose forms may also redirect to the origin `target`.
 pub fn page_to(title: &str, body: &Markup, target: &str) -> Response {
+    frame(title, &html! {}, body, &format!("form-action 'self' {target}"))
+}
+
+/// Renders a page that runs one of our scripts.
+pub fn page_with_script(title: &str, body: &Markup, script: &str) -> Response {
+    let script = html! { script src=(asset_url(script)) defer {} };
+    frame(title, &script, body, "form-action 'self'; script-src 'self'")
+}
+
+fn asset_url(name: &str) -> String {
+    format!("/console/{}/{name}", *RELEASE)
+}
+
+fn frame(title: &str, head: &Markup, body: &Markup, policy: &str) -> Response {
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
@@ -35,16 +67,18 @@ pub fn page_to(title: &str, body: &Markup, target: &str) -> Response {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) " · hotdesk" }
-                link rel="stylesheet" href={ "/console/" (*RELEASE) "/console.css" };
+                link rel="icon" href=(asset_url("icon.svg"));
+                link rel="stylesheet" href=(asset_url("console.css"));
+                (head)
             }
             body {
-                header { a href="/settings" { "hotdesk" } }
+                header { a href="/" { "hotdesk" } }
                 main { h1 { (title) } (body) }
             }
         }
     };
     let mut response = axum::response::Html(whole.into_string()).into_response();
-    let policy = format!("{POLICY}; form-action 'self' {target}");
+    let policy = format!("{POLICY}; {policy}");
     let policy = HeaderValue::from_str(policy.trim_end()).unwrap_or(HeaderValue::from_static(POLICY));
     for (name, value) in [
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -99,15 +133,25 @@ impl IntoResponse for Failure {
     }
 }
 
-/// `GET /console/{release}/console.css`.
-pub async fn style(axum::extract::Path(release): axum::extract::Path<String>) -> Response {
-    if release != *RELEASE {
-        return (StatusCode::NOT_FOUND, "").into_response();
+/// `GET /console/{release}/{name}`.
+async fn asset(Path((release, name)): Path<(String, String)>) -> Response {
+    match ASSETS.iter().find(|(known, _, _)| release == *RELEASE && name == *known) {
+        Some((_, kind, bytes)) => answer(kind, "public, max-age=31536000, immutable", bytes),
+        None => (StatusCode::NOT_FOUND, "").into_response(),
     }
+}
+
+/// `GET /favicon.ico`, which browsers request for pages without an icon, such as JSON.
+async fn icon() -> Response {
+    let [_, (_, kind, bytes), _] = ASSETS;
+    answer(kind, "public, max-age=86400", bytes)
+}
+
+fn answer(kind: &'static str, cache: &'static str, bytes: &'static [u8]) -> Response {
     let headers = [
-        (header::CONTENT_TYPE, "text/css; charset=utf-8"),
-        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, cache),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    (headers, STYLE).into_response()
+    (headers, bytes).into_response()
 }

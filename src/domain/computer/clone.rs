@@ -1,5 +1,6 @@
 //! Rules for clones and forks: which sources are allowed, and the name of the copy (docs/lifecycle.md).
 
+use crate::computer::MEMORY_SETTINGS;
 use crate::computer::lifecycle::Status;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
@@ -51,7 +52,7 @@ pub fn not_clonable(message: impl Into<String>) -> Error {
 /// `Invalid` (`NOT_FORKABLE`) when the engine cannot copy memory, or when the computer does not run.
 pub fn check_fork(status: Status, copies_memory: bool) -> Result<()> {
     if !copies_memory {
-        return Err(not_forkable("This computer cannot be forked: its engine copies no memory"));
+        return Err(copies_no_memory());
     }
     if status != Status::Running {
         return Err(not_forkable(format!("Computer cannot be forked (status: {})", status.name())));
@@ -65,12 +66,17 @@ pub fn check_fork(status: Status, copies_memory: bool) -> Result<()> {
 /// `Invalid` (`NOT_FORKABLE`) when the engine cannot copy memory, or the snapshot has no memory.
 pub fn check_launch(holds_memory: bool, copies_memory: bool) -> Result<()> {
     if !copies_memory {
-        return Err(not_forkable("This computer cannot be forked: its engine copies no memory"));
+        return Err(copies_no_memory());
     }
     if !holds_memory {
         return Err(not_forkable("This snapshot cannot be forked: it holds no memory"));
     }
     Ok(())
+}
+
+/// Returns the error for an engine that cannot copy memory.
+pub fn copies_no_memory() -> Error {
+    not_forkable(format!("This computer cannot be forked: its engine copies no memory. {MEMORY_SETTINGS}"))
 }
 
 /// Returns the error for a source whose memory cannot be copied.

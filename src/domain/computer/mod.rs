@@ -26,6 +26,9 @@ pub const DEFAULT_DISK_GB: f64 = 8.0;
 pub const MAX_DISK_GB: u32 = 1_000_000;
 /// Longest auto-stop time: 30 days, in minutes (docs/api/limits.md).
 pub const MAX_AUTO_STOP_MINUTES: i64 = 43_200;
+/// End of every refusal by an engine that saves no memory: what changes that.
+pub const MEMORY_SETTINGS: &str = "To change that, the operator sets container.runtime = \"runsc\" (gVisor) or \
+    engine = \"qemu\"; see docs/lifecycle.md#suspend";
 
 /// Validated hardware of a computer.
 #[derive(Clone, Copy, Debug, PartialEq)]

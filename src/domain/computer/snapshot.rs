@@ -1,8 +1,8 @@
 //! Rules for snapshots and rollbacks (docs/lifecycle.md).
 
-use crate::computer::Hardware;
 use crate::computer::allowance::{Allowance, ResourceUse};
 use crate::computer::lifecycle::{Status, not_running};
+use crate::computer::{Hardware, MEMORY_SETTINGS};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
@@ -65,7 +65,9 @@ pub struct SnapshotCapabilities {
 /// not permit it.
 pub fn check_snapshot(status: Status, memory: bool, can: SnapshotCapabilities) -> Result<()> {
     if memory && !can.memory {
-        return Err(unsupported("This computer's memory cannot be kept in a snapshot"));
+        return Err(unsupported(&format!(
+            "This computer's memory cannot be kept in a snapshot: its engine saves none. {MEMORY_SETTINGS}"
+        )));
     }
     match status {
         Status::Running if memory || can.copy_while_running => Ok(()),

@@ -10,5 +10,6 @@ pub mod members;
 pub mod oauth_clients;
 pub mod oauth_grants;
 pub mod people;
+pub mod sign_in_links;
 pub mod takeover;
 pub mod workspaces;

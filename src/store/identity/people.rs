@@ -2,7 +2,7 @@
 
 use crate::{Store, Write, failed, id, is_duplicate};
 use hotdesk_base::clock;
-use hotdesk_base::ids::{AccountId, SessionId};
+use hotdesk_base::ids::{AccountId, KeyId, SessionId};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -184,8 +184,8 @@ impl Store {
         write.commit().await
     }
 
-    /// Stores a session by its cookie's digest. Removes expired sessions, and the oldest ones beyond the
-    /// bound.
+    /// Stores a session that a password began, by its cookie's digest. Removes expired sessions, and the
+    /// oldest ones beyond the bound.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
@@ -196,24 +196,7 @@ impl Store {
         expires_at: UnixMillis,
     ) -> Result<SessionId> {
         let mut write = self.write().await?;
-        sqlx::query("DELETE FROM sessions WHERE expires_at <= $1")
-            .bind(clock::now().as_i64())
-            .execute(&mut *write.tx)
-            .await
-            .map_err(failed("sweep sessions"))?;
-        let excess = write.make_room_for_session(account).await?;
-        let session = SessionId::random();
-        sqlx::query(
-            "INSERT INTO sessions (id, account_id, digest, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)",
-        )
-        .bind(session.to_string())
-        .bind(account.to_string())
-        .bind(digest)
-        .bind(clock::now().as_i64())
-        .bind(expires_at.as_i64())
-        .execute(&mut *write.tx)
-        .await
-        .map_err(failed("store a session"))?;
+        let (session, excess) = write.insert_session(account, None, digest, expires_at).await?;
         write.commit().await?;
         excess.iter().for_each(|session| self.credentials.revoke(&Credential::Session(*session)));
         Ok(session)
@@ -252,6 +235,38 @@ impl Store {
 }
 
 impl Write {
+    /// Stores a session by its cookie's digest; it ends with the key, if any. Removes expired sessions, and the
+    /// oldest ones of the account beyond the bound. Returns the session and those that made place for it.
+    pub(crate) async fn insert_session(
+        &mut self,
+        account: AccountId,
+        key: Option<KeyId>,
+        digest: &str,
+        expires_at: UnixMillis,
+    ) -> Result<(SessionId, Vec<SessionId>)> {
+        sqlx::query("DELETE FROM sessions WHERE expires_at <= $1")
+            .bind(clock::now().as_i64())
+            .execute(&mut *self.tx)
+            .await
+            .map_err(failed("sweep sessions"))?;
+        let excess = self.make_room_for_session(account).await?;
+        let session = SessionId::random();
+        sqlx::query(
+            "INSERT INTO sessions (id, account_id, key_id, digest, created_at, expires_at) \
+             VALUES ($1, $2, $3, $4, $5, $6)",
+        )
+        .bind(session.to_string())
+        .bind(account.to_string())
+        .bind(key.map(|key| key.to_string()))
+        .bind(digest)
+        .bind(clock::now().as_i64())
+        .bind(expires_at.as_i64())
+        .execute(&mut *self.tx)
+        .await
+        .map_err(failed("store a session"))?;
+        Ok((session, excess))
+    }
+
     /// Removes the oldest sessions of an account beyond the bound; returns those.
     async fn make_room_for_session(&mut self, account: AccountId) -> Result<Vec<SessionId>> {
         let oldest: Vec<(String,)> = sqlx::query_as(

@@ -7,4 +7,5 @@ pub mod device;
 pub mod member;
 pub mod oauth;
 pub mod profile;
+pub mod sign_in_link;
 pub mod workspace;

@@ -7,9 +7,12 @@ use hotdesk::base::wait;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use serde_json::json;
+
 use super::person::Shell;
 use crate::harness::controller::{image, purge, skip_reason};
 use crate::harness::process::{alive, gone};
+use crate::vnc::puppet::PythonDriver;
 
 /// Longest time for the service to end, including the requests that it still serves.
 const END_TIMEOUT: Duration = Duration::from_secs(25);
@@ -56,7 +59,33 @@ fn free_port() -> u16 {
     listener.local_addr().expect("bound").port()
 }
 
-#[tokio::test]
+/// Opens the link that ends the demo's output: the live desktop appears without a password. The link works once.
+fn check_link(output: &str) {
+    let Some(mut browser) = PythonDriver::chromium() else { return };
+    let link = output.lines().last().expect("a link");
+    browser.run("open", json!({"url": link}));
+    let connected = "document.getElementById('state-text')?.textContent === 'Connected'";
+    browser.run("wait", json!({"script": connected, "seconds": 60}));
+    // More colours than those of an empty canvas.
+    let painted = "(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size > 8)\
+        (document.querySelector('#screen canvas'))";
+    browser.run("wait", json!({"script": painted, "seconds": 60}));
+    let address = browser.run("look", json!({"script": "location.href"}));
+    assert!(address.as_str().is_some_and(|it| it.ends_with("/view")), "{address}");
+    browser.run("open", json!({"url": link}));
+    let refused = "document.body.innerText.includes('This link was used or has expired')";
+    browser.run("wait", json!({"script": refused}));
+    // The sign-in remains.
+    let (service, _) = link.split_once("/sign-in/").expect("a link");
+    browser.run("open", json!({"url": format!("{service}/")}));
+    browser.run(
+        "wait",
+        json!({"script": "document.body.innerText.includes('Signed in as operator@localhost')"}),
+    );
+    assert_eq!(browser.run("complaints", json!({})), json!([]), "violations of the content security policy");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_demo_types_reads_back_and_runs_again() {
     if let Some(skip) = skip_reason() {
         return skip.report();
@@ -78,6 +107,7 @@ async fn the_demo_types_reads_back_and_runs_again() {
         messages.contains("Created workspace demo") && messages.contains("first-light is running"),
         "{messages}"
     );
+    check_link(&first);
     let shot = std::fs::read(folder.path().join("hotdesk-first-light.png")).expect("a screenshot");
     assert!(shot.len() > 1000, "{} bytes", shot.len());
     let key = first.lines().find_map(|line| line.strip_prefix("key ")).expect("the key is shown").trim();

@@ -13,6 +13,7 @@ mod every_command;
 mod hardware;
 mod keys;
 mod login;
+mod open;
 mod operator;
 pub mod person;
 mod stand_in;

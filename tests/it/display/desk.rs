@@ -148,7 +148,8 @@ impl DisplayFixture {
         };
         let recordings = Recordings::open(setup.clone());
         let programs = Programs::new(displays.clone(), observed, folder.path().to_owned(), tasks.clone());
-        let router = edge::wrap(routes::screens::router(displays.clone(), programs, recordings, idempotency));
+        let routes = routes::screens::router(displays.clone(), programs, recordings, idempotency);
+        let router = edge::fallbacks(routes).layer(axum::middleware::from_fn(edge::pass));
         let fixture = Self { displays, router, tasks, folder, claim, recording: setup };
         fixture.boot().ready(TIMEOUT).await.expect("the boot screen is ready");
         fixture

@@ -1,4 +1,4 @@
-//! Accounts of people: set-up, passwords, members, invitations and device authorization.
+//! Accounts of people: set-up, passwords, sign-in links, members, invitations and device authorization.
 
 mod chromium;
 mod device;
@@ -12,4 +12,5 @@ mod members;
 mod passwords;
 mod set_up;
 mod settings;
+mod sign_in_links;
 mod streams;

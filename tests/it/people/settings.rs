@@ -3,7 +3,7 @@
 use hotdesk::controller::config::Limits;
 use reqwest::Method;
 
-use crate::harness::browser::{Browser, page, person};
+use crate::harness::browser::{Browser, PASSWORD, page, person};
 use crate::harness::simulation::Simulation;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,19 +49,49 @@ async fn a_person_makes_a_workspace_as_far_as_the_plan_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_root_leads_people_to_the_settings_and_programs_nowhere() {
+async fn the_root_leads_people_on_and_programs_nowhere() {
     let controller = Simulation::boot().await;
     let anonymous = Browser::new(&controller.base);
+    let root = async |accept: &str| page(anonymous.request(Method::GET, "/").header("accept", accept)).await;
+    let html = "text/html,application/xhtml+xml;q=0.9";
+    assert_eq!(root(html).await.location(), "/set-up", "a new service is set up first");
+    let operator =
+        [("key", controller.key()), ("email", "ada@x.example"), ("full_name", ""), ("password", PASSWORD)];
+    assert_eq!(anonymous.send("/set-up", &operator).await.status, 303);
     for (accept, status, location) in [
-        ("text/html,application/xhtml+xml;q=0.9", 303, "/settings"),
+        (html, 303, "/settings"),
         ("application/json, text/html;q=0.5", 303, "/settings"),
         ("application/json", 404, ""),
         ("*/*", 404, ""),
     ] {
-        let answer = page(anonymous.request(Method::GET, "/").header("accept", accept)).await;
+        let answer = root(accept).await;
         assert_eq!((answer.status, answer.location()), (status, location), "{accept}: {}", answer.text);
         assert!(status == 303 || answer.text.starts_with("{\"error\":\"Not found\""), "{}", answer.text);
     }
     let posted = page(anonymous.request(Method::POST, "/").header("accept", "text/html")).await;
     assert_eq!(posted.status, 404, "{}", posted.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_paths_answer_people_with_a_page_and_programs_with_json() {
+    let controller = Simulation::boot().await;
+    let anonymous = Browser::new(&controller.base);
+    let ask = async |method, path: &str, accept: &str| {
+        page(anonymous.request(method, path).header("accept", accept)).await
+    };
+    for path in ["/api", "/api/nothing", "/nothing", "/settings/nothing"] {
+        let shown = ask(Method::GET, path, "text/html,*/*;q=0.8").await;
+        assert_eq!((shown.status, &shown.headers["vary"]), (404, &"accept".parse().unwrap()), "{path}");
+        assert!(shown.headers.contains_key("x-request-id"), "{path}");
+        assert!(shown.text.starts_with("<!DOCTYPE html>") && shown.text.contains("/openapi.json"), "{path}");
+        for (method, accept) in
+            [(Method::GET, "*/*"), (Method::GET, "application/json"), (Method::POST, "text/html")]
+        {
+            let answer = ask(method, path, accept).await;
+            assert_eq!(answer.status, 404, "{path}");
+            assert!(answer.text.starts_with("{\"error\":\"Not found\""), "{path}: {}", answer.text);
+        }
+    }
+    let icon = anonymous.get("/favicon.ico").await;
+    assert_eq!((icon.status, &icon.headers["content-type"]), (200, &"image/svg+xml".parse().unwrap()));
 }

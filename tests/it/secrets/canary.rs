@@ -134,6 +134,7 @@ async fn a3_a5_a20_no_secret_is_anywhere_but_where_it_must_be() {
     let workspace = controller.workspace("home").await;
 
     let person = people::operator(&controller, &mut secrets).await;
+    people::sign_in_links(&controller, &mut secrets).await;
     people::guest(&controller, &mut secrets, &workspace).await;
     people::device(&controller, &mut secrets, &person).await;
     people::connection(&controller, &mut secrets, &person, &workspace).await;

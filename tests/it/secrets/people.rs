@@ -50,6 +50,22 @@ pub async fn operator(controller: &Caller, secrets: &mut Canaries) -> Browser {
     browser
 }
 
+/// A browser is signed in by a link, and another link is not used.
+pub async fn sign_in_links(controller: &Caller, secrets: &mut Canaries) {
+    let path = "/user/sign-in-links";
+    let token = |link: &Value| text(link, "url").split_once("#token=").expect("a token").1.to_owned();
+    let used = token(&post_twice(controller, &controller.key, path, &json!({}), 201).await);
+    secrets.record("a sign-in link's token", &used);
+    let unused = token(&controller.create(path, json!({})).await);
+    secrets.record("the token of an unused sign-in link", &unused);
+    let mut browser = Browser::new(&controller.base);
+    assert_eq!(browser.send("/sign-in/link", &[("token", &used)]).await.status, 200);
+    let entered = browser.send("/sign-in/link", &[("token", &used), ("sure", "true")]).await;
+    assert_eq!(entered.status, 303, "{}", entered.text);
+    browser.adopt_session(&entered).await;
+    secrets.record("the cookie of a sign-in by a link", browser.session());
+}
+
 /// A person is invited and creates an account through the link.
 pub async fn guest(controller: &Caller, secrets: &mut Canaries, workspace: &str) {
     let path = format!("/workspaces/{workspace}/invite");

@@ -15,7 +15,7 @@ use super::failures::{broken, fail_next};
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Setup;
 use crate::suspension::agent::RenewalBehaviour;
-use crate::suspension::{Scene, assert_refused};
+use crate::suspension::{SETTINGS, Scene, assert_refused};
 
 impl Scene {
     async fn fork(&self) -> Value {
@@ -113,7 +113,7 @@ async fn what_cannot_be_forked_says_so() {
 
     let capabilities = Capabilities { copy_while_running: true, suspend: true, ..Capabilities::default() };
     let scene = Scene::boot_with(Setup { capabilities: Some(capabilities), ..Setup::default() }).await;
-    let text = "This computer cannot be forked: its engine copies no memory";
+    let text = &format!("This computer cannot be forked: its engine copies no memory. {SETTINGS}");
     assert_refused(&scene.ask("fork").await, 400, Some("NOT_FORKABLE"), text);
     assert_eq!(scene.controller.engine.calls(Verb::Fork), 0);
     assert_eq!(scene.names().await, ["desk"]);
@@ -125,7 +125,7 @@ async fn t18_a_fork_that_fails_anywhere_leaves_nothing_and_its_source_goes_on() 
     let scene = Scene::boot().await;
     let (text, full) =
         ("Computer could not be forked", "Computer could not be forked: the host is short of disk space");
-    let unable = "This computer cannot be forked: its engine copies no memory";
+    let unable = &format!("This computer cannot be forked: its engine copies no memory. {SETTINGS}");
     for (verb, failure, status, code, text) in [
         (Verb::Fork, Failure::Before(broken()), 500, "FORK_FAILED", text),
         (Verb::Fork, Failure::After(broken()), 500, "FORK_FAILED", text),

@@ -16,7 +16,7 @@ use crate::harness::agent::HttpAnswer;
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Setup;
 use crate::suspension::agent::RenewalBehaviour;
-use crate::suspension::{Scene, assert_refused};
+use crate::suspension::{SETTINGS, Scene, assert_refused};
 
 impl Scene {
     async fn launch(&self, snapshot: &str) -> HttpAnswer {
@@ -159,7 +159,7 @@ async fn what_cannot_be_launched_says_so() {
 
     let capabilities = Capabilities { copy_while_running: true, suspend: true, ..Capabilities::default() };
     let scene = Scene::boot_with(Setup { capabilities: Some(capabilities), ..Setup::default() }).await;
-    let text = "This computer cannot be forked: its engine copies no memory";
+    let text = &format!("This computer cannot be forked: its engine copies no memory. {SETTINGS}");
     assert_refused(&scene.launch(&scene.create_snapshot(false).await).await, 400, Some("NOT_FORKABLE"), text);
     assert_eq!(scene.names().await, ["desk"]);
 }
@@ -171,7 +171,7 @@ async fn t18_a_launch_that_fails_anywhere_leaves_nothing() {
     let snapshot = scene.create_snapshot(true).await;
     let (text, full) =
         ("Computer could not be forked", "Computer could not be forked: the host is short of disk space");
-    let unable = "This computer cannot be forked: its engine copies no memory";
+    let unable = &format!("This computer cannot be forked: its engine copies no memory. {SETTINGS}");
     let damaged = "The snapshot or copied memory of this fork is damaged or missing";
     for verb in [Verb::Launch, Verb::Resume] {
         for (failure, status, code, text) in [

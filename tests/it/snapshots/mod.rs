@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::harness::agent::HttpAnswer;
 use crate::harness::simulation::Setup;
-use crate::suspension::{Scene, assert_refused};
+use crate::suspension::{SETTINGS, Scene, assert_refused};
 
 impl Scene {
     fn computer(&self) -> ComputerId {
@@ -203,7 +203,8 @@ async fn what_cannot_be_kept_is_refused_with_its_reason() {
     let scene = Scene::boot_with(Setup { capabilities, ..Setup::default() }).await;
     let text = "This computer's disk cannot be kept while it runs: stop it first";
     assert_refused(&scene.post_snapshot(json!({})).await, 409, Some("CONFLICT"), text);
-    let text = "This computer's memory cannot be kept in a snapshot";
+    let text =
+        &format!("This computer's memory cannot be kept in a snapshot: its engine saves none. {SETTINGS}");
     assert_refused(
         &scene.post_snapshot(json!({"memory": true})).await,
         400,

@@ -8,7 +8,7 @@ use hotdesk::engine::{EngineError, Shortage};
 use serde_json::json;
 
 use super::agent::RenewalBehaviour;
-use super::{Scene, assert_refused};
+use super::{SETTINGS, Scene, assert_refused};
 
 fn broken() -> EngineError {
     EngineError::failed("do the step", "on purpose")
@@ -32,6 +32,7 @@ async fn a_suspend_that_fails_leaves_a_computer_that_runs_on() {
     let scene = Scene::boot().await;
     let text = "Computer could not be suspended";
     let full = "Computer could not be suspended: the host is short of disk space";
+    let unsupported = format!("This computer cannot be suspended: its engine saves no memory. {SETTINGS}");
     for (turn, (error, status, code, text)) in [
         (broken(), 500, None, text),
         (
@@ -40,12 +41,7 @@ async fn a_suspend_that_fails_leaves_a_computer_that_runs_on() {
             Some("no_capacity"),
             full,
         ),
-        (
-            EngineError::Unsupported("on purpose"),
-            400,
-            Some("suspend_unsupported"),
-            "This computer cannot be suspended",
-        ),
+        (EngineError::Unsupported("on purpose"), 400, Some("suspend_unsupported"), &unsupported),
     ]
     .into_iter()
     .enumerate()

@@ -70,6 +70,10 @@ impl Scene {
     }
 }
 
+/// End of the refusals by an engine that saves no memory: it names the settings that change that.
+pub const SETTINGS: &str = "To change that, the operator sets container.runtime = \"runsc\" (gVisor) or \
+    engine = \"qemu\"; see docs/lifecycle.md#suspend";
+
 /// Asserts a refusal with this status, code and text.
 pub fn assert_refused(answer: &HttpAnswer, status: u16, code: Option<&str>, text: &str) {
     assert_eq!((answer.status, answer.body["code"].as_str()), (status, code), "{}", answer.body);
@@ -250,8 +254,9 @@ async fn sockets_end_with_a_suspend_and_wake_nobody() {
 async fn an_engine_that_keeps_no_memory_says_so() {
     let scene =
         Scene::boot_with(Setup { capabilities: Some(Capabilities::default()), ..Setup::default() }).await;
-    let text = "This computer cannot be suspended";
-    assert_refused(&scene.ask("suspend").await, 400, Some("suspend_unsupported"), text);
+    let refused = scene.ask("suspend").await;
+    let text = format!("This computer cannot be suspended: its engine saves no memory. {SETTINGS}");
+    assert_refused(&refused, 400, Some("suspend_unsupported"), &text);
     scene.assert_status("running").await;
     assert_eq!(scene.count().await, 1);
     let resumed = scene.ask("resume").await;

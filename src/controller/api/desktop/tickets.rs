@@ -5,21 +5,20 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use crate::identity::auth::tickets::{DEFAULT_LIFE, MAX_LIFE, Ticket};
+use crate::identity::auth::tickets::{DEFAULT_LIFE, DEFAULT_SCREEN, MAX_LIFE, Ticket};
 use crate::web::origin::Origin;
 use hotdesk_base::clock;
 use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_domain::error::Error;
-use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
+use hotdesk_guest::percent_encode;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_wire::computer::ticket::{NewTicket, Ticket as Record, TicketMode};
-use hotdesk_wire::desktop::action::ScreenList;
 
 /// Returns the route of tickets.
 pub fn router() -> OpenApiRouter<AppState> {
@@ -49,17 +48,9 @@ async fn issue(
     if life.is_zero() || life > MAX_LIFE {
         return Err(Error::invalid(format!("ttl_seconds must be 1 to {}", MAX_LIFE.as_secs())).into());
     }
-    let screen = wanted.screen.unwrap_or_else(|| "default".to_owned());
-    let guest = match wanted.mode {
-        TicketMode::View => app.fleet.guest_to_read(&computer).await?,
-        TicketMode::Control => app.fleet.guest(&computer).await?,
-    };
-    let seen: ScreenList = guest.call(Method::GET, "/screens", (), None::<&()>, QUICK_TIMEOUT).await?;
-    if !seen.screens.iter().any(|seen| seen.id == screen) {
-        return Err(Error::not_found(format!("Screen not found: {screen}")).into());
-    }
+    let screen = wanted.screen.unwrap_or_else(|| DEFAULT_SCREEN.to_owned());
     let ticket = Ticket { mode: wanted.mode, screen: screen.clone(), by: caller.credential };
-    let text = app.tickets.issue(&computer, ticket, life)?;
+    let text = app.tickets.issue_for_screen(&app.fleet, &computer, ticket, life).await?;
     let expires = clock::now().plus(life);
     let desktop = format!("{}/desktops/{}", origin.0, computer.instance);
     let query = format!(

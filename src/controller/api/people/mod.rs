@@ -1,4 +1,4 @@
-//! Members, invitations, the profile and device approval over HTTP.
+//! Members, invitations, the profile, sign-in links and device approval over HTTP.
 
 use utoipa_axum::router::OpenApiRouter;
 
@@ -7,8 +7,13 @@ use crate::AppState;
 pub mod devices;
 pub mod members;
 pub mod profile;
+pub mod sign_in_links;
 
 /// Returns the routes of people.
 pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(members::router()).merge(profile::router()).merge(devices::router())
+    OpenApiRouter::new()
+        .merge(members::router())
+        .merge(profile::router())
+        .merge(sign_in_links::router())
+        .merge(devices::router())
 }

@@ -10,6 +10,7 @@ use super::{Runner, WithoutMemory, boot_spec, machine_spec, refused};
 use hotdesk_base::clock;
 use hotdesk_base::hex::hex;
 use hotdesk_base::wait;
+use hotdesk_domain::computer::MEMORY_SETTINGS;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -205,7 +206,10 @@ pub(super) fn log_renewal_failures(row: &Computer, renewed: &RenewalResult) {
 
 /// The engine, or this machine's setup, cannot save memory (docs/lifecycle.md#suspend).
 pub(in super::super) fn suspend_unsupported() -> Error {
-    Error::invalid("This computer cannot be suspended").code(ErrorCode::SuspendUnsupported)
+    Error::invalid(format!(
+        "This computer cannot be suspended: its engine saves no memory. {MEMORY_SETTINGS}"
+    ))
+    .code(ErrorCode::SuspendUnsupported)
 }
 
 /// Error of a computer that could not be resumed (docs/api/errors.md).

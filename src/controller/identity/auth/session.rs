@@ -28,6 +28,7 @@ use hotdesk_domain::identity::access::{Caller, Credential, Intent};
 use hotdesk_http::encode::percent_encode;
 use hotdesk_http::extract::read_body;
 use hotdesk_store::Store;
+use hotdesk_store::identity::sign_in_links::SignInLink;
 
 /// Lifetime of a session.
 const LIFE: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -103,6 +104,24 @@ impl Sessions {
         let session =
             self.store.add_session(account, &keys::digest(secret.reveal()), clock::now().plus(LIFE)).await?;
         audit::set_actor(Credential::Session(session), account);
+        self.new_cookie(&secret)
+    }
+
+    /// Creates a session by a sign-in link, which it consumes. Returns the value of `Set-Cookie` and the link, or
+    /// `None` when no valid link has this token.
+    ///
+    /// # Errors
+    /// `Internal` when the database fails.
+    pub async fn sign_in_by_link(&self, token: &Secret) -> Result<Option<(HeaderValue, SignInLink)>> {
+        let (secret, digest) = (Secret::random(CHARACTERS), keys::digest(token.reveal()));
+        let cookie_digest = keys::digest(secret.reveal());
+        let redeemed = self.store.redeem_sign_in_link(&digest, &cookie_digest, clock::now().plus(LIFE));
+        let Some((session, link)) = redeemed.await? else { return Ok(None) };
+        audit::set_actor(Credential::Session(session), link.account);
+        Ok(Some((self.new_cookie(&secret)?, link)))
+    }
+
+    fn new_cookie(&self, secret: &Secret) -> Result<HeaderValue> {
         let mut cookie = self.cookie(secret.reveal());
         cookie.set_max_age(cookie::time::Duration::try_from(LIFE).map_err(Error::internal)?);
         HeaderValue::from_str(&cookie.to_string()).map_err(Error::internal)

@@ -8,20 +8,26 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::http::Method;
 use sha2::{Digest, Sha256};
 
+use crate::computers::fleet::Fleet;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::Credential;
+use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::fleet::passwords::PasswordDigest;
 use hotdesk_wire::computer::ticket::TicketMode;
+use hotdesk_wire::desktop::action::ScreenList;
 
 /// Default validity: time to hand a link over and open it.
 pub const DEFAULT_LIFE: Duration = Duration::from_secs(60);
 /// Longest validity. While valid, a ticket is as powerful as a password.
 pub const MAX_LIFE: Duration = Duration::from_secs(3600);
+/// Screen of a ticket that names none: the one that a computer boots with.
+pub const DEFAULT_SCREEN: &str = "default";
 /// Characters of a ticket: 32 of base62 are 190 random bits.
 const CHARACTERS: usize = 32;
 /// Unused tickets of one computer; 64 of about 150 bytes are 10 KB.
@@ -56,6 +62,28 @@ fn digest(text: &str) -> [u8; 32] {
 }
 
 impl Tickets {
+    /// Issues a ticket after a check that the computer has the screen. The computer is started if it sleeps.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown screen; those of [`Fleet::guest`] and [`Tickets::issue`].
+    pub async fn issue_for_screen(
+        &self,
+        fleet: &Fleet,
+        computer: &Computer,
+        ticket: Ticket,
+        life: Duration,
+    ) -> Result<Secret> {
+        let guest = match ticket.mode {
+            TicketMode::View => fleet.guest_to_read(computer).await?,
+            TicketMode::Control => fleet.guest(computer).await?,
+        };
+        let seen: ScreenList = guest.call(Method::GET, "/screens", (), None::<&()>, QUICK_TIMEOUT).await?;
+        if !seen.screens.iter().any(|seen| seen.id == ticket.screen) {
+            return Err(Error::not_found(format!("Screen not found: {}", ticket.screen)));
+        }
+        self.issue(computer, ticket, life)
+    }
+
     /// Issues a ticket for a computer with its current password.
     ///
     /// # Errors

@@ -1,14 +1,16 @@
-//! HTML pages for people, rendered on the server. None needs a script.
+//! HTML pages for people, rendered on the server. Only the page of a sign-in link needs a script.
 
 use axum::Router;
-use axum::http::{HeaderMap, Method, header};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{any, get};
+use axum::routing::any;
+use maud::html;
 
 use crate::AppState;
-use crate::web::page;
+use crate::web::page::{self, page};
 use hotdesk_domain::error::Error;
-use hotdesk_http::error_response::HttpError;
+use hotdesk_http::error_response::{HttpError, Result};
 
 mod approve;
 mod claim;
@@ -19,14 +21,18 @@ mod keys;
 mod set_up;
 pub mod settings;
 mod sign_in;
+mod sign_in_link;
+mod view_ticket;
 mod workspaces;
 
 /// Returns the routes of all pages. They are not part of the OpenAPI document.
 pub fn router() -> Router<AppState> {
     Router::new()
         .route("/", any(root))
-        .route("/console/{release}/console.css", get(page::style))
+        .merge(page::router())
         .merge(sign_in::router())
+        .merge(sign_in_link::router())
+        .merge(view_ticket::router())
         .merge(keys::router())
         .merge(connections::router())
         .merge(claim::router())
@@ -37,19 +43,40 @@ pub fn router() -> Router<AppState> {
         .merge(approve::router())
 }
 
-/// `GET /`: redirects browsers to the settings; other programs get 404.
-async fn root(method: Method, headers: HeaderMap) -> Response {
-    let looks = matches!(method, Method::GET | Method::HEAD);
-    if looks && wants_page(&headers) {
-        ([(header::VARY, "accept")], Redirect::to("/settings")).into_response()
-    } else {
-        HttpError(Error::not_found("Not found")).into_response()
+/// `GET /`: redirects browsers to the settings, which lead to the sign-in, or to the set-up of a new service.
+/// Other programs get 404.
+async fn root(State(app): State<AppState>, method: Method, headers: HeaderMap) -> Result<Response> {
+    if !is_visit(&method, &headers) {
+        return Err(not_found().into());
     }
+    let signed_in = app.sessions.signed_in(&headers).await?.is_some();
+    let page = if !signed_in && app.operator.is_new().await? { "/set-up" } else { "/settings" };
+    Ok(([(header::VARY, "accept, cookie")], Redirect::to(page)).into_response())
 }
 
-/// Whether the request's `Accept` names HTML, as browsers send it.
-fn wants_page(headers: &HeaderMap) -> bool {
+/// Answer to an unknown path: a page for browsers, JSON for other programs.
+pub async fn unknown(method: Method, headers: HeaderMap) -> Response {
+    if !is_visit(&method, &headers) {
+        return HttpError(not_found()).into_response();
+    }
+    let body = html! {
+        p { "There is no page at this address." }
+        p { a href="/" { "Go to the start page" } }
+        p.dim { "Programs use the API below /api. " a href="/openapi.json" { "/openapi.json" } " describes it." }
+    };
+    let mut response = page("Not found", &body);
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    ([(header::VARY, "accept")], response).into_response()
+}
+
+fn not_found() -> Error {
+    Error::not_found("Not found")
+}
+
+/// Whether a browser requests a page: its `Accept` names HTML.
+fn is_visit(method: &Method, headers: &HeaderMap) -> bool {
     let fields = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut kinds = fields.flat_map(|field| field.split(',')).filter_map(|kind| kind.split(';').next());
-    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
+    matches!(*method, Method::GET | Method::HEAD)
+        && kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
 }

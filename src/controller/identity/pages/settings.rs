@@ -65,7 +65,7 @@ async fn account(
     who: SignedIn,
     Query(query): Query<AccountQuery>,
 ) -> Result<Response, Failure> {
-    let account = signed_in(&app, &who).await?;
+    let (account, operator) = (signed_in(&app, &who).await?, app.store.operator_account().await?);
     let body = html! {
         (navigation("/settings"))
         @if query.changed { p role="status" { "The password was changed. Other browsers are signed out." } }
@@ -74,14 +74,10 @@ async fn account(
             form method="post" action="/sign-out" { (csrf(&who)) button.quiet { "Sign out" } }
         }
         h2 { "Password" }
-        form.card method="post" action="/settings/password" {
-            (csrf(&who))
-            input type="hidden" name="username" value=(account.email) autocomplete="username";
-            (field("Current password", "current", "password", "", "current-password"))
-            (new_password())
-            p.dim { "Other browsers that are signed in to this account will be signed out. API keys stay valid." }
-            button { "Change password" }
-        }
+        @if account.password_hash.is_some() { (password_form(&who, &account)) }
+        @else if account.id == operator {
+            p { "The operator has no password yet. " a href="/set-up" { "Choose one" } " to sign in without a link." }
+        } @else { p { "This account has no password. It signs in by links." } }
     };
     Ok(page("Settings", &body))
 }
@@ -102,6 +98,19 @@ async fn password(
     let hash = hash_password(form.password).await?;
     app.store.set_password(account.id, &hash, Some(who.session)).await?;
     Ok(Redirect::to("/settings?changed=true").into_response())
+}
+
+fn password_form(who: &SignedIn, account: &Account) -> Markup {
+    html! {
+        form.card method="post" action="/settings/password" {
+            (csrf(who))
+            input type="hidden" name="username" value=(account.email) autocomplete="username";
+            (field("Current password", "current", "password", "", "current-password"))
+            (new_password())
+            p.dim { "Other browsers that are signed in to this account will be signed out. API keys stay valid." }
+            button { "Change password" }
+        }
+    }
 }
 
 /// Returns the account of the signed-in person.

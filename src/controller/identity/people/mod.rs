@@ -3,4 +3,5 @@
 pub mod invitations;
 pub mod members;
 pub mod operator;
+pub mod sign_in_links;
 pub mod workspaces;

@@ -29,32 +29,41 @@ impl Operator {
         Ok(operator.is_some_and(|operator| operator.password_hash.is_none()))
     }
 
-    /// Sets the operator's address, name and password. The key proves who asks: it is an account-wide key of
-    /// the operator. Returns the account.
+    /// Returns the operator's account if it has this key, which must be account-wide.
     ///
     /// # Errors
-    /// `Unauthenticated` for another key; `Invalid` for an invalid address, name or password; `Conflict` for
-    /// an address of another account; `Forbidden` when the account has a password already.
-    pub async fn set_up(
-        &self,
-        key: &Secret,
-        email: &str,
-        full_name: &str,
-        password: Secret,
-    ) -> Result<AccountId> {
-        let operator = self.store.operator_account().await?;
+    /// `Unauthenticated` for another key; `Unavailable` when the database fails.
+    pub async fn of_key(&self, key: &Secret) -> Result<AccountId> {
         let holder = keys::holder(&self.store, key.reveal().trim()).await?;
-        if holder.account != operator || holder.scope.is_some() {
+        if holder.account != self.store.operator_account().await? || holder.scope.is_some() {
             return Err(Error::unauthenticated(
                 "Invalid API key: an account-wide key of the operator is required",
             ));
         }
+        Ok(holder.account)
+    }
+
+    /// Sets the operator's address, name and password. `account` is the account of the person who asks.
+    ///
+    /// # Errors
+    /// `Forbidden` for another account, or when the operator's has a password already; `Invalid` for an invalid
+    /// address, name or password; `Conflict` for an address of another account.
+    pub async fn set_up(
+        &self,
+        account: AccountId,
+        email: &str,
+        full_name: &str,
+        password: Secret,
+    ) -> Result<()> {
+        if account != self.store.operator_account().await? {
+            return Err(Error::forbidden("Only the operator sets this hotdesk up"));
+        }
         let (email, full_name) = (Email::parse(email)?, person_name(full_name)?);
         let hash = hash_password(password).await?;
-        if !self.store.set_sign_in(operator, email.as_str(), &full_name, &hash).await? {
+        if !self.store.set_sign_in(account, email.as_str(), &full_name, &hash).await? {
             return Err(already_set_up());
         }
-        Ok(operator)
+        Ok(())
     }
 }
 

@@ -1,13 +1,14 @@
 //! Viewer page: noVNC in a page that connects to a computer's RFB socket.
 //!
-//! The page is equal for everybody and holds no secret. The ticket is in the URL's fragment, which browsers
-//! do not send; a password is typed in. noVNC (MPL-2.0) is embedded as published (`packaging/dev/novnc`).
+//! The page holds no secret, except the form token of a signed-in person, who gets a ticket by it. Others have
+//! a ticket in the URL's fragment, which browsers do not send, or type in a password. noVNC (MPL-2.0) is embedded as published (`packaging/dev/novnc`).
 
 use std::sync::LazyLock;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use include_dir::{Dir, include_dir};
@@ -68,8 +69,10 @@ async fn enter(Path(id): Path<String>) -> Redirect {
 
 /// `GET /desktops/{id}/view`. It does not reveal whether the computer exists. Pages of
 /// `web.allowed_origins` may show it in a frame.
-async fn page(State(app): State<AppState>) -> Result<Response> {
-    let mut response = answer("text/html; charset=utf-8", "no-cache", INDEX.as_bytes());
+async fn page(State(app): State<AppState>, headers: HeaderMap) -> Result<Response> {
+    let who = app.sessions.signed_in(&headers).await?;
+    let page = INDEX.replace("{csrf}", who.as_ref().map_or("", |who| &who.csrf));
+    let mut response = answer("text/html; charset=utf-8", "no-store", page.into());
     let origins = app.hosts.origins();
     if !origins.is_empty() {
         let policy = POLICY.replace(NO_FRAMES, &format!("frame-ancestors {}", origins.join(" ")));
@@ -92,10 +95,10 @@ async fn asset(Path((release, path)): Path<(String, String)>) -> Result<Response
         None => PAGE.get_file(&path),
     };
     let kind = mime_guess::from_path(&path).first_raw().unwrap_or("text/plain");
-    Ok(answer(kind, CACHE_FOREVER, file.ok_or_else(unknown)?.contents()))
+    Ok(answer(kind, CACHE_FOREVER, Bytes::from_static(file.ok_or_else(unknown)?.contents())))
 }
 
-fn answer(kind: &'static str, cache: &'static str, bytes: &'static [u8]) -> Response {
+fn answer(kind: &'static str, cache: &'static str, bytes: Bytes) -> Response {
     let mut response = bytes.into_response();
     for (name, value) in [
         (header::CONTENT_TYPE, kind),

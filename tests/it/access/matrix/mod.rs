@@ -22,8 +22,13 @@ use crate::openapi::{document, needs_key, operations};
 const WITHOUT_WORKSPACE: [&str; 4] =
     ["GET /stream/connections", "GET /user/profile", "GET /workspaces", "POST /workspaces"];
 /// Path prefixes of operations that concern the account alone. Scoped keys may not use them.
-const ACCOUNT_ONLY: [&str; 4] =
-    ["/account/capacity", "/agent-accounts/claim-link", "/user/subscription", "/v1/accounts"];
+const ACCOUNT_ONLY: [&str; 5] = [
+    "/account/capacity",
+    "/agent-accounts/claim-link",
+    "/user/sign-in-links",
+    "/user/subscription",
+    "/v1/accounts",
+];
 /// Methods that a client may send to the proxy path.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 

@@ -27,7 +27,7 @@ async fn a17_a_viewer_changes_nothing_and_gets_nothing_that_could() {
         // Workspaces and named connections belong to the viewer's own account, which it may change.
         let own = operation.path.contains("{name}");
         // A viewer may watch a screen, and the sample asks for a view ticket only.
-        let watching = operation.path.ends_with("/stream-tickets");
+        let watching = ["/stream-tickets", "/sign-in-links"].iter().any(|end| operation.path.ends_with(end));
         if !targeted || own || watching || operation.method.is_safe() && !hands_out {
             continue;
         }

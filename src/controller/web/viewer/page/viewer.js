@@ -1,7 +1,7 @@
 // Viewer of a desktop: one RFB connection at a time, with automatic reconnects.
 //
-// It connects with a ticket from the fragment of its URL, or with the computer's password, which is typed in. Both stay
-// in this page's memory.
+// It connects with a ticket from the fragment of its URL, with a ticket that it gets for the person who is signed in, or
+// with the computer's password, which is typed in. All stay in this page's memory.
 
 import RFB from "./novnc/core/rfb.js";
 
@@ -31,12 +31,16 @@ const watching = ["", "1", "true"].includes(query.get("view_only"));
 // Image quality, 0 to 9; lower is faster on a slow network.
 const quality = /^[0-9]$/.test(query.get("quality") ?? "") ? Number(query.get("quality")) : null;
 
+// Token of the signed-in person's forms; empty when nobody is signed in.
+const formToken = document.querySelector("meta[name=form-token]").content;
+
 let ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
 let password = null;
 let rfb = null;
 let pause = FIRST_PAUSE;
 let timer = 0;
 
+part("sign-in").href = `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`;
 // Remove the ticket from the address bar, so that it is not copied with the address.
 history.replaceState(null, "", location.pathname + location.search);
 // Another link to the same computer only changes the fragment, which does not reload the page.
@@ -52,6 +56,7 @@ function show(tone, state, card) {
   part("card-text").textContent = card.text ?? "";
   part("spinner").hidden = !card.spin;
   part("password-field").hidden = !card.ask;
+  part("other-ways").hidden = !card.ask;
   part("go").hidden = card.spin;
   if (card.ask) part("password").focus();
   else if (!card.spin) part("go").focus();
@@ -61,8 +66,10 @@ function ask(title, text) {
   show("bad", "Not connected", { title, text, ask: true });
 }
 
+const desktop = location.pathname.replace(/\/view\/?$/, "");
+
 function address() {
-  const at = new URL(`${location.pathname.replace(/\/view\/?$/, "")}/ws/websockify`, location.href);
+  const at = new URL(`${desktop}/ws/websockify`, location.href);
   at.protocol = at.protocol.replace("http", "ws");
   if (ticket) at.searchParams.set("ticket", ticket);
   else at.searchParams.set("token", password);
@@ -70,9 +77,35 @@ function address() {
   return at.href;
 }
 
-function connect() {
+// Gets a ticket for the signed-in person. Returns whether there is one; otherwise the card says why not.
+async function getTicket() {
+  if (!formToken) {
+    ask("Open the desktop", "");
+    return false;
+  }
+  show("busy", "Connecting", { title: "Connecting", spin: true });
+  const form = new URLSearchParams({ csrf: formToken, view_only: watching });
+  if (screen) form.set("screen", screen);
+  // Without an answer the connection was lost. A redirect means that the sign-in has ended.
+  const sent = { method: "POST", body: form, redirect: "manual" };
+  const answer = await fetch(`${desktop}/view/ticket`, sent).catch(() => null);
+  const result = await answer?.json().catch(() => null);
+  if (answer?.ok && result) {
+    ticket = result.ticket;
+    return true;
+  }
+  const title = result?.error ?? BROKEN.title;
+  if (answer?.type === "opaqueredirect") ask("You are signed out", "");
+  else if (answer?.status === 403) ask(title, "You are signed in with an account that may not open this desktop.");
+  else if (answer?.status === 404) show("bad", "Not connected", ENDS[4004]);
+  else if (answer?.status === 409) show("bad", "Not connected", { title, text: "Start it, then connect again." });
+  else again({ title, text: "Trying to reconnect." });
+  return false;
+}
+
+async function connect() {
   clearTimeout(timer);
-  if (!ticket && !password) return ask("Open the desktop", "");
+  if (!ticket && !password && !(await getTicket())) return;
   show("busy", "Connecting", { title: "Connecting", spin: true });
   const socket = new WebSocket(address(), "binary");
   const withTicket = Boolean(ticket);
@@ -107,17 +140,24 @@ function connect() {
 function ended(code, withTicket, connected) {
   if (code === 4001 || code === 4006) {
     password = null;
-    return withTicket
-      ? ask("This link was used or has expired", "A link opens the desktop once. Ask for a new one, or enter the password.")
-      : ask("That is not the password", "The password changes when the computer starts, and when a user loses access to it.");
-  }
-  if (!password && !ticket) {
+    if (!withTicket) {
+      return ask("That is not the password", "The password changes when the computer starts, and when a user loses access to it.");
+    }
+    if (!formToken) {
+      return ask("This link was used or has expired", "A link opens the desktop once. Ask for a new one, or enter the password.");
+    }
+  } else if (!password && !ticket && !formToken) {
     const how = connected ? "The connection ended" : (ENDS[code] ?? BROKEN).title;
     return ask(how, "A link opens the desktop once. Ask for a new one, or enter the password.");
   }
   const end = ENDS[code] ?? BROKEN;
-  if (!end.retry) return show("bad", "Not connected", end);
-  show("busy", "Reconnecting", { ...end, spin: true });
+  if (end.retry) again(end);
+  else show("bad", "Not connected", end);
+}
+
+// Connects again after a pause.
+function again(card) {
+  show("busy", "Reconnecting", { ...card, spin: true });
   timer = setTimeout(connect, pause * (1 + Math.random() / 3));
   pause = Math.min(2 * pause, LAST_PAUSE);
 }
