@@ -6,6 +6,9 @@ use hotdesk_base::step_error::StepError;
 use hotdesk_domain::error::Error;
 use hotdesk_engine::EngineError;
 
+/// Exit code of a command that Ctrl-C ended: 128 and the number of SIGINT.
+const INTERRUPTED: u8 = 130;
+
 /// The reason why a command fails.
 #[derive(Debug)]
 pub enum Failure {
@@ -13,6 +16,8 @@ pub enum Failure {
     Usage(String),
     /// Any other failure; exit code 1.
     Failed(String),
+    /// The user pressed Ctrl-C; exit code 130, like that of a shell.
+    Interrupted(String),
 }
 
 /// Result of a command. By default a success carries the exit code.
@@ -29,6 +34,10 @@ impl Failure {
             Self::Failed(text) => {
                 eprintln!("hotdesk: {text}");
                 ExitCode::FAILURE
+            }
+            Self::Interrupted(text) => {
+                eprintln!("hotdesk: {text}");
+                ExitCode::from(INTERRUPTED)
             }
         }
     }

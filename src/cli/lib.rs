@@ -22,6 +22,7 @@ mod progress;
 use account::{api_keys, audit, capacity, clients, login, profile, workspaces};
 use client::Session;
 use client::api::Api;
+use client::completion;
 use client::connection::{self, ConnectionOptions};
 use client::credentials::{self, Credentials};
 use computers::{bash, desktop, screenshot, snapshots};
@@ -135,10 +136,17 @@ enum Command {
     Config(serve::Options),
     /// Print the OpenAPI document.
     Openapi,
-    /// Print a shell completion script.
+    /// Print a shell completion script. It completes commands, and names of computers, workspaces and snapshots.
     Completions {
         /// Shell.
         shell: Shell,
+    },
+    /// Write the manual pages into a folder.
+    #[command(hide = true)]
+    Man {
+        /// Folder, which must exist.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
     },
     /// Run the agent inside a computer: API for its screens, commands and files.
     Agent(agent::Options),
@@ -177,6 +185,11 @@ enum Command {
 
 /// Parses the arguments, runs the command and returns its exit code; prints a failure to standard error.
 pub fn main() -> ExitCode {
+    match completion::answer() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => error.exit(),
+    }
     let Cli { global, command } = Cli::parse();
     run(&global, command).unwrap_or_else(|failure| failure.report())
 }
@@ -195,6 +208,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Config(options) => settings::config(&options, global.json)?,
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,
+        Command::Man { dir } => settings::man(&dir)?,
         Command::Login => login::run(global.url(), global.profile(), global.json)?,
         Command::Admin { folder, command } => admin::run(&folder, command, global.json)?,
         Command::Profile(command) => profile::run(command, global.url(), global.json)?,

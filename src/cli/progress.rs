@@ -11,9 +11,12 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(120);
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// Shows a spinner with a message.
+    /// Shows a spinner with a message and the time that has passed.
     pub fn waiting(message: impl Into<String>) -> Self {
         let bar = ProgressBar::new_spinner().with_message(message.into());
+        // The template is a constant and parses; the default style is a fallback without a panic.
+        let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.enable_steady_tick(FRAME_INTERVAL);
         Self(bar)
     }
@@ -30,6 +33,11 @@ impl Progress {
         // The templates are constants and parse; the default style is a fallback without a panic.
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         Self(bar.with_style(style.progress_chars("=> ")).with_message(message.into()))
+    }
+
+    /// Replaces the message of a spinner.
+    pub fn set_message(&self, message: impl Into<String>) {
+        self.0.set_message(message.into());
     }
 
     /// Advances the bar by `bytes`.

@@ -34,6 +34,7 @@ pub use hotdesk_domain::computer::endpoint::Endpoint;
 
 use crate::container::ContainerEngine;
 pub use crate::container::ContainerSettings;
+pub use crate::driver::checks::Check;
 pub use crate::error::{EngineError, EngineResult, Shortage};
 pub use crate::host::addresses::{Addresses, InvalidSubnet, NetworkConfig, Subnet};
 pub use crate::host::network::AGENT_PORT;
@@ -90,13 +91,13 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
     }
 }
 
-/// Checks whether this host can run an engine, by trying the real operations. Blocks for some seconds; with
-/// QEMU for up to a minute more where KVM hangs.
-pub fn probe(settings: &EngineSettings) -> Vec<Finding> {
+/// Returns the checks whether this host can run an engine; each tries the real operation when it is run. Together they
+/// take some seconds; with QEMU half a minute where processors are emulated, and a minute more where KVM hangs.
+pub fn checks(settings: &EngineSettings) -> Vec<Check<'_>> {
     let EngineSettings { host, kind } = settings;
     match kind {
-        EngineKind::Container(own) => container::probe::probe(host, own),
-        EngineKind::Qemu(own) => qemu::probe::probe(host, own),
+        EngineKind::Container(own) => container::probe::checks(host, own),
+        EngineKind::Qemu(own) => qemu::probe::checks(host, own),
     }
 }
 

@@ -8,7 +8,7 @@ use reqwest::Method;
 use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::{Session, resolve};
 use crate::failure::Outcome;
-use crate::output;
+use crate::output::{self, Column, Confirmation, ListView};
 use hotdesk_wire::identity::api_key::{ApiKey, CreateKey, KeyList, MintedKey};
 use hotdesk_wire::identity::workspace::WorkspaceList;
 
@@ -20,6 +20,8 @@ pub enum Command {
         /// Only keys that are limited to this workspace (id or name).
         #[arg(long)]
         workspace: Option<String>,
+        #[command(flatten)]
+        view: ListView,
     },
     /// Create an API key and print it. It is not shown again.
     Create {
@@ -32,8 +34,10 @@ pub enum Command {
     },
     /// Delete an API key; its open connections are closed.
     Delete {
-        /// Key id.
-        id: String,
+        /// Key: name, id, or the beginning of its id.
+        key: String,
+        #[command(flatten)]
+        confirmation: Confirmation,
     },
 }
 
@@ -43,17 +47,19 @@ pub enum Command {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List { workspace } => list(workspace, session).await,
+        Command::List { workspace, view } => list(workspace, view, session).await,
         Command::Create { name, workspace } => create(name, workspace, session).await,
-        Command::Delete { id } => {
+        Command::Delete { key, confirmation } => {
+            let id = resolve::key(&session.api, &key).await?;
+            confirmation.ask(async || Ok(format!("Delete API key {key} and close its connections?"))).await?;
             let response =
                 session.api.call(Method::DELETE, &["keys", &id], None::<&()>, REQUEST_TIMEOUT).await?;
-            session.show(&response, || output::line(&format!("Deleted key {id}.")))
+            session.show(&response, || output::line(&format!("Deleted key {key}.")))
         }
     }
 }
 
-async fn list(workspace: Option<String>, session: &Session) -> Outcome<()> {
+async fn list(workspace: Option<String>, view: ListView, session: &Session) -> Outcome<()> {
     let workspace = match workspace {
         Some(wanted) => Some(resolve::workspace(&session.api, &wanted).await?),
         None => None,
@@ -77,7 +83,14 @@ async fn list(workspace: Option<String>, session: &Session) -> Outcome<()> {
             vec![it.name, text, scope, it.last_used_at.unwrap_or_else(|| "never".to_owned()), it.id]
         };
         let rows = list.keys.into_iter().map(row).collect();
-        output::table(&["NAME", "KEY", "SCOPE", "LAST USED", "ID"], rows)
+        let columns = [
+            Column::Text("NAME"),
+            Column::Text("KEY"),
+            Column::Text("SCOPE"),
+            Column::Text("LAST USED"),
+            Column::Id("ID"),
+        ];
+        output::list(view, &columns, rows, "There are no API keys.")
     })
 }
 

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::{Session, resolve};
 use crate::failure::Outcome;
-use crate::output;
+use crate::output::{self, Column, ListView};
 use hotdesk_wire::audit::{AuditEntry, AuditPage};
 
 /// `hotdesk audit`.
@@ -17,8 +17,8 @@ pub struct Options {
     /// Only entries about this computer (id, instance id or name).
     #[arg(long)]
     computer: Option<String>,
-    /// Only actions with this API key (id).
-    #[arg(long, value_name = "ID")]
+    /// Only actions with this API key (id or name).
+    #[arg(long)]
     key: Option<String>,
     /// Only entries from this time on, for example 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
@@ -32,6 +32,9 @@ pub struct Options {
     /// Cursor of the next page, from the last line of the previous one.
     #[arg(long)]
     cursor: Option<String>,
+    /// Print whole ids and request ids on a terminal, too. Elsewhere this is the default.
+    #[arg(long)]
+    wide: bool,
 }
 
 /// Prints one page of the log.
@@ -47,11 +50,15 @@ pub async fn run(options: Options, session: &Session) -> Outcome<()> {
         Some(wanted) => Some(resolve::computer(&session.api, wanted).await?),
         None => None,
     };
+    let key = match &options.key {
+        Some(wanted) => Some(resolve::key(&session.api, wanted).await?),
+        None => None,
+    };
     let limit = options.limit.to_string();
     let query: Vec<(&str, &str)> = [
         ("workspace_id", workspace.as_deref()),
         ("computer_id", computer.as_deref()),
-        ("key_id", options.key.as_deref()),
+        ("key_id", key.as_deref()),
         ("since", options.since.as_deref()),
         ("until", options.until.as_deref()),
         ("cursor", options.cursor.as_deref()),
@@ -63,10 +70,17 @@ pub async fn run(options: Options, session: &Session) -> Outcome<()> {
     let response = session.api.get(&["audit"], &query, REQUEST_TIMEOUT).await?;
     let page: AuditPage = response.decode()?;
     session.show(&response, || {
-        output::table(
-            &["TIME", "WHO", "FROM", "WHAT", "RESULT", "COMPUTER", "REQUEST"],
-            page.entries.into_iter().map(row).collect(),
-        )?;
+        let columns = [
+            Column::Text("TIME"),
+            Column::Text("WHO"),
+            Column::Text("FROM"),
+            Column::Text("WHAT"),
+            Column::Text("RESULT"),
+            Column::Id("COMPUTER"),
+            Column::Wide("REQUEST"),
+        ];
+        let rows = page.entries.into_iter().map(row).collect();
+        output::list(ListView::rows(options.wide), &columns, rows, "No entries match.")?;
         match page.next_cursor {
             Some(cursor) => output::line(&format!("More: --cursor {cursor}")),
             None => Ok(()),

@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
-use crate::client::Session;
-use crate::client::api::{Api, REQUEST_TIMEOUT};
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::{Session, resolve};
 use crate::failure::Outcome;
-use crate::output;
+use crate::output::{self, Column, Confirmation, ListView};
 use hotdesk_wire::identity::client::{Client, ClientList, ClientUsage, CreateClient, CreatedClient};
 
 /// Timeout of a delete: the computers of the client first shut down, each with a grace period.
@@ -18,7 +18,7 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(180);
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List clients.
-    List,
+    List(ListView),
     /// Create a client with its own workspace and API key. The key is not shown again.
     Create(CreateOptions),
     /// Print the monthly usage of a client.
@@ -30,6 +30,8 @@ pub enum Command {
         /// Delete its computers too.
         #[arg(long)]
         computers: bool,
+        #[command(flatten)]
+        confirmation: Confirmation,
     },
 }
 
@@ -71,14 +73,16 @@ pub struct UsageOptions {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List => list(session).await,
+        Command::List(view) => list(view, session).await,
         Command::Create(options) => create(options, session).await,
         Command::Usage(options) => usage(&options, session).await,
-        Command::Delete { client, computers } => delete(&client, computers, session).await,
+        Command::Delete { client, computers, confirmation } => {
+            delete(&client, computers, confirmation, session).await
+        }
     }
 }
 
-async fn list(session: &Session) -> Outcome<()> {
+async fn list(view: ListView, session: &Session) -> Outcome<()> {
     let response = session.api.get(&["v1", "accounts"], &[], REQUEST_TIMEOUT).await?;
     let list: ClientList = response.decode()?;
     session.show(&response, || {
@@ -86,8 +90,14 @@ async fn list(session: &Session) -> Outcome<()> {
             let limit = it.max_computers.map_or_else(String::new, |limit| format!(" of {limit}"));
             vec![it.external_id, it.name, format!("{}{limit}", it.computers_used), it.billed_to, it.id]
         };
-        let headings = ["EXTERNAL ID", "NAME", "COMPUTERS", "BILLED TO", "ID"];
-        output::table(&headings, list.accounts.into_iter().map(row).collect())
+        let columns = [
+            Column::Text("EXTERNAL ID"),
+            Column::Text("NAME"),
+            Column::Text("COMPUTERS"),
+            Column::Text("BILLED TO"),
+            Column::Id("ID"),
+        ];
+        output::list(view, &columns, list.accounts.into_iter().map(row).collect(), "There are no clients.")
     })
 }
 
@@ -108,7 +118,7 @@ async fn create(options: CreateOptions, session: &Session) -> Outcome<()> {
 }
 
 async fn usage(options: &UsageOptions, session: &Session) -> Outcome<()> {
-    let id = client_id(&session.api, &options.client).await?;
+    let id = resolve::client(&session.api, &options.client).await?;
     let mut query = Vec::new();
     query.extend(options.month.as_deref().map(|month| ("month", month)));
     query.extend(options.csv.then_some(("format", "csv")));
@@ -130,13 +140,16 @@ async fn usage(options: &UsageOptions, session: &Session) -> Outcome<()> {
             format!("{:.2}", used.computer_hours),
             format!("{:.2}", used.ram_gb_hours),
         ];
-        output::table(&["COMPUTER", "HOURS", "GB HOURS"], rows.chain([all]).collect())?;
+        let columns = [Column::Id("COMPUTER"), Column::Text("HOURS"), Column::Text("GB HOURS")];
+        output::list(ListView::default(), &columns, rows.chain([all]).collect(), "")?;
         output::line(&format!("AI models in {}: {:.2} USD", used.month, used.ai_spend_usd))
     })
 }
 
-async fn delete(client: &str, computers: bool, session: &Session) -> Outcome<()> {
-    let id = client_id(&session.api, client).await?;
+async fn delete(client: &str, computers: bool, confirmation: Confirmation, session: &Session) -> Outcome<()> {
+    let id = resolve::client(&session.api, client).await?;
+    let what = if computers { "its workspace, API key and computers" } else { "its workspace and API key" };
+    confirmation.ask(async || Ok(format!("Delete client {client} with {what}?"))).await?;
     let path = ["v1", "accounts", id.as_str()];
     let mut request = session.api.request(Method::DELETE, session.api.url(&path)).timeout(DELETE_TIMEOUT);
     if computers {
@@ -144,11 +157,4 @@ async fn delete(client: &str, computers: bool, session: &Session) -> Outcome<()>
     }
     let response = session.api.send(request).await?;
     session.show(&response, || output::line(&format!("Deleted client {client}.")))
-}
-
-/// Returns the id of the client with this external id; any other text is returned as an id, unchecked.
-async fn client_id(api: &Api, wanted: &str) -> Outcome<String> {
-    let list: ClientList = api.get(&["v1", "accounts"], &[], REQUEST_TIMEOUT).await?.decode()?;
-    let found = list.accounts.into_iter().find(|it| it.external_id == wanted).map(|it| it.id);
-    Ok(found.unwrap_or_else(|| wanted.to_owned()))
 }

@@ -6,7 +6,8 @@ use reqwest::Method;
 use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::{Session, resolve};
 use crate::failure::Outcome;
-use crate::output;
+use crate::output::{self, Column, Confirmation, ListView};
+use hotdesk_domain::plural::plural;
 use hotdesk_wire::identity::workspace::{CreateWorkspace, Workspace, WorkspaceList};
 
 /// Timeout of a delete: the computers of the workspace first shut down, each with a grace period.
@@ -16,7 +17,7 @@ const DELETE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(180);
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List workspaces.
-    List,
+    List(ListView),
     /// Create a workspace.
     Create {
         /// Name, unique in the account.
@@ -24,8 +25,10 @@ pub enum Command {
     },
     /// Delete a workspace with its computers and files.
     Delete {
-        /// Workspace: id or name.
+        /// Workspace: name, id, or the beginning of its id.
         workspace: String,
+        #[command(flatten)]
+        confirmation: Confirmation,
     },
 }
 
@@ -35,7 +38,7 @@ pub enum Command {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List => list(session).await,
+        Command::List(view) => list(view, session).await,
         Command::Create { name } => {
             let body = CreateWorkspace { name, icon_url: None, status: None };
             let response =
@@ -45,8 +48,15 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
                 output::line(&format!("Created workspace {} ({}).", created.name, created.id))
             })
         }
-        Command::Delete { workspace } => {
+        Command::Delete { workspace, confirmation } => {
             let id = resolve::workspace(&session.api, &workspace).await?;
+            let question = async || {
+                let response = session.api.get(&["workspaces", &id], &[], REQUEST_TIMEOUT).await?;
+                let it: Workspace = response.decode()?;
+                let computers = plural(it.computer_count, "computer");
+                Ok(format!("Delete workspace {} with its files and {computers}?", it.name))
+            };
+            confirmation.ask(question).await?;
             let response =
                 session.api.call(Method::DELETE, &["workspaces", &id], None::<&()>, DELETE_TIMEOUT).await?;
             session.show(&response, || output::line(&format!("Deleted workspace {workspace}.")))
@@ -54,15 +64,15 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     }
 }
 
-async fn list(session: &Session) -> Outcome<()> {
+async fn list(view: ListView, session: &Session) -> Outcome<()> {
     let response = session.api.get(&["workspaces"], &[], REQUEST_TIMEOUT).await?;
     let list: WorkspaceList = response.decode()?;
     session.show(&response, || {
-        if list.workspaces.is_empty() {
-            return output::line("There are no workspaces. Add one: hotdesk workspaces create NAME");
-        }
         let row = |it: Workspace| vec![it.name, it.computer_count.to_string(), it.status, it.id];
         let rows = list.workspaces.into_iter().map(row).collect();
-        output::table(&["NAME", "COMPUTERS", "STATUS", "ID"], rows)
+        let columns =
+            [Column::Text("NAME"), Column::Text("COMPUTERS"), Column::Text("STATUS"), Column::Id("ID")];
+        let empty = "There are no workspaces. Add one: hotdesk workspaces create NAME";
+        output::list(view, &columns, rows, empty)
     })
 }

@@ -1,6 +1,7 @@
-//! API client of the command line: connection, credentials, requests and name resolution.
+//! API client of the command line: connection, credentials, requests, name resolution and completion.
 
 pub mod api;
+pub mod completion;
 pub mod connection;
 pub mod credentials;
 pub mod resolve;

@@ -1,9 +1,9 @@
-//! Wait for a computer to finish a change of its status.
+//! Waits for changes on the server: a new status of a computer, or an answer that takes minutes.
 
 use std::time::{Duration, Instant};
 
 use super::api::{Api, ApiResponse, REQUEST_TIMEOUT};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use hotdesk_wire::computer::Computer;
 
 /// Timeout of a status change: as long as that of a create.
@@ -33,6 +33,31 @@ pub async fn until_status(api: &Api, id: &str, wanted: &str) -> Outcome<(Compute
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+/// Waits for the answer to a request that the server finishes without this client, too. On Ctrl-C it stops waiting.
+///
+/// # Errors
+/// `Interrupted` with the text of `notice` on Ctrl-C; otherwise those of the request.
+pub async fn or_interrupt<T>(
+    request: impl Future<Output = Outcome<T>>,
+    notice: impl FnOnce() -> String,
+) -> Outcome<T> {
+    tokio::select! {
+        answer = request => answer,
+        signal = tokio::signal::ctrl_c() => {
+            signal.map_err(|error| format!("cannot install a signal handler: {error}"))?;
+            Err(Failure::Interrupted(notice()))
+        }
+    }
+}
+
+/// Notice for a create, clone or fork that was interrupted; `what` is the new computer.
+pub fn creation_goes_on(what: &str) -> String {
+    format!(
+        "stopped waiting, but the server continues to create {what}. To see it: hotdesk computers list. \
+         To delete it: hotdesk computers delete NAME"
+    )
 }
 
 /// Whether the status changes by itself into another one (docs/lifecycle.md).

@@ -19,7 +19,7 @@ const MAX_SECONDS: f64 = hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 /// `hotdesk bash`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Seconds until the command is killed: at most 300 (server default: 200).
     #[arg(long, value_name = "SECONDS")]

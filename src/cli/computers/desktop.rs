@@ -18,7 +18,7 @@ const SLOWEST_TYPING: f64 = hotdesk_domain::limits::SLOWEST_TYPING;
 /// `hotdesk click`.
 #[derive(Debug, Args)]
 pub struct ClickOptions {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Pixels from the left edge.
     x: u32,
@@ -48,7 +48,7 @@ enum Button {
 /// `hotdesk type`.
 #[derive(Debug, Args)]
 pub struct TypeOptions {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Text; a newline presses Enter, a tab presses Tab. `-` reads it from standard input.
     #[arg(allow_hyphen_values = true)]
@@ -61,7 +61,7 @@ pub struct TypeOptions {
 /// `hotdesk key`.
 #[derive(Debug, Args)]
 pub struct KeyOptions {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Key or key combination, for example Enter, ctrl+c or Page_Up.
     key: String,

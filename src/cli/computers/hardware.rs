@@ -4,7 +4,7 @@ use clap::Args;
 use reqwest::Method;
 
 use crate::client::api::{CREATE_TIMEOUT, REQUEST_TIMEOUT};
-use crate::client::{Session, resolve};
+use crate::client::{Session, resolve, wait};
 use crate::failure::Outcome;
 use crate::output;
 use crate::progress::Progress;
@@ -15,7 +15,7 @@ use hotdesk_wire::computer::resize::{ResizeComputer, ResizeReport};
 /// `hotdesk computers clone`.
 #[derive(Debug, Args)]
 pub struct CloneOptions {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Name of the clone; default: derived from the computer's name.
     name: Option<String>,
@@ -27,7 +27,7 @@ pub struct CloneOptions {
 /// `hotdesk computers fork`.
 #[derive(Debug, Args)]
 pub struct ForkOptions {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Name of the fork; default: derived from the computer's name.
     name: Option<String>,
@@ -40,7 +40,7 @@ pub struct ForkOptions {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("size").required(true).multiple(true))]
 pub struct ResizeOptions {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Number of vCPUs: 0.5, 1, 2, 4, 8 or 16.
     #[arg(long, group = "size")]
@@ -62,7 +62,7 @@ pub struct ResizeOptions {
 /// `hotdesk computers move`.
 #[derive(Debug, Args)]
 pub struct MoveOptions {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Target workspace (id or name).
     workspace: String,
@@ -80,8 +80,9 @@ pub async fn clone(session: &Session, options: CloneOptions) -> Outcome<()> {
     };
     let progress = Progress::waiting(format!("cloning {}", options.computer));
     let body = CloneComputer { name: options.name, target_project_id };
-    let response =
-        session.api.call(Method::POST, &["computers", &id, "clone"], Some(&body), CREATE_TIMEOUT).await?;
+    let path = ["computers", id.as_str(), "clone"];
+    let cloning = session.api.call(Method::POST, &path, Some(&body), CREATE_TIMEOUT);
+    let response = wait::or_interrupt(cloning, || wait::creation_goes_on("the clone")).await?;
     drop(progress);
     let created: Computer = response.decode()?;
     session.show(&response, || {
@@ -101,8 +102,9 @@ pub async fn fork(session: &Session, options: ForkOptions) -> Outcome<()> {
     };
     let progress = Progress::waiting(format!("forking {}", options.computer));
     let body = ForkComputer { name: options.name, snapshot_id };
-    let response =
-        session.api.call(Method::POST, &["computers", &id, "fork"], Some(&body), CREATE_TIMEOUT).await?;
+    let path = ["computers", id.as_str(), "fork"];
+    let forking = session.api.call(Method::POST, &path, Some(&body), CREATE_TIMEOUT);
+    let response = wait::or_interrupt(forking, || wait::creation_goes_on("the fork")).await?;
     drop(progress);
     let created: Computer = response.decode()?;
     session.show(&response, || {

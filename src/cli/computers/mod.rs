@@ -14,9 +14,9 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::client::api::{CREATE_TIMEOUT, REQUEST_TIMEOUT};
-use crate::client::{Session, resolve};
+use crate::client::{Session, resolve, wait};
 use crate::failure::Outcome;
-use crate::output;
+use crate::output::{self, Column, Confirmation, ListView};
 use crate::progress::Progress;
 use hotdesk_wire::computer::{Computer, ComputerList, CreateComputer, UpdateComputer, VncPassword};
 
@@ -27,14 +27,7 @@ const DELETE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(240);
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List computers.
-    List {
-        /// Only computers of this workspace (id or name).
-        #[arg(long, short, value_name = "WORKSPACE")]
-        workspace: Option<String>,
-        /// Only computers with this status, for example `running`.
-        #[arg(long)]
-        status: Option<String>,
-    },
+    List(ListOptions),
     /// Create a computer and wait until it runs.
     Create(CreateOptions),
     /// Show a computer.
@@ -65,17 +58,39 @@ pub enum Command {
     /// Move a computer to another workspace.
     Move(hardware::MoveOptions),
     /// Delete a computer and its disk.
-    Delete(ComputerArg),
+    Delete(DeleteOptions),
     /// Print the password for the screens and sockets of a computer.
     Password(ComputerArg),
     /// Test a computer and print measurements; the exit code is 1 when a check fails.
     Selftest(ComputerArg),
 }
 
+/// `hotdesk computers list`.
+#[derive(Debug, Args)]
+pub struct ListOptions {
+    /// Only computers of this workspace (id or name).
+    #[arg(long, short, value_name = "WORKSPACE")]
+    workspace: Option<String>,
+    /// Only computers with this status, for example `running`.
+    #[arg(long)]
+    status: Option<String>,
+    #[command(flatten)]
+    view: ListView,
+}
+
+/// `hotdesk computers delete`.
+#[derive(Debug, Args)]
+pub struct DeleteOptions {
+    #[command(flatten)]
+    target: ComputerArg,
+    #[command(flatten)]
+    confirmation: Confirmation,
+}
+
 /// The computer that a command acts on.
 #[derive(Debug, Args)]
 pub struct ComputerArg {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     pub computer: String,
 }
 
@@ -114,7 +129,7 @@ pub struct CreateOptions {
 pub async fn run(command: Command, session: &Session) -> Outcome {
     match command {
         Command::Selftest(target) => return selftest::run(session, &target).await,
-        Command::List { workspace, status } => list(session, workspace, status).await,
+        Command::List(options) => list(session, options).await,
         Command::Create(options) => create(session, options).await,
         Command::Get(target) => get(session, &target).await,
         Command::Start(options) => power::run(session, power::PowerCommand::Start, &options).await,
@@ -134,14 +149,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
             let renamed: Computer = response.decode()?;
             session.show(&response, || output::line(&format!("{} is now {}.", target.computer, renamed.name)))
         }
-        Command::Delete(target) => {
-            let id = resolve::computer(&session.api, &target.computer).await?;
-            let progress = Progress::waiting(format!("deleting {}", target.computer));
-            let response =
-                session.api.call(Method::DELETE, &["computers", &id], None::<&()>, DELETE_TIMEOUT).await?;
-            drop(progress);
-            session.show(&response, || output::line(&format!("Deleted {}.", target.computer)))
-        }
+        Command::Delete(options) => delete(session, options).await,
         Command::Password(target) => {
             let id = resolve::computer(&session.api, &target.computer).await?;
             let response = session.api.get(&["computers", &id, "vnc-password"], &[], REQUEST_TIMEOUT).await?;
@@ -152,32 +160,39 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(session: &Session, workspace: Option<String>, status: Option<String>) -> Outcome<()> {
-    let workspace = match workspace {
+async fn list(session: &Session, options: ListOptions) -> Outcome<()> {
+    let workspace = match options.workspace {
         Some(wanted) => Some(resolve::workspace(&session.api, &wanted).await?),
         None => None,
     };
-    let filters = [("workspace_id", workspace), ("status", status)];
+    let filters = [("workspace_id", workspace), ("status", options.status)];
     let query: Vec<(&str, &str)> =
         filters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
     let response = session.api.get(&["computers"], &query, REQUEST_TIMEOUT).await?;
     let list: ComputerList = response.decode()?;
     session.show(&response, || {
-        if list.computers.is_empty() {
-            return output::line("No computers match.");
-        }
         let row = |it: Computer| {
             let size = format!("{} vCPU, {} GB, {} GB", it.cpu, it.ram, it.disk_size_gb);
             vec![it.name, it.project_name, it.status, size, it.resolution, it.instance_id, it.id]
         };
-        let headings = ["NAME", "WORKSPACE", "STATUS", "CPU, RAM, DISK", "RESOLUTION", "INSTANCE", "ID"];
-        output::table(&headings, list.computers.into_iter().map(row).collect())
+        let columns = [
+            Column::Text("NAME"),
+            Column::Text("WORKSPACE"),
+            Column::Text("STATUS"),
+            Column::Text("CPU, RAM, DISK"),
+            Column::Wide("RESOLUTION"),
+            Column::Wide("INSTANCE"),
+            Column::Id("ID"),
+        ];
+        let rows = list.computers.into_iter().map(row).collect();
+        output::list(options.view, &columns, rows, "No computers match.")
     })
 }
 
 async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
     let workspace = resolve::workspace(&session.api, &options.workspace).await?;
-    let progress = Progress::waiting(format!("creating {}", options.name));
+    let name = options.name.clone();
+    let progress = Progress::waiting(format!("creating {name}"));
     let body = CreateComputer {
         workspace_id: Some(workspace),
         project_id: None,
@@ -193,12 +208,29 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
         template_ref: options.template,
         image: None,
     };
-    let response = session.api.call(Method::POST, &["computers"], Some(&body), CREATE_TIMEOUT).await?;
+    let creating = session.api.call(Method::POST, &["computers"], Some(&body), CREATE_TIMEOUT);
+    let response = wait::or_interrupt(creating, || wait::creation_goes_on(&format!("{name:?}"))).await?;
     drop(progress);
     let created: Computer = response.decode()?;
     session.show(&response, || {
         output::line(&format!("{} is {} ({}).", created.name, created.status, created.id))
     })
+}
+
+async fn delete(session: &Session, options: DeleteOptions) -> Outcome<()> {
+    let wanted = &options.target.computer;
+    let id = resolve::computer(&session.api, wanted).await?;
+    let question = async || {
+        let response = session.api.get(&["computers", &id], &[], REQUEST_TIMEOUT).await?;
+        let it: Computer = response.decode()?;
+        let Computer { name, project_name, status, .. } = &it;
+        Ok(format!("Delete {name} in {project_name} ({status}) and its disk?"))
+    };
+    options.confirmation.ask(question).await?;
+    let progress = Progress::waiting(format!("deleting {wanted}"));
+    let response = session.api.call(Method::DELETE, &["computers", &id], None::<&()>, DELETE_TIMEOUT).await?;
+    drop(progress);
+    session.show(&response, || output::line(&format!("Deleted {wanted}.")))
 }
 
 async fn get(session: &Session, target: &ComputerArg) -> Outcome<()> {
@@ -213,7 +245,8 @@ async fn get(session: &Session, target: &ComputerArg) -> Outcome<()> {
         ("name", it.name),
         ("id", it.id),
         ("instance", it.instance_id),
-        ("workspace", format!("{} ({})", it.project_name, it.workspace_id)),
+        ("workspace", it.project_name),
+        ("workspace id", it.workspace_id),
         ("status", it.status),
         ("cpu", format!("{} vCPU", it.cpu)),
         ("ram", format!("{} GB", it.ram)),
@@ -224,6 +257,5 @@ async fn get(session: &Session, target: &ComputerArg) -> Outcome<()> {
         ("url", it.url),
         ("created", it.created_at),
     ];
-    let rows = fields.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    session.show(&response, || output::table(&["FIELD", "VALUE"], rows))
+    session.show(&response, || output::fields(fields))
 }

@@ -13,7 +13,7 @@ use hotdesk_wire::computer::Transition;
 /// Options of every power command.
 #[derive(Debug, Args)]
 pub struct PowerOptions {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Return as soon as the change has started.
     #[arg(long)]

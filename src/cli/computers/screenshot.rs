@@ -13,7 +13,7 @@ use crate::output;
 /// `hotdesk screenshot`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Computer: id, instance id or name.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Output file; `-` is standard output. Default: a file named by the local time.
     #[arg(long, short, value_name = "FILE")]
@@ -21,7 +21,7 @@ pub struct Options {
     /// Screen id; default: the boot screen.
     #[arg(long, value_name = "ID")]
     screen: Option<String>,
-    /// Image format; default: by the file extension, else png.
+    /// Image format; default: by the extension of the output file, else png.
     #[arg(long)]
     format: Option<Format>,
     /// Scale factor for width and height, above 0 and at most 1.
@@ -34,14 +34,24 @@ pub struct Options {
 enum Format {
     Png,
     Jpeg,
+    Webp,
 }
 
 impl Format {
-    fn from_extension(file: &Path) -> Option<Self> {
-        match file.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "png" => Some(Self::Png),
-            "jpg" | "jpeg" => Some(Self::Jpeg),
-            _ => None,
+    /// Returns the format that the extension of a file names; PNG without an extension.
+    ///
+    /// # Errors
+    /// `Usage` when the extension names no image format of the service.
+    fn from_extension(file: &Path) -> Outcome<Self> {
+        let Some(extension) = file.extension() else { return Ok(Self::Png) };
+        match extension.to_string_lossy().to_ascii_lowercase().as_str() {
+            "png" => Ok(Self::Png),
+            "jpg" | "jpeg" => Ok(Self::Jpeg),
+            "webp" => Ok(Self::Webp),
+            other => Err(Failure::Usage(format!(
+                "{} has the unknown image extension {other:?}: use png, jpg or webp, or add --format",
+                file.display()
+            ))),
         }
     }
 
@@ -49,6 +59,7 @@ impl Format {
         match self {
             Self::Png => "png",
             Self::Jpeg => "jpeg",
+            Self::Webp => "webp",
         }
     }
 }
@@ -69,7 +80,11 @@ pub async fn run(options: Options, session: &Session) -> Outcome<()> {
             "standard output is a terminal and cannot show an image: use --output FILE".to_owned(),
         ));
     }
-    let format = options.format.or_else(|| file.and_then(Format::from_extension)).unwrap_or(Format::Png);
+    let format = match (options.format, file) {
+        (Some(format), _) => format,
+        (None, Some(file)) => Format::from_extension(file)?,
+        (None, None) => Format::Png,
+    };
     let id = resolve::computer(&session.api, &options.computer).await?;
     let scale = options.scale.map(|scale| scale.to_string());
     let mut query = vec![("format", format.name())];
@@ -90,7 +105,7 @@ pub async fn run(options: Options, session: &Session) -> Outcome<()> {
 
 fn default_file(format: Format) -> PathBuf {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S");
-    let extension = if format == Format::Jpeg { "jpg" } else { "png" };
+    let extension = if format == Format::Jpeg { "jpg" } else { format.name() };
     PathBuf::from(format!("hotdesk-{now}.{extension}"))
 }
 
@@ -104,10 +119,12 @@ mod tests {
             ("a.png", Some(Format::Png)),
             ("a.b/c.JPG", Some(Format::Jpeg)),
             ("a.jpeg", Some(Format::Jpeg)),
+            ("x.webp", Some(Format::Webp)),
+            ("a.b/png", Some(Format::Png)),
             ("a.gif", None),
-            ("png", None),
+            ("a.", None),
         ] {
-            assert_eq!(Format::from_extension(Path::new(file)), expected, "{file}");
+            assert_eq!(Format::from_extension(Path::new(file)).ok(), expected, "{file}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::{Session, resolve, wait};
 use crate::computers::ComputerArg;
 use crate::failure::Outcome;
-use crate::output;
+use crate::output::{self, Column, Confirmation, ListView};
 use crate::progress::Progress;
 use hotdesk_wire::computer::snapshot::{CreateSnapshot, RollBack, RollbackResult, Snapshot, SnapshotList};
 
@@ -19,11 +19,21 @@ const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the snapshots of a computer.
-    List(ComputerArg),
+    List {
+        #[command(flatten)]
+        target: ComputerArg,
+        #[command(flatten)]
+        view: ListView,
+    },
     /// Create a snapshot of a computer.
     Create(CreateOptions),
     /// Delete a snapshot; the computer is not affected.
-    Delete(SnapshotArg),
+    Delete {
+        #[command(flatten)]
+        target: SnapshotArg,
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
     /// Roll a computer back to a snapshot; later changes are lost.
     Rollback(SnapshotArg),
 }
@@ -45,7 +55,7 @@ pub struct CreateOptions {
 pub struct SnapshotArg {
     #[command(flatten)]
     target: ComputerArg,
-    /// Snapshot: id or name.
+    /// Snapshot: name, id, or the beginning of its id.
     snapshot: String,
 }
 
@@ -55,29 +65,34 @@ pub struct SnapshotArg {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List(target) => list(session, &target).await,
+        Command::List { target, view } => list(session, &target, view).await,
         Command::Create(options) => create(session, options).await,
-        Command::Delete(target) => delete(session, &target).await,
+        Command::Delete { target, confirmation } => delete(session, &target, confirmation).await,
         Command::Rollback(target) => roll_back(session, &target).await,
     }
 }
 
-async fn list(session: &Session, target: &ComputerArg) -> Outcome<()> {
+async fn list(session: &Session, target: &ComputerArg, view: ListView) -> Outcome<()> {
     let id = resolve::computer(&session.api, &target.computer).await?;
     let response = session.api.get(&["computers", &id, "snapshots"], &[], REQUEST_TIMEOUT).await?;
     let list: SnapshotList = response.decode()?;
     session.show(&response, || {
-        if list.snapshots.is_empty() {
-            return output::line(&format!("{} has no snapshots.", target.computer));
-        }
         let row = |it: Snapshot| {
             let holds = if it.memory { "disk, memory" } else { "disk" };
             let size = it.size_bytes.map(|bytes| format!("{} MB", bytes / 1_000_000));
             let size = size.unwrap_or_default();
             vec![it.name.unwrap_or_default(), it.state, holds.to_owned(), size, it.created_at, it.id]
         };
-        let headings = ["NAME", "STATE", "HOLDS", "SIZE", "CREATED", "ID"];
-        output::table(&headings, list.snapshots.into_iter().map(row).collect())
+        let columns = [
+            Column::Text("NAME"),
+            Column::Text("STATE"),
+            Column::Text("HOLDS"),
+            Column::Text("SIZE"),
+            Column::Text("CREATED"),
+            Column::Id("ID"),
+        ];
+        let rows = list.snapshots.into_iter().map(row).collect();
+        output::list(view, &columns, rows, &format!("{} has no snapshots.", target.computer))
     })
 }
 
@@ -92,9 +107,11 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
     session.show(&response, || output::line(&format!("Snapshot {} is {}.", created.id, created.state)))
 }
 
-async fn delete(session: &Session, target: &SnapshotArg) -> Outcome<()> {
+async fn delete(session: &Session, target: &SnapshotArg, confirmation: Confirmation) -> Outcome<()> {
     let id = resolve::computer(&session.api, &target.target.computer).await?;
     let snapshot = resolve::snapshot(&session.api, &id, &target.snapshot).await?;
+    let wanted = (&target.snapshot, &target.target.computer);
+    confirmation.ask(async || Ok(format!("Delete snapshot {} of {}?", wanted.0, wanted.1))).await?;
     let path = ["computers", id.as_str(), "snapshots", snapshot.as_str()];
     let response = session.api.call(Method::DELETE, &path, None::<&()>, TIMEOUT).await?;
     session.show(&response, || output::line(&format!("Deleted snapshot {}.", target.snapshot)))

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::failure::Outcome;
 use crate::operator::serve;
 use crate::output;
+use crate::progress::Progress;
 use hotdesk_engine::Finding;
 
 /// Checks the host for `hotdesk serve` with the same options; the exit code is 1 when a requirement is not met.
@@ -14,7 +15,16 @@ use hotdesk_engine::Finding;
 /// # Errors
 /// When the configuration is invalid, or standard output cannot be written.
 pub fn run(options: &serve::Options, json: bool) -> Outcome {
-    let findings = hotdesk_engine::probe(&options.load()?.engine_settings()?);
+    let settings = options.load()?.engine_settings()?;
+    let progress = Progress::waiting("checking this host");
+    let checks = hotdesk_engine::checks(&settings).into_iter();
+    let findings: Vec<Finding> = checks
+        .map(|check| {
+            progress.set_message(format!("checking {}", check.what));
+            check.run()
+        })
+        .collect();
+    drop(progress);
     let missing = findings.iter().filter(|finding| !finding.ok).count();
     if json {
         output::line(&as_json(&findings).to_string())?;

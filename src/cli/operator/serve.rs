@@ -14,7 +14,7 @@ use hotdesk_base::telemetry;
 use hotdesk_controller::config::{CONTAINER, Config, Flags, QEMU};
 use hotdesk_controller::data_dir::lock;
 use hotdesk_domain::plural::plural;
-use hotdesk_engine::OpenMode;
+use hotdesk_engine::{Check, EngineSettings, Finding, OpenMode};
 use hotdesk_http::serve::{BoundListener, Listen, bind, serve};
 
 /// Timeout of tasks after a stop signal. The log names those that exceed it.
@@ -104,7 +104,9 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
         }
     };
     let tasks = Tasks::new();
-    let engine = hotdesk_engine::open(config.engine_settings()?, OpenMode::Run)?;
+    let settings = config.engine_settings()?;
+    log_obstacles(&settings);
+    let engine = hotdesk_engine::open(settings, OpenMode::Run)?;
     let public_url = Some(config.public_url.clone()).filter(|url| !url.is_empty());
     let public_url = public_url.unwrap_or_else(|| format!("http://{address}"));
     let ready = hotdesk_controller::start(config, engine, &tasks).await?;
@@ -129,6 +131,17 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
     }
     ready.close().await;
     Ok(())
+}
+
+/// Logs what prevents this host from running computers, with the remedies. Only quick checks run: the start does not wait
+/// for those that try a guest.
+fn log_obstacles(settings: &EngineSettings) {
+    let quick = hotdesk_engine::checks(settings).into_iter().filter(|check| check.is_quick);
+    for Finding { what, detail, remedy, .. } in quick.map(Check::run).filter(|finding| !finding.ok) {
+        tracing::warn!(
+            "this host cannot run computers: {what}: {detail}; to fix it: {remedy} (`hotdesk doctor` checks everything)"
+        );
+    }
 }
 
 /// `hotdesk purge`: removes every computer of a data folder from this host, with their disks. The store remains. The

@@ -1,9 +1,12 @@
-//! `hotdesk config`, `openapi` and `completions`: output that needs no server.
+//! `hotdesk config`, `openapi`, `completions` and `man`: output that needs no server.
+
+use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::Cli;
+use crate::client::completion;
 use crate::failure::Outcome;
 use crate::operator::serve;
 use crate::output;
@@ -36,7 +39,14 @@ pub fn openapi() -> Outcome<()> {
 /// # Errors
 /// When standard output cannot be written.
 pub fn completions(shell: Shell) -> Outcome<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "hotdesk", &mut script);
-    output::bytes(&script)
+    output::bytes(&completion::script(shell)?)
+}
+
+/// `hotdesk man`: writes a manual page for each command.
+///
+/// # Errors
+/// When the folder does not exist or cannot be written.
+pub fn man(folder: &Path) -> Outcome<()> {
+    clap_mangen::generate_to(Cli::command(), folder)
+        .map_err(|error| format!("cannot write manual pages to {}: {error}", folder.display()).into())
 }

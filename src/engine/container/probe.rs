@@ -9,86 +9,86 @@ use std::path::PathBuf;
 use crate::container::runtime::{Runtime, RuntimeKind};
 use crate::container::stage::{self, FileSystemParts};
 use crate::container::{ContainerSettings, gvisor, idmap, throttle};
-use crate::driver::checks::{self, finding};
+use crate::driver::checks::{self, Check};
 use crate::host::cgroup;
 use crate::host::files::private_folder;
 use crate::state::disk::DiskSpeed;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::{disk, trash};
-use crate::{EngineError, EngineResult, Finding, HostSettings, Shortage};
+use crate::{EngineError, EngineResult, HostSettings, Shortage};
 use hotdesk_base::ids::ComputerId;
 
-/// inotify instances of the whole host; below this a few desktops use them up (a desktop has about 20).
-const COMFORTABLE_INOTIFY: u64 = 1024;
+/// inotify instances of one busy desktop. Measured with the full image: two at rest (D-Bus, desktop icons), five with a
+/// browser; the agent's watcher of file events is the sixth.
+const INOTIFY_OF_A_DESKTOP: u64 = 6;
+/// Desktops for which the inotify instances of the whole host must suffice: with 4 GB each, they fill a host of 64 GB. The
+/// default limit of Debian 12 is 128 instances.
+const INOTIFY_DESKTOPS: u64 = 16;
 
-/// Checks everything that the engine needs, and the other OCI runtime that it could use. Blocks for a second
-/// or two.
-pub(crate) fn probe(host: &HostSettings, settings: &ContainerSettings) -> Vec<Finding> {
-    let mut findings = vec![checks::root()];
-    findings.push(finding(
-        "OCI runtime",
-        runtime(&settings.runtime, host),
-        "install runc (Debian: apt install runc) or set the engine's runtime; for runsc: a release from July 2024 on, Linux 4.14 \
-         or newer",
-    ));
-    findings.push(other_runtime(host, settings));
-    findings.push(checks::disk_tools());
-    findings.push(finding(
-        "control groups",
-        control_groups(),
-        "mount cgroup v2, or the v1 controllers cpu, memory, pids and devices, under /sys/fs/cgroup, and boot without \
-         cgroup_disable",
-    ));
-    findings.push(finding(
-        "user namespaces",
-        idmap::user_namespace(host.uid_base).map(|_| format!("ids from {}", host.uid_base)),
-        "set user.max_user_namespaces above 0",
-    ));
-    findings.push(checks::guest_image(&host.image));
-    findings.push(finding(
-        "disk, loop device, mapped overlay",
-        whole_file_system(host),
-        "Linux 5.19 or newer with ext4, loop and overlay; state folder and image on ext4, XFS or btrfs",
-    ));
+/// The checks of everything that the engine needs, and of the other OCI runtime that it could use. Together they take a
+/// second or two.
+pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings) -> Vec<Check<'a>> {
+    let runtime_remedy = "install runc (Debian: apt install runc) or set the engine's runtime; for runsc: a release from July \
+                          2024 on, Linux 4.14 or newer";
+    let mut checks = vec![
+        checks::root(),
+        Check::new("OCI runtime", runtime_remedy, || runtime(&settings.runtime, host)),
+        Check::new("other OCI runtime", "", || other_runtime(host, settings)),
+        checks::disk_tools(),
+        Check::new(
+            "control groups",
+            "mount cgroup v2, or the v1 controllers cpu, memory, pids and devices, under /sys/fs/cgroup, and boot without \
+             cgroup_disable",
+            control_groups,
+        )
+        .quick(),
+        checks::namespaces(),
+        Check::new("user namespaces", "set user.max_user_namespaces above 0", || {
+            idmap::user_namespace(host.uid_base).map(|_| format!("ids from {}", host.uid_base))
+        }),
+        checks::guest_image(&host.image),
+        Check::new(
+            "disk, loop device, mapped overlay",
+            "Linux 5.19 or newer with ext4, loop and overlay; state folder and image on ext4, XFS or btrfs",
+            || whole_file_system(host),
+        ),
+    ];
     if host.network.enabled {
-        findings.push(finding(
+        checks.push(Check::new(
             "guest network",
-            checks::packets(),
             "apt install iproute2 nftables; the kernel needs veth, sch_tbf, nf_tables, conntrack and masquerading",
+            checks::packets,
         ));
     }
     if host.disk_speed != DiskSpeed::default() {
-        findings.push(finding(
+        checks.push(Check::new(
             "limit of disk speed",
-            throttle::describe_support().map(str::to_owned),
             "a kernel with CONFIG_BLK_DEV_THROTTLING and the controller io (cgroup v2) or blkio (v1); or remove the limit: \
              disk_mb_per_second = 0 and disk_ops_per_second = 0 under [limits]",
+            || throttle::describe_support().map(str::to_owned),
         ));
     }
-    findings.push(finding(
-        "free space",
-        checks::free_space(&host.state_dir),
-        "free some space under the state folder",
-    ));
-    findings.push(finding(
+    checks.push(Check::new("free space", "free some space under the state folder", || {
+        checks::free_space(&host.state_dir)
+    }));
+    checks.push(Check::new(
         "inotify instances",
-        inotify(),
         "sysctl fs.inotify.max_user_instances=8192 (all guests and root share them)",
+        inotify,
     ));
-    findings
+    checks
 }
 
 /// What the other runtime would offer: information for the operator, never a failure.
-fn other_runtime(host: &HostSettings, settings: &ContainerSettings) -> Finding {
+fn other_runtime(host: &HostSettings, settings: &ContainerSettings) -> EngineResult<String> {
     let chosen = Runtime::new(&settings.runtime, PathBuf::new()).kind();
     // A configured `runsc` that does not start is recognized by its name.
     let other =
         if chosen == RuntimeKind::Gvisor || settings.runtime.ends_with("runsc") { "runc" } else { "runsc" };
-    let detail = match runtime(other, host) {
+    Ok(match runtime(other, host) {
         Ok(given) => format!("not in use: {given}"),
         Err(error) => format!("{other} is not in use, and cannot be used: {error:#}"),
-    };
-    Finding { what: "other OCI runtime", ok: true, detail, remedy: "" }
+    })
 }
 
 /// A runtime's version and what it offers. gVisor is tried, because it needs more of a host than an
@@ -159,9 +159,24 @@ fn inotify() -> EngineResult<String> {
     const PATH: &str = "/proc/sys/fs/inotify/max_user_instances";
     let text = fs::read_to_string(PATH).map_err(|error| EngineError::failed("read a setting", error))?;
     let instances: u64 = text.trim().parse().map_err(|error| EngineError::failed("read a setting", error))?;
-    if instances >= COMFORTABLE_INOTIFY {
-        Ok(instances.to_string())
-    } else {
-        Err(EngineError::NoCapacity(Shortage::InotifyInstances, format!("{instances} for the whole host")))
+    judge_inotify(instances)
+}
+
+/// Whether that many instances suffice, with the number of desktops that they allow.
+fn judge_inotify(instances: u64) -> EngineResult<String> {
+    let desktops = instances / INOTIFY_OF_A_DESKTOP;
+    let text = format!("{instances} for the whole host, enough for {desktops} busy desktops");
+    if desktops >= INOTIFY_DESKTOPS { Ok(text) } else { Err(EngineError::NoCapacity(Shortage::InotifyInstances, text)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_inotify_limit_of_debian_12_suffices() {
+        for (instances, sufficient) in [(8192, true), (128, true), (95, false), (0, false)] {
+            assert_eq!(judge_inotify(instances).is_ok(), sufficient, "{instances}");
+        }
     }
 }

@@ -12,46 +12,100 @@ use crate::{EngineError, EngineResult, Finding, Shortage};
 /// Free bytes below which a host soon cannot make computers.
 const COMFORTABLE_SPACE: u64 = 10 << 30;
 
-/// The result of one check; the remedy only when it failed.
-pub(crate) fn finding(what: &'static str, outcome: EngineResult<String>, remedy: &'static str) -> Finding {
-    match outcome {
-        Ok(detail) => Finding { what, ok: true, detail, remedy: "" },
-        Err(error) => Finding { what, ok: false, detail: format!("{error:#}"), remedy },
+/// One check of this host, which has not run yet.
+pub struct Check<'a> {
+    /// The thing that it checks.
+    pub what: &'static str,
+    /// Whether it takes milliseconds and changes nothing on the host.
+    pub is_quick: bool,
+    remedy: &'static str,
+    examine: Box<dyn FnOnce() -> EngineResult<String> + 'a>,
+}
+
+impl<'a> Check<'a> {
+    /// A check that tries the real operation. `examine` returns what it found.
+    pub(crate) fn new(
+        what: &'static str,
+        remedy: &'static str,
+        examine: impl FnOnce() -> EngineResult<String> + 'a,
+    ) -> Self {
+        Self { what, is_quick: false, remedy, examine: Box::new(examine) }
+    }
+
+    /// The same check, marked as quick.
+    pub(crate) fn quick(self) -> Self {
+        Self { is_quick: true, ..self }
+    }
+
+    /// Runs the check; the finding has the remedy only when it failed.
+    pub fn run(self) -> Finding {
+        let Self { what, remedy, .. } = self;
+        match (self.examine)() {
+            Ok(detail) => Finding { what, ok: true, detail, remedy: "" },
+            Err(error) => Finding { what, ok: false, detail: format!("{error:#}"), remedy },
+        }
     }
 }
 
 /// Whether this process runs as root.
-pub(crate) fn root() -> Finding {
-    let user = nix::unistd::geteuid();
-    let outcome = if user.is_root() {
-        Ok("yes".into())
-    } else {
-        Err(EngineError::failed("be root", format!("user {user}")))
+pub(crate) fn root<'a>() -> Check<'a> {
+    let is_root = || {
+        let user = nix::unistd::geteuid();
+        if user.is_root() {
+            Ok("yes".into())
+        } else {
+            Err(EngineError::failed("be root", format!("user {user}")))
+        }
     };
-    finding("root", outcome, "run hotdesk serve as root")
+    Check::new("root", "run hotdesk serve as root", is_root).quick()
+}
+
+/// Whether this process may make namespaces. A container that has root but no `CAP_SYS_ADMIN` may not.
+pub(crate) fn namespaces<'a>() -> Check<'a> {
+    const STEP: &str = "make namespaces";
+    let unshare = || {
+        // The namespaces end with their thread.
+        let flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNET;
+        let tried = std::thread::spawn(move || unshare(flags)).join();
+        tried
+            .map_err(|_| EngineError::failed(STEP, "the thread panicked"))?
+            .map_err(|error| EngineError::failed(STEP, error))?;
+        Ok("mount, PID and network namespaces".into())
+    };
+    Check::new(
+        "namespaces",
+        "run hotdesk serve as root on the host itself, or in a privileged container",
+        unshare,
+    )
+    .quick()
 }
 
 /// Whether the tools for disks are installed.
-pub(crate) fn disk_tools() -> Finding {
+pub(crate) fn disk_tools<'a>() -> Check<'a> {
+    Check::new("disk tools", "apt install e2fsprogs (1.47 or newer) util-linux", find_disk_tools)
+}
+
+fn find_disk_tools() -> EngineResult<String> {
     let installed = ["e2fsck", "resize2fs", "mkfs.ext4", "fsfreeze"].into_iter().try_for_each(|program| {
         let mut command = tool(program);
         // The status does not matter: only a missing program is an error here.
         command.arg("-V");
         run_with_timeout("look for the disk tools", &mut command, None, TIMEOUT).map(drop)
     });
-    let outcome = installed.map(|()| "mkfs.ext4, e2fsck, resize2fs, fsfreeze".into());
-    finding("disk tools", outcome, "apt install e2fsprogs (1.47 or newer) util-linux")
+    installed.map(|()| "mkfs.ext4, e2fsck, resize2fs, fsfreeze".into())
 }
 
 /// Whether the guest image is built.
-pub(crate) fn guest_image(image: &Path) -> Finding {
-    let rootfs = image.join("rootfs");
-    let outcome = if rootfs.join("usr/bin").is_dir() {
-        Ok(rootfs.display().to_string())
-    } else {
+pub(crate) fn guest_image(image: &Path) -> Check<'_> {
+    let remedy = "run `hotdesk image build`, or set the engine's image to its folder";
+    let find = || {
+        let rootfs = image.join("rootfs");
+        if rootfs.join("usr/bin").is_dir() {
+            return Ok(rootfs.display().to_string());
+        }
         Err(EngineError::failed("find the guest image", format!("{} has no usr/bin", rootfs.display())))
     };
-    finding("guest image", outcome, "run `hotdesk image build`, or set the engine's image to its folder")
+    Check::new("guest image", remedy, find).quick()
 }
 
 /// Loads the packet rules and makes a veth pair in a new network namespace.

@@ -2,42 +2,42 @@
 
 use std::path::Path;
 
-use crate::driver::checks::{self, finding};
+use crate::driver::checks::{self, Check};
 use crate::host::cgroup;
 use crate::qemu::QemuSettings;
 use crate::qemu::accelerator::{self, boot};
 use crate::qemu::hardware::Accelerator;
 use crate::state::layout::StateDir;
-use crate::{EngineResult, Finding, HostSettings};
+use crate::{EngineResult, HostSettings};
 
-/// Checks everything that the engine needs. Blocks for some seconds, and for up to a minute more where KVM
-/// hangs.
-pub(crate) fn probe(host: &HostSettings, settings: &QemuSettings) -> Vec<Finding> {
+/// The checks of everything that the engine needs. Together they take some seconds, half a minute where processors are
+/// emulated, and up to a minute more where KVM hangs.
+pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a QemuSettings) -> Vec<Check<'a>> {
     vec![
         checks::root(),
-        finding(
-            "QEMU",
-            settings.version(),
-            "install QEMU 7.2 or newer (Debian: apt install qemu-system-x86)",
-        ),
-        finding(
+        Check::new("QEMU", "install QEMU 7.2 or newer (Debian: apt install qemu-system-x86)", || {
+            settings.version()
+        }),
+        Check::new(
             "virtual machines",
-            processors(settings),
             "run `hotdesk image kernel` (source tree: packaging/vm/build), or set qemu.kernel to its folder",
+            || processors(settings),
         ),
         checks::disk_tools(),
-        finding(
+        Check::new(
             "control groups",
-            groups(),
             "mount cgroup v2, or the v1 controllers cpu, memory and pids, under /sys/fs/cgroup",
-        ),
+            groups,
+        )
+        .quick(),
+        checks::namespaces(),
         checks::guest_image(&host.image),
-        finding(
+        Check::new(
             "guest network",
-            checks::packets(),
             "apt install iproute2 nftables; the kernel needs veth, tun, sch_tbf, nf_tables, conntrack and masquerading",
+            checks::packets,
         ),
-        finding("free space", space(&host.state_dir), "free some space under the state folder"),
+        Check::new("free space", "free some space under the state folder", || space(&host.state_dir)),
     ]
 }
 

@@ -98,6 +98,10 @@ async fn screens_pointer_and_keyboard_work_on_a_real_computer() {
     assert_eq!(image_size(&shell.file("half.png")), (400, 300));
     shell.run(&["screenshot", &instance, "-o", "shot.jpg"]).await.expect_success();
     assert_eq!(std::fs::read(shell.file("shot.jpg")).expect("an image")[..2], [0xff, 0xd8]);
+    shell.run(&["screenshot", &id[..8], "-o", "shot.webp"]).await.expect_success();
+    assert_eq!(&std::fs::read(shell.file("shot.webp")).expect("an image")[8..12], b"WEBP");
+    shell.run(&["screenshot", &id, "-o", "really.webp", "--format", "png"]).await.expect_success();
+    assert_eq!(image_size(&shell.file("really.webp")), (800, 600));
     assert_eq!(shell.run(&["screenshot", &id, "--json"]).await.json()["mime_type"], "image/png");
     shell.run(&["click", "first light", "400", "300", "--double"]).await.expect_success();
     shell.run(&["type", "first light", "ü"]).await.expect_success();

@@ -59,6 +59,13 @@ impl Shell {
         self.finish(command, "").await
     }
 
+    /// Runs a line of a shell in a terminal of 80 columns in which `typed` is typed. Output and errors come together.
+    pub async fn run_in_terminal(&self, line: &str, typed: &str) -> CommandResult {
+        let mut command = Command::new("/usr/bin/script");
+        command.args(["-qec", &format!("export TERM=xterm; stty cols 80 -echo; {line}"), "/dev/null"]);
+        self.finish(command, typed).await
+    }
+
     async fn finish(&self, mut command: Command, input: &str) -> CommandResult {
         let program = Path::new(env!("CARGO_BIN_EXE_hotdesk")).parent().expect("a folder").display();
         command.env_clear().env("HOME", self.home.path()).env("PATH", format!("{program}:/usr/bin:/bin"));

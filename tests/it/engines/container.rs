@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
 use hotdesk::base::wait;
-use hotdesk::engine::{EngineError, Finding, NetworkConfig, Observation, OpenMode, open, probe};
+use hotdesk::engine::{
+    Check, EngineError, EngineSettings, Finding, NetworkConfig, Observation, OpenMode, checks, open,
+};
 
 use super::conformance::{
     END_TIMEOUT, EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec,
@@ -313,11 +315,15 @@ async fn a_missing_image_or_runtime_is_named() {
     assert!(error.contains("no-such-runtime is not installed"), "{error}");
 }
 
+fn run_checks(settings: &EngineSettings) -> Vec<Finding> {
+    checks(settings).into_iter().map(Check::run).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
     let Some(fixture) = ContainerFixture::with_network() else { return };
     let config = fixture.config.clone();
-    let findings = tokio::task::spawn_blocking(move || probe(&config)).await.expect("probed");
+    let findings = tokio::task::spawn_blocking(move || run_checks(&config)).await.expect("probed");
     for finding in &findings {
         eprintln!("{finding:?}");
         // Host settings that a test cannot require.
@@ -336,7 +342,7 @@ async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
     let mut config = fixture.config.clone();
     config.kind = container("/nowhere/runsc");
     config.host.image = "/nowhere".into();
-    let findings = tokio::task::spawn_blocking(move || probe(&config)).await.expect("probed");
+    let findings = tokio::task::spawn_blocking(move || run_checks(&config)).await.expect("probed");
     let broken: Vec<_> = findings
         .iter()
         .filter(|finding| !finding.ok && !finding.remedy.is_empty())

@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use hotdesk::engine::{DiskSpeed, MachineSpec, NetworkConfig, probe};
+use hotdesk::engine::{Check, DiskSpeed, MachineSpec, NetworkConfig, checks};
 
 use super::conformance::{GRACE, boot, machine_spec};
 use super::guest::Guest;
@@ -56,8 +56,8 @@ async fn script_duration(guest: &Guest, script: &str) -> Duration {
 /// it.
 fn set_disk_speed(fixture: &mut ContainerFixture, speed: DiskSpeed) -> bool {
     fixture.config.host.disk_speed = speed;
-    let finding = probe(&fixture.config).into_iter().find(|it| it.what == "limit of disk speed");
-    if let Some(failed) = finding.filter(|it| !it.ok) {
+    let check = checks(&fixture.config).into_iter().find(|it| it.what == "limit of disk speed");
+    if let Some(failed) = check.map(Check::run).filter(|it| !it.ok) {
         Capability::Host.skip(failed.detail);
         return false;
     }

@@ -2,10 +2,11 @@
 
 use clap::Args;
 
+use crate::client::resolve::{COMPUTER, Candidate, ResourceKind, pick};
 use crate::failure::Outcome;
 use crate::output;
 use hotdesk_base::clock;
-use hotdesk_base::ids::{AccountId, ComputerRef};
+use hotdesk_base::ids::ComputerRef;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_controller::config::Config;
 use hotdesk_domain::audit::{AuditAction, Entry};
@@ -13,11 +14,13 @@ use hotdesk_domain::billing::plan::DEFAULT;
 use hotdesk_domain::billing::{BillingChange, Payment, Variant};
 use hotdesk_store::Store;
 use hotdesk_store::billing::payments::BillingSubject;
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::identity::people::Account;
 
 /// `hotdesk admin plan`.
 #[derive(Debug, Args)]
 pub struct PlanOptions {
-    /// Account: id or e-mail address.
+    /// Account: e-mail address, id, or the beginning of its id.
     account: String,
     /// Name of a configured plan; `default` is the one from `[limits]`.
     plan: String,
@@ -26,7 +29,7 @@ pub struct PlanOptions {
 /// `hotdesk admin payment`.
 #[derive(Debug, Args)]
 pub struct PaymentOptions {
-    /// Account: id or e-mail address.
+    /// Account: e-mail address, id, or the beginning of its id.
     account: String,
     /// Payment state: current or lapsed.
     #[arg(value_parser = parse_payment)]
@@ -36,7 +39,7 @@ pub struct PaymentOptions {
 /// `hotdesk admin billing`.
 #[derive(Debug, Args)]
 pub struct ComputerOptions {
-    /// Computer: id or instance id.
+    /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
     /// Billing variant: included, trial, hourly, reservation or dedicated.
     #[arg(long, value_parser = parse_variant)]
@@ -111,6 +114,17 @@ pub async fn computer(store: &Store, config: &Config, options: &ComputerOptions)
     output::line(&format!("Set the billing of {}.", options.computer))
 }
 
+const ACCOUNT: ResourceKind = ResourceKind { noun: "account", list: "hotdesk admin list" };
+
+fn candidate_of_account(account: &Account) -> Candidate<'_> {
+    Candidate { id: account.id.to_string().into(), instance: None, name: &account.email, workspace: None }
+}
+
+fn candidate_of_computer(computer: &Computer) -> Candidate<'_> {
+    let workspace = Some(computer.workspace_name.as_str());
+    Candidate { id: computer.id.to_string().into(), instance: None, name: &computer.name, workspace }
+}
+
 /// Subject of a billing change, as the command line names it.
 enum BillingTarget<'a> {
     Account(&'a str),
@@ -123,20 +137,21 @@ impl BillingTarget<'_> {
         let line = Entry::of_the_service(clock::now(), AuditAction::BillingChange);
         match self {
             Self::Account(name) => {
-                let account = match name.parse::<AccountId>() {
-                    Ok(id) => store.account(id).await,
-                    Err(_) => store.account_of(&name.to_lowercase()).await,
-                };
-                let unknown = || format!("there is no account {name}: list them with `hotdesk admin list`");
-                let account = account?.ok_or_else(unknown)?;
+                let accounts = store.accounts().await?;
+                let account = pick(ACCOUNT, name, &accounts, candidate_of_account)?;
                 let target = Some(account.id.to_string());
                 Ok((BillingSubject::Account(account.id), Entry { owner: Some(account.id), target, ..line }))
             }
             Self::Computer(name) => {
-                let unknown = || format!("there is no computer {name}: use its id or instance id");
-                let reference: ComputerRef = name.parse().map_err(|()| unknown())?;
-                let computer = store.computer(&reference).await?;
-                let found = computer.ok_or_else(unknown)?;
+                let by_id = match name.parse::<ComputerRef>() {
+                    Ok(reference) => store.computer(&reference).await?,
+                    Err(()) => None,
+                };
+                let all = if by_id.is_some() { Vec::new() } else { store.all_computers().await? };
+                let found = match &by_id {
+                    Some(found) => found,
+                    None => pick(COMPUTER, name, &all, candidate_of_computer)?,
+                };
                 let (owner, workspace) = (Some(found.owner), Some(found.workspace));
                 let line = Entry { owner, workspace, computer: Some(found.id), ..line };
                 Ok((BillingSubject::Computer(found.id), line))

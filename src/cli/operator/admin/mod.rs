@@ -13,7 +13,8 @@ use serde_json::json;
 mod billing;
 
 use crate::failure::{Failure, Outcome};
-use crate::{output, read_secret, runtime};
+use crate::output::{self, Column, ListView};
+use crate::{read_secret, runtime};
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
@@ -43,7 +44,7 @@ pub struct Folder {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List accounts; the first one is the operator's.
-    List,
+    List(ListView),
     /// Create an account; the password is read from standard input.
     Add {
         /// E-mail address for the sign-in.
@@ -104,7 +105,7 @@ pub fn run(folder: &Folder, command: Command, json: bool) -> Outcome<()> {
 
 async fn execute(store: &Store, config: &Config, command: Command, json: bool) -> Outcome<()> {
     match command {
-        Command::List => list(&store.accounts().await?, json),
+        Command::List(view) => list(&store.accounts().await?, view, json),
         Command::Add { email, name, no_password } => {
             let email = Email::parse(&email)?;
             let name = person_name(&name)?;
@@ -143,7 +144,7 @@ async fn record(store: &Store, owner: AccountId, action: AuditAction, target: St
     Ok(store.add_audit(&[Entry { owner: Some(owner), target: Some(target), ..line }]).await?)
 }
 
-fn list(accounts: &[Account], json: bool) -> Outcome<()> {
+fn list(accounts: &[Account], view: ListView, json: bool) -> Outcome<()> {
     let plan = |it: &Account| it.plan.clone().unwrap_or_default();
     if json {
         let rows: Vec<_> = accounts
@@ -166,7 +167,15 @@ fn list(accounts: &[Account], json: bool) -> Outcome<()> {
             it.id.to_string(),
         ]
     };
-    output::table(&["E-MAIL", "NAME", "KIND", "PLAN", "PASSWORD", "ID"], accounts.iter().map(row).collect())
+    let columns = [
+        Column::Text("E-MAIL"),
+        Column::Text("NAME"),
+        Column::Text("KIND"),
+        Column::Text("PLAN"),
+        Column::Text("PASSWORD"),
+        Column::Id("ID"),
+    ];
+    output::list(view, &columns, accounts.iter().map(row).collect(), "There are no accounts.")
 }
 
 async fn find(store: &Store, email: &str) -> Outcome<Account> {
