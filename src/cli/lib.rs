@@ -13,6 +13,7 @@ mod account;
 mod client;
 mod computers;
 mod copy;
+mod desktop;
 mod failure;
 mod operator;
 mod output;
@@ -23,7 +24,7 @@ use client::Session;
 use client::api::Api;
 use client::connection::{self, ConnectionOptions};
 use client::credentials::{self, Credentials};
-use computers::{bash, desktop, screenshot, snapshots};
+use computers::{bash, screenshot, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
 use operator::{admin, agent, doctor, repair, serve, settings};
@@ -87,12 +88,8 @@ enum Command {
     Capacity(capacity::Options),
     /// Take a screenshot of a computer.
     Screenshot(screenshot::Options),
-    /// Click on the screen of a computer.
-    Click(desktop::ClickOptions),
-    /// Type text on a computer.
-    Type(desktop::TypeOptions),
-    /// Press a key or a key combination on a computer.
-    Key(desktop::KeyOptions),
+    #[command(flatten)]
+    Desktop(desktop::Command),
     /// Run a shell command on a computer; print its output and exit with its exit code.
     Bash(bash::Options),
     /// Copy a file to the desktop of a computer, or from a computer.
@@ -200,13 +197,11 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Computers(it) => {
             return global.with_session(async |session| computers::run(it, session).await);
         }
+        Command::Desktop(it) => return global.with_session(async |session| desktop::run(it, session).await),
         Command::Snapshots(it) => global.with_session(async |session| snapshots::run(it, session).await)?,
         Command::Clients(it) => global.with_session(async |session| clients::run(it, session).await)?,
         Command::Capacity(it) => global.with_session(async |session| capacity::run(&it, session).await)?,
         Command::Screenshot(it) => global.with_session(async |session| screenshot::run(it, session).await)?,
-        Command::Click(it) => global.with_session(async |session| desktop::click(it, session).await)?,
-        Command::Type(it) => global.with_session(async |session| desktop::type_text(it, session).await)?,
-        Command::Key(it) => global.with_session(async |session| desktop::key(it, session).await)?,
         Command::ApiKeys(it) => global.with_session(async |session| api_keys::run(it, session).await)?,
         Command::Audit(it) => global.with_session(async |session| audit::run(it, session).await)?,
         Command::Cp(it) => global.with_session(async |session| copy::run(it, session).await)?,

@@ -3,7 +3,9 @@
 pub mod api;
 pub mod connection;
 pub mod credentials;
+pub mod download;
 pub mod resolve;
+pub mod socket;
 pub mod wait;
 
 use crate::failure::Outcome;

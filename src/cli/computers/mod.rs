@@ -1,7 +1,6 @@
 //! `hotdesk computers`, and the commands that act on one computer.
 
 pub mod bash;
-pub mod desktop;
 pub mod hardware;
 pub mod power;
 pub mod screenshot;

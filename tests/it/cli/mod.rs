@@ -9,6 +9,7 @@ use stand_in::{StubServer, computer};
 
 mod admin;
 mod demo;
+mod desktop;
 mod every_command;
 mod hardware;
 mod keys;
