@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use console::Term;
 
@@ -18,13 +18,14 @@ mod failure;
 mod operator;
 mod output;
 mod progress;
+mod suggestions;
 
 use account::{api_keys, audit, capacity, clients, login, profile, workspaces};
 use client::Session;
 use client::api::Api;
 use client::connection::{self, ConnectionOptions};
 use client::credentials::{self, Credentials};
-use computers::{bash, screenshot, snapshots};
+use computers::{bash, screenshot, shortcuts, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
 use operator::{admin, agent, doctor, repair, serve, settings};
@@ -78,6 +79,8 @@ enum Command {
     /// Manage computers.
     #[command(subcommand, visible_alias = "computer")]
     Computers(computers::Command),
+    #[command(flatten)]
+    Shortcut(shortcuts::Shortcut),
     /// Manage snapshots of a computer.
     #[command(subcommand, visible_alias = "snapshot")]
     Snapshots(snapshots::Command),
@@ -168,7 +171,8 @@ enum Command {
 
 /// Parses the arguments, runs the command and returns its exit code; prints a failure to standard error.
 pub fn main() -> ExitCode {
-    let Cli { global, command } = Cli::parse();
+    let parsed = Cli::try_parse().map_err(|error| suggestions::extend(error, &Cli::command()));
+    let Cli { global, command } = parsed.unwrap_or_else(|error| error.exit());
     run(&global, command).unwrap_or_else(|failure| failure.report())
 }
 
@@ -196,6 +200,9 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Workspaces(it) => global.with_session(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => {
             return global.with_session(async |session| computers::run(it, session).await);
+        }
+        Command::Shortcut(it) => {
+            return global.with_session(async |session| computers::run(it.into(), session).await);
         }
         Command::Desktop(it) => return global.with_session(async |session| desktop::run(it, session).await),
         Command::Snapshots(it) => global.with_session(async |session| snapshots::run(it, session).await)?,

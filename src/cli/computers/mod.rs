@@ -5,6 +5,7 @@ pub mod hardware;
 pub mod power;
 pub mod screenshot;
 pub mod selftest;
+pub mod shortcuts;
 pub mod snapshots;
 
 use std::process::ExitCode;
@@ -26,14 +27,8 @@ const DELETE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(240);
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List computers.
-    List {
-        /// Only computers of this workspace (id or name).
-        #[arg(long, short, value_name = "WORKSPACE")]
-        workspace: Option<String>,
-        /// Only computers with this status, for example `running`.
-        #[arg(long)]
-        status: Option<String>,
-    },
+    #[command(visible_alias = "ls")]
+    List(ListOptions),
     /// Create a computer and wait until it runs.
     Create(CreateOptions),
     /// Show a computer.
@@ -64,11 +59,23 @@ pub enum Command {
     /// Move a computer to another workspace.
     Move(hardware::MoveOptions),
     /// Delete a computer and its disk.
+    #[command(visible_alias = "rm")]
     Delete(ComputerArg),
     /// Print the password for the screens and sockets of a computer.
     Password(ComputerArg),
     /// Test a computer and print measurements; the exit code is 1 when a check fails.
     Selftest(ComputerArg),
+}
+
+/// `hotdesk computers list`.
+#[derive(Debug, Args)]
+pub struct ListOptions {
+    /// Only computers of this workspace (id or name).
+    #[arg(long, short, value_name = "WORKSPACE")]
+    workspace: Option<String>,
+    /// Only computers with this status, for example `running`.
+    #[arg(long)]
+    status: Option<String>,
 }
 
 /// The computer that a command acts on.
@@ -113,7 +120,7 @@ pub struct CreateOptions {
 pub async fn run(command: Command, session: &Session) -> Outcome {
     match command {
         Command::Selftest(target) => return selftest::run(session, &target).await,
-        Command::List { workspace, status } => list(session, workspace, status).await,
+        Command::List(options) => list(session, options).await,
         Command::Create(options) => create(session, options).await,
         Command::Get(target) => get(session, &target).await,
         Command::Start(options) => power::run(session, power::PowerCommand::Start, &options).await,
@@ -151,12 +158,12 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(session: &Session, workspace: Option<String>, status: Option<String>) -> Outcome<()> {
-    let workspace = match workspace {
+async fn list(session: &Session, options: ListOptions) -> Outcome<()> {
+    let workspace = match options.workspace {
         Some(wanted) => Some(resolve::workspace(&session.api, &wanted).await?),
         None => None,
     };
-    let filters = [("workspace_id", workspace), ("status", status)];
+    let filters = [("workspace_id", workspace), ("status", options.status)];
     let query: Vec<(&str, &str)> =
         filters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
     let response = session.api.get(&["computers"], &query, REQUEST_TIMEOUT).await?;

@@ -17,6 +17,7 @@ mod login;
 mod operator;
 pub mod person;
 mod stand_in;
+mod words;
 
 const ID: &str = "11111111-1111-4111-8111-111111111111";
 const OTHER: &str = "22222222-2222-4222-8222-222222222222";
