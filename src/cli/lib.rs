@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use console::Term;
 
@@ -13,11 +13,13 @@ mod account;
 mod client;
 mod computers;
 mod copy;
+mod desktop;
 mod failure;
 mod open;
 mod operator;
 mod output;
 mod progress;
+mod suggestions;
 
 use account::{api_keys, audit, capacity, clients, login, profile, workspaces};
 use client::Session;
@@ -25,7 +27,7 @@ use client::api::Api;
 use client::completion;
 use client::connection::{self, ConnectionOptions};
 use client::credentials::{self, Credentials};
-use computers::{bash, desktop, screenshot, snapshots};
+use computers::{bash, screenshot, shortcuts, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
 use operator::{admin, agent, doctor, image, repair, serve, settings};
@@ -79,6 +81,8 @@ enum Command {
     /// Manage computers.
     #[command(subcommand, visible_alias = "computer")]
     Computers(computers::Command),
+    #[command(flatten)]
+    Shortcut(shortcuts::Shortcut),
     /// Manage snapshots of a computer.
     #[command(subcommand, visible_alias = "snapshot")]
     Snapshots(snapshots::Command),
@@ -89,12 +93,8 @@ enum Command {
     Capacity(capacity::Options),
     /// Take a screenshot of a computer.
     Screenshot(screenshot::Options),
-    /// Click on the screen of a computer.
-    Click(desktop::ClickOptions),
-    /// Type text on a computer.
-    Type(desktop::TypeOptions),
-    /// Press a key or a key combination on a computer.
-    Key(desktop::KeyOptions),
+    #[command(flatten)]
+    Desktop(desktop::Command),
     /// Run a shell command on a computer; print its output and exit with its exit code.
     Bash(bash::Options),
     /// Copy a file to the desktop of a computer, or from a computer.
@@ -190,7 +190,8 @@ pub fn main() -> ExitCode {
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => error.exit(),
     }
-    let Cli { global, command } = Cli::parse();
+    let parsed = Cli::try_parse().map_err(|error| suggestions::extend(error, &Cli::command()));
+    let Cli { global, command } = parsed.unwrap_or_else(|error| error.exit());
     run(&global, command).unwrap_or_else(|failure| failure.report())
 }
 
@@ -221,13 +222,14 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Computers(it) => {
             return global.with_session(async |session| computers::run(it, session).await);
         }
+        Command::Shortcut(it) => {
+            return global.with_session(async |session| computers::run(it.into(), session).await);
+        }
+        Command::Desktop(it) => return global.with_session(async |session| desktop::run(it, session).await),
         Command::Snapshots(it) => global.with_session(async |session| snapshots::run(it, session).await)?,
         Command::Clients(it) => global.with_session(async |session| clients::run(it, session).await)?,
         Command::Capacity(it) => global.with_session(async |session| capacity::run(&it, session).await)?,
         Command::Screenshot(it) => global.with_session(async |session| screenshot::run(it, session).await)?,
-        Command::Click(it) => global.with_session(async |session| desktop::click(it, session).await)?,
-        Command::Type(it) => global.with_session(async |session| desktop::type_text(it, session).await)?,
-        Command::Key(it) => global.with_session(async |session| desktop::key(it, session).await)?,
         Command::ApiKeys(it) => global.with_session(async |session| api_keys::run(it, session).await)?,
         Command::Audit(it) => global.with_session(async |session| audit::run(it, session).await)?,
         Command::Open(it) => global.with_session(async |session| open::run(it, session).await)?,

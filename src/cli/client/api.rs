@@ -4,10 +4,15 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::LOCATION;
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::header::{
+    CONNECTION, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Upgraded, Url, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::connection::Connection;
 use crate::failure::{Failure, Outcome};
@@ -163,11 +168,33 @@ impl Api {
         opening.await.map_err(|_| format!("{}: the request timed out", self.base))?
     }
 
-    /// Sends a request; turns a refusal into an error with the text of the server.
-    async fn open(&self, request: RequestBuilder) -> Outcome<Response> {
+    /// Opens a WebSocket channel of a computer with its password, because API keys open no socket (docs/channels.md).
+    ///
+    /// # Errors
+    /// When the server is unreachable or does not accept the upgrade.
+    pub async fn channel(&self, url: Url, password: &str) -> Outcome<WebSocketStream<Upgraded>> {
+        let key = generate_key();
+        let request = self.http.get(url).bearer_auth(password);
+        let request = request.header(CONNECTION, "Upgrade").header(UPGRADE, "websocket");
+        let request = request.header(SEC_WEBSOCKET_VERSION, "13").header(SEC_WEBSOCKET_KEY, &key);
+        let opening = tokio::time::timeout(REQUEST_TIMEOUT, self.open(request));
+        let response = opening.await.map_err(|_| format!("{}: the request timed out", self.base))??;
+        let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT);
+        if accepted.is_none_or(|it| it.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes()) {
+            return Err(format!("{}: the server did not open a WebSocket", self.base).into());
+        }
+        let stream = response.upgrade().await.map_err(|error| self.transport_failure(error))?;
+        Ok(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
+    }
+
+    /// Sends a request and returns the head of the response: a success, or an accepted upgrade.
+    ///
+    /// # Errors
+    /// When the server is unreachable or refuses, without a limit of time or size.
+    pub async fn open(&self, request: RequestBuilder) -> Outcome<Response> {
         let response = request.send().await.map_err(|error| self.transport_failure(error))?;
         let status = response.status();
-        if status.is_success() {
+        if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
         if let Some(to) = response.headers().get(LOCATION).filter(|_| status.is_redirection()) {

@@ -4,7 +4,9 @@ pub mod api;
 pub mod completion;
 pub mod connection;
 pub mod credentials;
+pub mod download;
 pub mod resolve;
+pub mod socket;
 pub mod wait;
 
 use crate::failure::Outcome;

@@ -1,11 +1,11 @@
 //! `hotdesk computers`, and the commands that act on one computer.
 
 pub mod bash;
-pub mod desktop;
 pub mod hardware;
 pub mod power;
 pub mod screenshot;
 pub mod selftest;
+pub mod shortcuts;
 pub mod snapshots;
 
 use std::process::ExitCode;
@@ -27,6 +27,7 @@ const DELETE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(240);
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List computers.
+    #[command(visible_alias = "ls")]
     List(ListOptions),
     /// Create a computer and wait until it runs.
     Create(CreateOptions),
@@ -58,6 +59,7 @@ pub enum Command {
     /// Move a computer to another workspace.
     Move(hardware::MoveOptions),
     /// Delete a computer and its disk.
+    #[command(visible_alias = "rm")]
     Delete(DeleteOptions),
     /// Print the password for the screens and sockets of a computer.
     Password(ComputerArg),

@@ -15,12 +15,19 @@ pub use table::{Column, ListView, fields, list, table};
 /// # Errors
 /// When the write fails for another reason, for example a full disk.
 pub fn bytes(content: &[u8]) -> Outcome<()> {
+    stream(content).map(drop)
+}
+
+/// Writes a part of endless output; returns false when the reader has closed the pipe, so that the output can end.
+///
+/// # Errors
+/// Those of [`bytes`].
+pub fn stream(content: &[u8]) -> Outcome<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(content).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(format!("cannot write to standard output: {error}").into())
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(format!("cannot write to standard output: {error}").into()),
     }
 }
 

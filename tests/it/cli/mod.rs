@@ -10,6 +10,7 @@ use stand_in::{StubServer, computer};
 mod admin;
 mod completion;
 mod demo;
+mod desktop;
 mod every_command;
 mod hardware;
 mod host;
@@ -20,6 +21,7 @@ mod operator;
 pub mod person;
 mod stand_in;
 mod tables;
+mod words;
 
 const ID: &str = "11111111-1111-4111-8111-111111111111";
 const OTHER: &str = "22222222-2222-4222-8222-222222222222";

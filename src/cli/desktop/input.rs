@@ -129,12 +129,9 @@ async fn act<B: Serialize>(
     message: &str,
 ) -> Outcome<()> {
     let id = resolve::computer(&session.api, computer).await?;
-    let mut url = session.api.url(&["computers", &id, action]);
-    if let Some(screen) = screen {
-        url.query_pairs_mut().append_pair("screen", screen);
-    }
-    let request = session.api.request(Method::POST, url).json(body).timeout(timeout);
-    let response = session.api.send(request).await?;
+    let path = ["computers", &id, action];
+    let response =
+        super::send(session, Method::POST, &path, &[("screen", screen)], Some(body), timeout).await?;
     let done: ActionResult = response.decode()?;
     if !done.success {
         return Err(
