@@ -48,6 +48,8 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
         Some(body) => body.error.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect(),
         None => "The computer's agent failed".to_owned(),
     };
+    // How much of the input the process took: without it the client cannot send the rest.
+    let written = answer.as_ref().and_then(|body| body.extra.get("written")?.as_u64());
     let code = answer.and_then(|body| body.code).and_then(|code| known_code(&code));
     let mut error = match status {
         StatusCode::BAD_REQUEST => Error::invalid(sentence),
@@ -74,6 +76,10 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
     error.code = code;
     if matches!(error.kind, Kind::Unavailable | Kind::Conflict) {
         error.retry_after = retry_after.map(|seconds| seconds.min(60));
+    }
+    let written = written.filter(|_| matches!(code, Some(ErrorCode::StdinFull | ErrorCode::StdinClosed)));
+    if let Some(written) = written.and_then(|written| i64::try_from(written).ok()) {
+        error = error.number("written", written);
     }
     error.number("upstream_status", i64::from(status.as_u16()))
 }
@@ -182,6 +188,24 @@ mod tests {
             assert!(error.message.len() <= MAX_SENTENCE && error.code.is_none());
             assert!(error.retry_after.is_none_or(|seconds| seconds <= 60));
             assert!(from_status(status, b"<html>", None).message.len() < 100);
+        }
+    }
+
+    #[test]
+    fn a_process_that_does_not_read_says_how_much_it_took() {
+        for (code, written, expected) in [
+            ("stdin_full", "65536", Some(65_536)),
+            ("stdin_closed", "0", Some(0)),
+            ("stdin_full", "-1", None),
+            ("already_exists", "7", None),
+        ] {
+            let body = format!(r#"{{"error":"no","code":"{code}","written":{written}}}"#);
+            let error = from_status(StatusCode::CONFLICT, body.as_bytes(), None);
+            let found = error.fields.iter().find_map(|field| match field {
+                ("written", Field::Number(written)) => Some(*written),
+                _ => None,
+            });
+            assert_eq!(found, expected, "{code} {written}");
         }
     }
 
