@@ -447,13 +447,11 @@ async fn an_attached_process_waits_for_its_reader_and_loses_nothing() {
     });
     filled.await.expect("output");
     let refused = agent.get(&format!("/processes/{id}/output?stream=stdout&follow=true")).await;
-    assert_eq!((refused.status, &refused.body["code"]), (400, &json!("invalid_request")));
+    assert_eq!((refused.status, &refused.body["code"]), (400, &json!("INVALID_REQUEST")));
     let path = format!("/processes/{id}/output?follow=true&framed=true");
     let response = agent.request(Method::GET, &path).send().await.expect("an answer");
-    assert_eq!(
-        (&response.headers()["x-hotdesk-offset"], &response.headers()["x-hotdesk-lost"]),
-        (&"0", &"0")
-    );
+    assert_eq!(response.headers()["x-hotdesk-offset"], "0");
+    assert_eq!(response.headers()["x-hotdesk-lost"], "0");
     let framed = response.bytes().await.expect("a body");
     let (mut rest, mut streams) = (&framed[..], [Vec::new(), Vec::new()]);
     while let Some((header, after)) = rest.split_first_chunk::<8>() {

@@ -4,10 +4,16 @@ use std::future::pending;
 use std::time::Duration;
 
 use super::BackgroundProcess;
-use super::log::StreamSelection;
+use super::log::{MAX_RUNS, RESERVED_BYTES, StreamSelection};
 
 /// Time that an attached process may be without a reader: enough for a client that reconnects.
 const READER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most bytes that wait for the reader of an attached process. The log never drops them: they fit in what is reserved for
+/// a stream, and even single bytes of changing streams are fewer than the runs that the log remembers.
+const MAX_UNREAD: usize = if MAX_RUNS < RESERVED_BYTES { MAX_RUNS } else { RESERVED_BYTES };
+/// Fewest bytes to read at once: a shorter read would cut a packet of the pipe, which is one page (pipe(7)).
+const LEAST_READ: usize = 4096;
 
 impl BackgroundProcess {
     /// Notes that the output before an offset in both streams was read.
@@ -17,13 +23,16 @@ impl BackgroundProcess {
         }
     }
 
-    /// Waits until all output was read. Returns at once unless the process is attached.
-    pub async fn all_read(&self) {
-        let Some(read) = &self.attached else { return };
+    /// Waits until the log takes more output; returns how many bytes, at least [`LEAST_READ`]. Returns at once unless the
+    /// process is attached.
+    pub async fn room(&self) -> usize {
+        let Some(read) = &self.attached else { return usize::MAX };
         let end = self.log().range(StreamSelection::Both).1;
+        let room = |read: u64| MAX_UNREAD.saturating_sub(usize::try_from(end - read).unwrap_or(usize::MAX));
         let mut receiver = read.subscribe();
+        let read = receiver.wait_for(|read| room(*read) >= LEAST_READ).await;
         // It cannot fail: `self` holds the sender.
-        drop(receiver.wait_for(|read| *read >= end).await);
+        read.map_or(LEAST_READ, |read| room(*read))
     }
 
     /// Waits until an attached process had no reader for [`READER_TIMEOUT`]; never returns for any other process.

@@ -16,7 +16,7 @@ pub const RESERVED_BYTES: usize = 64 * 1024;
 /// Bytes that all streams share beyond that: enough for sixteen processes that write as much as they can.
 pub const SHARED_BYTES: usize = 32 * 1024 * 1024;
 /// Most alternations between the streams that are remembered; of older bytes the order is lost.
-const MAX_RUNS: usize = 16 * 1024;
+pub const MAX_RUNS: usize = 16 * 1024;
 
 /// Stream to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

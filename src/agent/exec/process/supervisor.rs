@@ -131,7 +131,7 @@ async fn read_final_output(process: &BackgroundProcess, streams: &mut OutputPipe
     let mut chunk = vec![0; CHUNK];
     let mut left = FINAL_OUTPUT_TIMEOUT;
     loop {
-        process.all_read().await;
+        let _room = process.room().await;
         let began = Instant::now();
         match tokio::time::timeout(left, read_output(process, streams, &mut chunk)).await {
             Ok(true) => left = left.saturating_sub(began.elapsed()),
@@ -143,8 +143,8 @@ async fn read_final_output(process: &BackgroundProcess, streams: &mut OutputPipe
 
 /// Waits until the log takes more, then reads the next output; false when no more can come.
 async fn read_output(process: &BackgroundProcess, streams: &mut OutputPipes, chunk: &mut [u8]) -> bool {
-    process.all_read().await;
-    let Some((stream, length)) = streams.next(chunk).await else { return false };
+    let most = process.room().await.min(chunk.len());
+    let Some((stream, length)) = streams.next(&mut chunk[..most]).await else { return false };
     process.write(|log| log.push(stream, &chunk[..length]));
     true
 }
