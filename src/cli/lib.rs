@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
+use clap_complete::Shell as CompletionShell;
 use console::Term;
 
 mod account;
@@ -17,16 +17,18 @@ mod failure;
 mod operator;
 mod output;
 mod progress;
+mod remote;
 
 use account::{api_keys, audit, capacity, clients, login, profile, workspaces};
 use client::Session;
 use client::api::Api;
 use client::connection::{self, ConnectionOptions};
 use client::credentials::{self, Credentials};
-use computers::{bash, desktop, screenshot, snapshots};
+use computers::{desktop, screenshot, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
 use operator::{admin, agent, doctor, repair, serve, settings};
+use remote::{bash, shell};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
@@ -93,9 +95,11 @@ enum Command {
     Type(desktop::TypeOptions),
     /// Press a key or a key combination on a computer.
     Key(desktop::KeyOptions),
-    /// Run a shell command on a computer; print its output and exit with its exit code.
+    /// Run a shell command on a computer with the standard streams and the exit code of this program, like ssh.
     Bash(bash::Options),
-    /// Copy a file to the desktop of a computer, or from a computer.
+    /// Open an interactive shell on a computer, like ssh.
+    Shell(shell::Options),
+    /// Copy files and folders to or from a computer, like scp.
     Cp(copy::Options),
     /// Manage API keys.
     #[command(subcommand, visible_alias = "api-key")]
@@ -132,7 +136,7 @@ enum Command {
     /// Print a shell completion script.
     Completions {
         /// Shell.
-        shell: Shell,
+        shell: CompletionShell,
     },
     /// Run the agent inside a computer: API for its screens, commands and files.
     Agent(agent::Options),
@@ -194,7 +198,12 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Doctor { options, repair: true, yes } => return repair::run(&options, yes, global.json),
         Command::Doctor { options, .. } => return doctor::run(&options, global.json),
         Command::Bash(options) => {
-            return global.with_session(async |session| bash::run(options, session).await);
+            let ended = global.with_session(async |session| bash::run(options, session).await);
+            return Ok(ended.unwrap_or_else(|failure| failure.report_as_ssh()));
+        }
+        Command::Shell(options) => {
+            let ended = global.with_session(async |session| shell::run(options, session).await);
+            return Ok(ended.unwrap_or_else(|failure| failure.report_as_ssh()));
         }
         Command::Workspaces(it) => global.with_session(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => {
@@ -239,7 +248,11 @@ impl GlobalOptions {
             if complete { Credentials::default() } else { Credentials::load(&credentials::path()?)? };
         let connection = connection::resolve(&options, &stored)?;
         let session = Session { api: Api::new(connection)?, json: self.json };
-        runtime()?.block_on(command(&session))
+        let runtime = runtime()?;
+        let outcome = runtime.block_on(command(&session));
+        // A thread that reads standard input may block for ever.
+        runtime.shutdown_background();
+        outcome
     }
 }
 

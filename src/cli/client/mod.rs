@@ -4,6 +4,7 @@ pub mod api;
 pub mod connection;
 pub mod credentials;
 pub mod resolve;
+pub mod retry;
 pub mod wait;
 
 use crate::failure::Outcome;
