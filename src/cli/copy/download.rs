@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use nix::fcntl::OFlag;
 use reqwest::header::{CONTENT_LENGTH, ETAG, IF_RANGE, RANGE};
 use reqwest::{Method, Response, StatusCode};
 use sha2::{Digest, Sha256};
@@ -102,7 +103,10 @@ async fn receive_file(files: &GuestFiles<'_>, version: &Version<'_>, target: &Pa
     let failed = |error: std::io::Error| format!("cannot write {}: {error}", target.display());
     let part = part_path(target, files, version)?;
     remove_other_parts(&part, target).map_err(failed)?;
-    let file = OpenOptions::new().create(true).append(true).open(&part).await.map_err(failed)?;
+    // In a folder that others may write to, the part may be somebody's link to another file.
+    let flags = OFlag::O_NOFOLLOW.bits();
+    let file =
+        OpenOptions::new().create(true).append(true).custom_flags(flags).open(&part).await.map_err(failed)?;
     let received = file.metadata().await.map_err(failed)?.len();
     let mut sink = Sink::File(file, target.to_owned());
     // A part that is too long was written by something else.

@@ -45,11 +45,13 @@ impl Relay {
         let faults = Arc::new(AtomicU64::new(u64::from(fault.is_some())));
         let counted = Arc::clone(&carried);
         let task = tokio::spawn(async move {
+            // Dropped with this task: the connections end with the relay.
+            let mut connections = tokio::task::JoinSet::new();
             loop {
                 let (client, _) = listener.accept().await.expect("a connection");
                 let server = TcpStream::connect(&server).await.expect("a server");
                 let (counted, faults) = (Arc::clone(&counted), Arc::clone(&faults));
-                tokio::spawn(async move {
+                connections.spawn(async move {
                     let (client, server) = (client.into_split(), server.into_split());
                     let share = AtomicU64::new(0);
                     let copy =
@@ -197,7 +199,7 @@ async fn the_same_command_continues_a_copy_that_was_killed() {
         let relay = Relay::start(controller.base(), None).await;
         let ended = run_at(&relay.url, &shell, &arguments).await;
         assert_eq!(ended.code, 0, "{ended:?}");
-        assert!(relay.carried() < SIZE * 3 / 4, "{} bytes of {SIZE}", relay.carried());
+        assert!(relay.carried() < SIZE * 7 / 8, "{} bytes of {SIZE}", relay.carried());
     }
     assert!(std::fs::read(shell.file("back")).expect("copied") == content);
     let names: Vec<_> = std::fs::read_dir(shell.home())
