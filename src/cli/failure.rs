@@ -24,6 +24,12 @@ pub enum Failure {
 pub type Outcome<T = ExitCode> = Result<T, Failure>;
 
 impl Failure {
+    /// Prints the failure and returns 255, as ssh does: all other codes belong to the command on the computer.
+    pub fn report_as_ssh(&self) -> ExitCode {
+        let _code = self.report();
+        ExitCode::from(255)
+    }
+
     /// Prints the failure to standard error and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
+use clap_complete::Shell as CompletionShell;
 use console::Term;
 
 mod account;
@@ -19,6 +19,7 @@ mod open;
 mod operator;
 mod output;
 mod progress;
+mod remote;
 mod suggestions;
 
 use account::{api_keys, audit, capacity, clients, login, profile, workspaces};
@@ -27,10 +28,11 @@ use client::api::Api;
 use client::completion;
 use client::connection::{self, ConnectionOptions};
 use client::credentials::{self, Credentials};
-use computers::{bash, screenshot, shortcuts, snapshots};
+use computers::{screenshot, shortcuts, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
 use operator::{admin, agent, doctor, image, repair, serve, settings};
+use remote::{bash, shell};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
@@ -95,9 +97,11 @@ enum Command {
     Screenshot(screenshot::Options),
     #[command(flatten)]
     Desktop(desktop::Command),
-    /// Run a shell command on a computer; print its output and exit with its exit code.
+    /// Run a shell command on a computer with the standard streams and the exit code of this program, like ssh.
     Bash(bash::Options),
-    /// Copy a file to the desktop of a computer, or from a computer.
+    /// Open an interactive shell on a computer, like ssh.
+    Shell(shell::Options),
+    /// Copy files and folders to or from a computer, like scp.
     Cp(copy::Options),
     /// Open a desktop in a browser, signed in by a link that works once.
     Open(open::Options),
@@ -139,7 +143,7 @@ enum Command {
     /// Print a shell completion script. It completes commands, and names of computers, workspaces and snapshots.
     Completions {
         /// Shell.
-        shell: Shell,
+        shell: CompletionShell,
     },
     /// Write the manual pages into a folder.
     #[command(hide = true)]
@@ -216,7 +220,12 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Doctor { options, repair: true, yes } => return repair::run(&options, yes, global.json),
         Command::Doctor { options, .. } => return doctor::run(&options, global.json),
         Command::Bash(options) => {
-            return global.with_session(async |session| bash::run(options, session).await);
+            let ended = global.with_session(async |session| bash::run(options, session).await);
+            return Ok(ended.unwrap_or_else(|failure| failure.report_as_ssh()));
+        }
+        Command::Shell(options) => {
+            let ended = global.with_session(async |session| shell::run(options, session).await);
+            return Ok(ended.unwrap_or_else(|failure| failure.report_as_ssh()));
         }
         Command::Workspaces(it) => global.with_session(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => {
@@ -263,7 +272,11 @@ impl GlobalOptions {
             if complete { Credentials::default() } else { Credentials::load(&credentials::path()?)? };
         let connection = connection::resolve(&options, &stored)?;
         let session = Session { api: Api::new(connection)?, json: self.json };
-        runtime()?.block_on(command(&session))
+        let runtime = runtime()?;
+        let outcome = runtime.block_on(command(&session));
+        // A thread that reads standard input may block for ever.
+        runtime.shutdown_background();
+        outcome
     }
 }
 

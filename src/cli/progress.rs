@@ -44,6 +44,28 @@ impl Progress {
     pub fn add(&self, bytes: u64) {
         self.0.inc(bytes);
     }
+
+    /// Number of bytes so far.
+    pub fn position(&self) -> u64 {
+        self.0.position()
+    }
+
+    /// Sets the number of bytes; those before it do not count for the rate.
+    pub fn skip_to(&self, position: u64) {
+        self.0.set_position(position);
+        self.0.reset_eta();
+    }
+
+    /// Waits until the position has not changed for this long.
+    pub async fn stalled(&self, timeout: Duration) {
+        loop {
+            let before = self.0.position();
+            tokio::time::sleep(timeout).await;
+            if self.0.position() == before {
+                return;
+            }
+        }
+    }
 }
 
 impl Drop for Progress {

@@ -4,14 +4,13 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::{
-    CONNECTION, LOCATION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
-};
+use reqwest::header::{CONNECTION, HeaderMap, LOCATION, UPGRADE};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Upgraded, Url, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::connection::Connection;
@@ -49,6 +48,35 @@ impl ApiResponse {
             let hint = "is it a hotdesk server of this version?";
             format!("cannot parse the server's response: {error}; {hint}").into()
         })
+    }
+}
+
+/// A complete response of any status.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// Status.
+    pub status: StatusCode,
+    /// Header fields.
+    pub headers: HeaderMap,
+    body: Bytes,
+    base: String,
+}
+
+impl Exchange {
+    /// Parses a refusal's body; `None` for a success or another body.
+    pub fn refused(&self) -> Option<ErrorBody> {
+        serde_json::from_slice(&self.body).ok().filter(|_| !self.status.is_success())
+    }
+
+    /// Returns the body of a success.
+    ///
+    /// # Errors
+    /// When the server refused; it has the error text of the server.
+    pub fn success(self) -> Outcome<ApiResponse> {
+        if self.status.is_success() {
+            return Ok(ApiResponse { body: self.body });
+        }
+        Err(refusal(&self.base, self.status, &self.body).into())
     }
 }
 
@@ -151,24 +179,36 @@ impl Api {
         Ok(ApiResponse { body: self.read(response).await? })
     }
 
-    /// Opens a stored file by its signed link. The request goes to the configured server, not to the host in the link,
-    /// because the server may be reachable under another name. It has no key: the signature authorizes it.
+    /// Sends a request and reads the response, whatever its status.
     ///
     /// # Errors
-    /// When the link is no link to a stored file, and those of [`Api::send`].
-    pub async fn open_link(&self, link: &str) -> Outcome<Response> {
-        let invalid = || format!("the server returned an invalid file link: {link}");
-        let parsed: Url = link.parse().map_err(|_| invalid())?;
-        let (_, stored) = parsed.path().split_once("/storage/").ok_or_else(invalid)?;
-        let mut url = self.base.clone();
-        url.set_path(&format!("{}/storage/{stored}", self.base.path()));
-        url.set_query(parsed.query());
-        // The timeout covers only the response head: a large body takes longer.
-        let opening = tokio::time::timeout(REQUEST_TIMEOUT, self.open(self.http.get(url)));
-        opening.await.map_err(|_| format!("{}: the request timed out", self.base))?
+    /// When the server is unreachable, breaks off, the timeout passes, or the response is too large.
+    pub async fn exchange(&self, request: RequestBuilder) -> Outcome<Exchange> {
+        let response = request.send().await.map_err(|error| self.transport_failure(error))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        Ok(Exchange { status, headers, body: self.read(response).await?, base: self.base.to_string() })
     }
 
-    /// Opens a WebSocket channel of a computer with its password, because API keys open no socket (docs/channels.md).
+    /// Sends a request whose response has no timeout after its head, and any status.
+    ///
+    /// # Errors
+    /// Those of [`Api::exchange`].
+    pub async fn stream(&self, request: RequestBuilder) -> Outcome<Response> {
+        let opening = tokio::time::timeout(REQUEST_TIMEOUT, request.send()).await;
+        let opened = opening.map_err(|_| format!("{}: the request timed out", self.base))?;
+        opened.map_err(|error| self.transport_failure(error))
+    }
+
+    /// Reads the rest of a response that [`Api::stream`] opened and that is a refusal.
+    pub async fn refusal(&self, response: Response) -> Failure {
+        let status = response.status();
+        match self.read(response).await {
+            Ok(body) => refusal(self.base.as_str(), status, &body).into(),
+            Err(failure) => failure,
+        }
+    }
+
+    /// Opens a WebSocket channel of a computer with its password.
     ///
     /// # Errors
     /// When the server is unreachable or does not accept the upgrade.
@@ -176,12 +216,15 @@ impl Api {
         let key = generate_key();
         let request = self.http.get(url).bearer_auth(password);
         let request = request.header(CONNECTION, "Upgrade").header(UPGRADE, "websocket");
-        let request = request.header(SEC_WEBSOCKET_VERSION, "13").header(SEC_WEBSOCKET_KEY, &key);
-        let opening = tokio::time::timeout(REQUEST_TIMEOUT, self.open(request));
-        let response = opening.await.map_err(|_| format!("{}: the request timed out", self.base))??;
-        let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT);
-        if accepted.is_none_or(|it| it.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes()) {
-            return Err(format!("{}: the server did not open a WebSocket", self.base).into());
+        let request = request.header("sec-websocket-version", "13").header("sec-websocket-key", &key);
+        let response = self.stream(request).await?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(self.refusal(response).await);
+        }
+        let accepted = response.headers().get("sec-websocket-accept");
+        if accepted.is_none_or(|accepted| accepted.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes())
+        {
+            return Err(format!("{}: the server does not speak WebSocket", self.base).into());
         }
         let stream = response.upgrade().await.map_err(|error| self.transport_failure(error))?;
         Ok(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)

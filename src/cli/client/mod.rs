@@ -6,6 +6,7 @@ pub mod connection;
 pub mod credentials;
 pub mod download;
 pub mod resolve;
+pub mod retry;
 pub mod socket;
 pub mod wait;
 

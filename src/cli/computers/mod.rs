@@ -1,6 +1,5 @@
 //! `hotdesk computers`, and the commands that act on one computer.
 
-pub mod bash;
 pub mod hardware;
 pub mod power;
 pub mod screenshot;

@@ -1,23 +1,34 @@
-//! `hotdesk cp`: file copies to and from a computer.
+//! `hotdesk cp`: copies of files and folders to and from a computer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
 
-use crate::client::Session;
+use crate::client::{Session, resolve};
 use crate::failure::{Failure, Outcome};
+use guest_files::GuestFiles;
 
 mod download;
+mod folder;
+mod guest_files;
+mod resumable;
 mod upload;
+mod upload_record;
 
 /// `hotdesk cp`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Source: a local file, or COMPUTER:PATH (absolute, or relative to the home folder).
-    from: Endpoint,
-    /// Target: COMPUTER: or COMPUTER:NAME (on its desktop), a local file or folder, or `-` for standard output.
-    to: Endpoint,
+    /// Do not replace files that exist: fail instead.
+    #[arg(short, long)]
+    no_clobber: bool,
+    /// Copy folders. They are copied without this option too.
+    #[arg(short, long)]
+    recursive: bool,
+    /// Sources, then the target. COMPUTER:PATH is on a computer (absolute, or relative to the home folder; as a target
+    /// COMPUTER: is its desktop), any other path is local. `-` is standard input or standard output.
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    paths: Vec<Endpoint>,
 }
 
 /// One end of a copy. A colon before the first slash ends the name of a computer, like with scp; `./a:b` is a local
@@ -45,24 +56,76 @@ impl FromStr for Endpoint {
     }
 }
 
-/// Copies a file.
+/// Whether a local path means standard input or standard output.
+fn is_stream(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Copies each source in turn.
 ///
 /// # Errors
-/// When both ends are local or both remote, or the file cannot be read, sent, received or written.
+/// When all ends are local or several are remote, or a source cannot be read, sent, received or written. Sources
+/// before it were copied.
 pub async fn run(options: Options, session: &Session) -> Outcome<()> {
-    match (options.from, options.to) {
-        (Endpoint::Local(file), Endpoint::Remote { computer, path }) => {
-            upload::run(session, &file, &computer, &path).await
+    let Some((target, sources)) = options.paths.split_last() else {
+        return Err(Failure::Usage("a source and a target are needed".to_owned()));
+    };
+    let several = sources.len() > 1;
+    let overwrite = !options.no_clobber;
+    match target {
+        Endpoint::Remote { computer, path } => {
+            let local: Vec<&Path> = sources.iter().filter_map(Endpoint::local).collect();
+            if local.len() < sources.len() {
+                return Err(Failure::Usage(
+                    "source and target are both on a computer: copy to a local file first".to_owned(),
+                ));
+            }
+            let id = resolve::computer(&session.api, computer).await?;
+            let files = GuestFiles { session, name: computer, id };
+            let folder = upload::target_folder(&files, path, several).await?;
+            for source in local {
+                upload::run(&files, source, path, folder.as_deref(), overwrite).await?;
+            }
         }
-        (Endpoint::Remote { computer, path }, Endpoint::Local(to)) => {
-            download::run(session, &computer, &path, &to).await
+        Endpoint::Local(to) => {
+            if several && !to.is_dir() {
+                return Err(Failure::Usage(format!(
+                    "{} is not a folder: several sources need one",
+                    to.display()
+                )));
+            }
+            let remote: Vec<(&str, &str)> = sources.iter().filter_map(Endpoint::remote).collect();
+            if remote.len() < sources.len() {
+                return Err(Failure::Usage(
+                    "source and target are both local: one of them must be COMPUTER:PATH".to_owned(),
+                ));
+            }
+            if let Some((computer, _)) = remote.iter().find(|(_, path)| path.is_empty()) {
+                return Err(Failure::Usage(format!("no path on {computer} is given: use {computer}:PATH")));
+            }
+            for (computer, path) in remote {
+                let id = resolve::computer(&session.api, computer).await?;
+                let files = GuestFiles { session, name: computer, id };
+                download::run(&files, path, to, overwrite).await?;
+            }
         }
-        (Endpoint::Local(_), Endpoint::Local(_)) => Err(Failure::Usage(
-            "source and target are both local: one of them must be COMPUTER:PATH".to_owned(),
-        )),
-        (Endpoint::Remote { .. }, Endpoint::Remote { .. }) => Err(Failure::Usage(
-            "source and target are both on a computer: one of them must be a local file".to_owned(),
-        )),
+    }
+    Ok(())
+}
+
+impl Endpoint {
+    fn local(&self) -> Option<&Path> {
+        match self {
+            Self::Local(path) => Some(path),
+            Self::Remote { .. } => None,
+        }
+    }
+
+    fn remote(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Local(_) => None,
+            Self::Remote { computer, path } => Some((computer, path)),
+        }
     }
 }
 

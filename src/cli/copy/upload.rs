@@ -1,113 +1,156 @@
-//! Upload of a local file to the desktop of a computer.
+//! Copies to a computer.
 
+use std::fs::Metadata;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
-use reqwest::multipart::{Form, Part};
+use reqwest::header::CONTENT_LENGTH;
 use reqwest::{Body, Method};
+use tokio::fs::File;
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::io::ReaderStream;
 
-use crate::client::api::REQUEST_TIMEOUT;
-use crate::client::{Session, resolve};
+use super::guest_files::{GuestFiles, decode};
+use super::resumable::ResumableUpload;
+use super::upload_record::UploadRecord;
+use super::{folder, is_stream};
 use crate::failure::{Failure, Outcome};
-use crate::output;
 use crate::progress::Progress;
-use hotdesk_domain::filename::FileName;
-use hotdesk_domain::limits::MAX_UPLOAD;
-use hotdesk_wire::computer::Computer;
-use hotdesk_wire::files::workspace_file::UploadResult;
+use crate::remote::stdio;
+use hotdesk_wire::files::guest_file::FileWritten;
 
-/// Timeout of an upload: 10 MiB at half a megabit per second.
-const TIMEOUT: Duration = Duration::from_secs(180);
+/// Size in bytes from which a file is sent as a resumable upload: below, it is sent again within seconds.
+const RESUMABLE_SIZE: u64 = 16 * 1024 * 1024;
+/// Folder that an empty target path names, in the home folder.
+const DESKTOP: &str = "Desktop";
 
-/// Sends a file. `path` is the name on the desktop, or empty for the local name.
+/// Returns the folder that a target names, without a slash at its end; `None` when the target is the path of the copy.
 ///
 /// # Errors
-/// When the file cannot be read or is too large, its name is invalid, or the desktop has a file of that name.
-pub async fn run(session: &Session, file: &Path, computer: &str, path: &str) -> Outcome<()> {
-    if path.contains('/') {
-        let hint = format!("files go to the desktop; use {computer}: or {computer}:NAME");
-        return Err(Failure::Usage(format!("cannot copy to {computer}:{path}: {hint}")));
+/// When several sources need a folder and the target is none, or the request fails.
+pub async fn target_folder(files: &GuestFiles<'_>, path: &str, several: bool) -> Outcome<Option<String>> {
+    if path.is_empty() {
+        return Ok(Some(DESKTOP.to_owned()));
     }
-    let name = file_name(file, path)?;
-    let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
-    let metadata = tokio::fs::metadata(file).await.map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(format!("cannot send {}: not a regular file", file.display()).into());
+    if path.ends_with('/') || files.is_folder(path).await? {
+        let folder = path.trim_end_matches('/');
+        return Ok(Some(if folder.is_empty() { "/" } else { folder }.to_owned()));
     }
-    if metadata.len() > MAX_UPLOAD {
-        return Err(format!(
-            "cannot send {}: larger than the limit of {} MiB",
-            file.display(),
-            MAX_UPLOAD >> 20
-        )
-        .into());
+    if several {
+        return Err(Failure::Usage(format!(
+            "{}:{path} is not a folder: several sources need one",
+            files.name
+        )));
     }
-    let content = tokio::fs::File::open(file).await.map_err(failed)?;
-    let id = resolve::computer(&session.api, computer).await?;
-    let computer: Computer = session.api.get(&["computers", &id], &[], REQUEST_TIMEOUT).await?.decode()?;
-
-    let progress = Arc::new(Progress::bytes(format!("sending {name}"), Some(metadata.len())));
-    let shown = Arc::clone(&progress);
-    let content = ReaderStream::new(content).inspect(move |chunk| {
-        shown.add(chunk.as_ref().map_or(0, |chunk| chunk.len() as u64));
-    });
-    let kind = mime_guess::from_path(&name).first_or_octet_stream();
-    let part = Part::stream_with_length(Body::wrap_stream(content), metadata.len()).file_name(name.clone());
-    let part = part.mime_str(kind.as_ref()).map_err(|error| format!("media type {kind}: {error}"))?;
-    let form = Form::new()
-        .text("projectId", computer.workspace_id.clone())
-        .text("desktopId", computer.id.clone())
-        .part("file", part);
-    let url = session.api.url(&["files", "upload"]);
-    let request = session.api.request(Method::POST, url).multipart(form).timeout(TIMEOUT);
-    let response = session.api.send(request).await?;
-    drop(progress);
-    let uploaded: UploadResult = response.decode()?;
-    session.show(&response, || Ok(()))?;
-    report_delivery(session, &uploaded, &computer, &name).await
+    Ok(None)
 }
 
-/// Prints the result of the delivery. When the desktop has a file of that name, the command fails and deletes the stored
-/// copy.
-async fn report_delivery(
-    session: &Session,
-    uploaded: &UploadResult,
-    computer: &Computer,
-    name: &str,
+/// Copies a local file, folder or standard input into `folder`, or to `path` without one.
+///
+/// # Errors
+/// When the source cannot be read, or the server refuses or is unreachable.
+pub async fn run(
+    files: &GuestFiles<'_>,
+    source: &Path,
+    path: &str,
+    folder: Option<&str>,
+    overwrite: bool,
 ) -> Outcome<()> {
-    let print = |text: String| if session.json { Ok(()) } else { output::line(&text) };
-    let on = &computer.name;
-    let Some(delivery) = uploaded.deliveries.iter().find(|it| it.computer_id == computer.id) else {
-        return print(format!("Stored {name}; {on} receives it on its desktop when it next starts."));
-    };
-    match delivery.outcome.as_str() {
-        "created" => print(format!("{on}:{}", delivery.path.as_deref().unwrap_or(name))),
-        "exists" => {
-            let mut url = session.api.url(&["files", "delete"]);
-            url.query_pairs_mut().append_pair("id", &uploaded.file.id);
-            session.api.send(session.api.request(Method::DELETE, url).timeout(REQUEST_TIMEOUT)).await?;
-            let hint = format!("use {on}:NAME for another name");
-            Err(format!("{on} already has a file {name:?} on its desktop; it was not replaced: {hint}")
-                .into())
+    if is_stream(source) {
+        if folder.is_some() {
+            let named = format!("{}:{path}", files.name);
+            return Err(Failure::Usage(format!("standard input has no name: give a file name in {named}")));
         }
-        other => {
-            let why = delivery.error.as_deref().unwrap_or(other);
-            let hint = format!("the server retries when {on} next starts");
-            Err(format!("{name} is stored but could not be delivered to {on} ({why}); {hint}").into())
-        }
+        return send_input(files, path, overwrite).await;
     }
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", source.display());
+    let metadata = tokio::fs::metadata(source).await.map_err(failed)?;
+    let path = match folder {
+        Some(folder) => inside(folder, source)?,
+        None => path.to_owned(),
+    };
+    if metadata.is_dir() {
+        return folder::send(files, source, &path, overwrite).await;
+    }
+    if metadata.is_file() && metadata.len() >= RESUMABLE_SIZE {
+        return send_resumable(files, source, &metadata, &path, overwrite).await;
+    }
+    let content = File::open(source).await.map_err(failed)?;
+    // A device or a FIFO has no length.
+    let length = metadata.is_file().then_some(metadata.len());
+    let body = Body::wrap_stream(watched(ReaderStream::new(content), &path, length));
+    let mode = format!("{:o}", metadata.permissions().mode() & 0o777);
+    put(files, &path, overwrite, Some(&mode), length, body).await
 }
 
-fn file_name(file: &Path, wanted: &str) -> Result<String, String> {
-    let name = match wanted {
-        "" => file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-        wanted => wanted.to_owned(),
+async fn send_input(files: &GuestFiles<'_>, path: &str, overwrite: bool) -> Outcome<()> {
+    let content = ReceiverStream::new(stdio::input());
+    put(files, path, overwrite, None, None, Body::wrap_stream(watched(content, path, None))).await
+}
+
+/// A stream whose bytes advance a progress bar.
+fn watched<E>(
+    content: impl futures_util::Stream<Item = Result<bytes::Bytes, E>> + Send + 'static,
+    path: &str,
+    length: Option<u64>,
+) -> impl futures_util::Stream<Item = Result<bytes::Bytes, E>> + Send + 'static {
+    let progress = Progress::bytes(format!("sending {path}"), length);
+    content.inspect(move |chunk| progress.add(chunk.as_ref().map_or(0, |chunk| chunk.len() as u64)))
+}
+
+async fn put(
+    files: &GuestFiles<'_>,
+    path: &str,
+    overwrite: bool,
+    mode: Option<&str>,
+    length: Option<u64>,
+    body: Body,
+) -> Outcome<()> {
+    let mut query = vec![("path", path), ("overwrite", if overwrite { "true" } else { "false" })];
+    query.extend(mode.map(|mode| ("mode", mode)));
+    let mut request = files.request(Method::PUT, &["content"], &query).body(body);
+    if let Some(length) = length {
+        request = request.header(CONTENT_LENGTH, length);
+    }
+    let exchange = files.session.api.exchange(request).await?;
+    let written: FileWritten = decode(&exchange)?;
+    files.show_copied(exchange, &written.path)
+}
+
+async fn send_resumable(
+    files: &GuestFiles<'_>,
+    source: &Path,
+    metadata: &Metadata,
+    path: &str,
+    overwrite: bool,
+) -> Outcome<()> {
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", source.display());
+    let mut content = File::open(source).await.map_err(failed)?;
+    let full = std::path::absolute(source).map_err(failed)?;
+    let replace = if overwrite { "true" } else { "false" };
+    let mode = format!("{:o}", metadata.permissions().mode() & 0o777);
+    let upload = ResumableUpload {
+        files,
+        record: UploadRecord::of(&full, metadata, &[&files.id, path, replace])?,
+        length: metadata.len(),
+        metadata: &[("path", path), ("overwrite", replace), ("mode", &mode)],
+        progress: Arc::new(Progress::bytes(format!("sending {path}"), Some(metadata.len()))),
     };
-    FileName::parse(&name).map_err(|error| format!("cannot send {}: {}", file.display(), error.message))?;
-    Ok(name)
+    upload.send(&mut content).await?;
+    drop(upload);
+    let (stat, exchange) = files.stat(path).await?.ok_or("the file was sent, but is not on the computer")?;
+    files.show_copied(exchange, &stat.path)
+}
+
+/// Path of a source in a folder of the computer.
+fn inside(folder: &str, source: &Path) -> Outcome<String> {
+    // `.` and `..` name a folder by another path.
+    let full = std::fs::canonicalize(source).ok().filter(|_| source.file_name().is_none());
+    let name = full.as_deref().unwrap_or(source).file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| format!("cannot send {}: its name is not UTF-8", source.display()))?;
+    Ok(format!("{}/{name}", folder.trim_end_matches('/')))
 }
 
 #[cfg(test)]
@@ -115,16 +158,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upload_has_the_local_name_unless_another_is_given() {
-        for (file, wanted, expected) in [
-            ("/tmp/ä b.txt", "", Some("ä b.txt")),
-            ("a.txt", "b.txt", Some("b.txt")),
-            ("/", "", None),
-            ("..", "", None),
-            ("a.txt", "..", None),
-            ("a.txt", "a\\b", None),
+    fn a_copy_in_a_folder_has_the_local_name() {
+        for (folder, source, expected) in [
+            ("Desktop", "/tmp/ä b.txt", Some("Desktop/ä b.txt")),
+            ("/", "a.txt", Some("/a.txt")),
+            ("~", "./a/", Some("~/a")),
+            ("x", "/", None),
         ] {
-            assert_eq!(file_name(Path::new(file), wanted).ok().as_deref(), expected, "{file} {wanted}");
+            assert_eq!(inside(folder, Path::new(source)).ok().as_deref(), expected, "{source}");
         }
+        let here = std::env::current_dir().unwrap();
+        let name = here.file_name().unwrap().to_str().unwrap();
+        assert_eq!(inside("x", Path::new(".")).ok(), Some(format!("x/{name}")));
     }
 }

@@ -166,7 +166,11 @@ fn inotify() -> EngineResult<String> {
 fn judge_inotify(instances: u64) -> EngineResult<String> {
     let desktops = instances / INOTIFY_OF_A_DESKTOP;
     let text = format!("{instances} for the whole host, enough for {desktops} busy desktops");
-    if desktops >= INOTIFY_DESKTOPS { Ok(text) } else { Err(EngineError::NoCapacity(Shortage::InotifyInstances, text)) }
+    if desktops >= INOTIFY_DESKTOPS {
+        Ok(text)
+    } else {
+        Err(EngineError::NoCapacity(Shortage::InotifyInstances, text))
+    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,11 @@ pub struct StartProcess {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^(pipe|none)$")]
     pub stdin: Option<String>,
+    /// True for a client that stays: the process waits until its output was read with `stream=both`, so that none is
+    /// lost. It is killed with everything that it started when nobody has followed its output for 10 s. It ends with
+    /// its program; what the program left running continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<bool>,
     /// Name for people, at most 128 characters; it need not be unique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 128)]
@@ -99,6 +104,11 @@ pub struct OutputQuery {
     /// and can continue from its last offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow: Option<bool>,
+    /// True, with `both`: each piece has a header of 8 bytes. The first byte is 1 for standard output and 2 for standard
+    /// error, three bytes are 0, and four have the length of the piece, big-endian (Docker's stream format). Offsets do
+    /// not count headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub framed: Option<bool>,
     /// Timeout in seconds, 0 to 300: of the stream with `follow`, otherwise of the wait for the first byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 0, maximum = 300)]

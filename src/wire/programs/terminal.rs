@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Message from a client.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum TerminalClientMessage {
     /// Typed characters; `\r` is Enter.

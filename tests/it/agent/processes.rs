@@ -435,3 +435,52 @@ async fn an_agent_that_is_killed_takes_its_processes_along() {
         assert!(gone(&pid).await, "{pid} must end");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attached_process_waits_for_its_reader_and_loses_nothing() {
+    let agent = RunningAgent::headless().await;
+    let command = "head -c 5000000 /dev/urandom | tee sent; echo done >&2; exit 3";
+    let started = start(&agent, json!({"command": command, "attached": true})).await;
+    let id = started["id"].as_str().expect("an id");
+    let filled = wait::until(Duration::from_secs(30), || async {
+        (record(&agent, id).await["output_bytes"].as_u64() > Some(0)).then_some(())
+    });
+    filled.await.expect("output");
+    let refused = agent.get(&format!("/processes/{id}/output?stream=stdout&follow=true")).await;
+    assert_eq!((refused.status, &refused.body["code"]), (400, &json!("INVALID_REQUEST")));
+    let path = format!("/processes/{id}/output?follow=true&framed=true");
+    let response = agent.request(Method::GET, &path).send().await.expect("an answer");
+    assert_eq!(response.headers()["x-hotdesk-offset"], "0");
+    assert_eq!(response.headers()["x-hotdesk-lost"], "0");
+    let framed = response.bytes().await.expect("a body");
+    let (mut rest, mut streams) = (&framed[..], [Vec::new(), Vec::new()]);
+    while let Some((header, after)) = rest.split_first_chunk::<8>() {
+        let length = u32::from_be_bytes(header[4..].try_into().expect("four bytes")) as usize;
+        assert_eq!(header[1..4], [0, 0, 0]);
+        streams[usize::from(header[0]) - 1].extend_from_slice(&after[..length]);
+        rest = &after[length..];
+    }
+    let sent = std::fs::read(agent.home().join("sent")).expect("written by the command");
+    assert!(streams[0] == sent, "{} bytes of {}", streams[0].len(), sent.len());
+    assert_eq!(streams[1], b"done\n");
+    let ended = record(&agent, id).await;
+    assert_eq!((&ended["exit_code"], &ended["output_bytes"]), (&json!(3), &json!(5_000_005)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attached_process_ends_with_its_reader_and_leaves_what_it_started() {
+    let agent = RunningAgent::headless().await;
+    let attached = |command: &str| json!({"command": command, "attached": true});
+    let unread = start(&agent, attached("sleep 1000 & echo output; wait")).await;
+    let ended = until(&agent, unread["id"].as_str().expect("an id"), "tree_running", json!(false)).await;
+    assert_eq!((&ended["status"], &ended["signal"]), (&json!("killed"), &json!("KILL")));
+
+    let started = start(&agent, attached("sleep 1000 & echo $!")).await;
+    let id = started["id"].as_str().expect("an id");
+    let (_, _, text) = output(&agent, id, "follow=true").await;
+    let background = text.trim().to_owned();
+    assert_eq!(record(&agent, id).await["exit_code"], 0);
+    assert!(alive(&background), "{background} must outlive the process that started it");
+    let killed = agent.post("/bash", json!({"command": format!("kill {background}")})).await;
+    assert_eq!(killed.body["exit_code"], 0);
+}

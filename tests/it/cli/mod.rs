@@ -9,6 +9,7 @@ use stand_in::{StubServer, computer};
 
 mod admin;
 mod completion;
+mod copy;
 mod demo;
 mod desktop;
 mod every_command;
@@ -19,6 +20,7 @@ mod login;
 mod open;
 mod operator;
 pub mod person;
+mod remote;
 mod stand_in;
 mod tables;
 mod words;
@@ -52,7 +54,6 @@ async fn wrong_usage_ends_with_2_and_asks_nobody() {
         &["cp", "a", "b"],
         &["cp", "a:b", "c:d"],
         &["cp", ":a", "b"],
-        &["cp", "x.txt", "first light:a/b"],
         &["cp", "first light:", "x"],
         &["profile", "set", ""],
         &["completions", "smalltalk"],
@@ -211,23 +212,23 @@ async fn profiles_keep_keys_from_others_and_from_the_screen() {
 }
 
 #[tokio::test]
-async fn bash_ends_as_the_command_did() {
+async fn bash_as_json_is_the_server_s_answer() {
     let (server, shell) = one_computer().await;
     let path = format!("POST /api/computers/{ID}/bash");
-    let result = |code: i32, output: &str, timeout: bool| json!({"success": true, "action": "bash", "command": "c", "output": output, "exit_code": code, "timeout": timeout});
+    let result = |code: i32| json!({"success": true, "action": "bash", "command": "c", "output": "out", "exit_code": code, "timeout": false});
     for (code, expected) in [(0, 0), (3, 3), (255, 255), (-1, 1), (256, 1)] {
-        server.respond(&path, 200, result(code, "out without an end", false));
-        let ended = shell.run(&["bash", "first light", "ls", "-la", "--json"]).await;
-        assert_eq!((ended.code, ended.out.as_str()), (expected, "out without an end"), "{ended:?}");
+        server.respond(&path, 200, result(code));
+        let ended = shell.run(&["bash", "--json", "first light", "ls", "-la", "--json"]).await;
+        assert_eq!((ended.code, ended.out), (expected, format!("{}\n", result(code))));
     }
     let sent: Value = serde_json::from_str(&server.requests().last().unwrap().body).unwrap();
     assert_eq!(sent["command"], "ls -la --json", "options after the command must belong to the command");
-    server.respond(&path, 200, result(124, "", true));
-    let ended = shell.run_with_input(&["bash", "first light", "--timeout", "2.5", "-"], "sleep 9\n# é").await;
-    assert_eq!(ended.code, 124);
-    assert!(ended.err.contains("killed at its timeout"), "{ended:?}");
+    let arguments = ["bash", "--json", "first light", "--timeout", "2.5", "-"];
+    shell.run_with_input(&arguments, "sleep 9\n# é").await;
     let sent: Value = serde_json::from_str(&server.requests().last().unwrap().body).unwrap();
     assert_eq!(sent, json!({"command": "sleep 9\n# é", "timeout": 2.5}));
+    server.respond(&path, 409, json!({"error": "Computer is not running", "request_id": "r"}));
+    shell.run(&["bash", "--json", "first light", "true"]).await.expect_failure(255, &["not running"]);
 }
 
 #[tokio::test]
@@ -236,8 +237,9 @@ async fn a_reader_that_leaves_is_no_error() {
     let output = "line\n".repeat(200_000);
     let result = json!({"success": true, "action": "bash", "command": "c", "output": output, "exit_code": 0});
     server.respond(&format!("POST /api/computers/{ID}/bash"), 200, result);
-    let ended = shell.run_in_bash("hotdesk bash 'first light' yes | head -n 1; echo ${PIPESTATUS[0]}").await;
-    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("line\n0\n", ""));
+    let line = "hotdesk bash --json 'first light' yes | head -c 1; echo ${PIPESTATUS[0]}";
+    let ended = shell.run_in_bash(line).await;
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("{0\n", ""));
     let ended = shell.run_in_bash("hotdesk openapi >/dev/full").await;
     ended.expect_failure(1, &["standard output"]);
 }
@@ -260,46 +262,6 @@ async fn text_is_typed_exactly() {
     }
     shell.run(&["type", "first light", "x", "--screen", "screen-100&y"]).await.expect_success();
     assert!(server.lines().last().unwrap().ends_with("/type?screen=screen-100%26y"));
-}
-
-#[tokio::test]
-async fn a_copy_comes_whole_from_the_server_that_was_named_or_not_at_all() {
-    let (server, shell) = one_computer().await;
-    let export = |size: u64, name: &str, url: &str| {
-        let file = json!({"id": OTHER, "filename": name, "size_bytes": size, "content_type": "text/plain",
-            "source": "export", "created_at": "2026-11-21T10:00:00Z"});
-        json!({"success": true, "file": file, "url": url})
-    };
-    let link = format!("https://elsewhere.invalid/api/storage/files/{OTHER}/a.txt?expires=1&signature=2");
-    let stored = format!("GET /api/storage/files/{OTHER}/a.txt");
-    server.respond("DELETE /api/files/delete", 200, json!({"success": true}));
-    server.respond("POST /api/files/export", 200, export(5, "a.txt", &link)).respond(&stored, 200, "hello");
-    let output = shell.run(&["cp", "first light:~/a.txt", "."]).await.expect_success();
-    assert!(output.contains("a.txt (5 bytes)"), "{output}");
-    assert_eq!(std::fs::read_to_string(shell.file("a.txt")).unwrap(), "hello");
-    let requests = server.requests();
-    let fetched = requests.iter().find(|request| request.line.contains("/storage/")).unwrap();
-    assert_eq!(fetched.authorization, None, "a signed link must be fetched without the key");
-    assert!(fetched.line.ends_with("?expires=1&signature=2"));
-    assert_eq!(requests.last().unwrap().line, format!("DELETE /api/files/delete?id={OTHER}"));
-    assert_eq!(shell.run(&["cp", "first light:a.txt", "-"]).await.expect_success(), "hello");
-
-    std::fs::write(shell.file("kept"), "before").unwrap();
-    for (size, name, url) in [
-        (6, "a.txt", link.as_str()),
-        (4, "a.txt", &link),
-        (5, "../a.txt", &link),
-        (5, "a.txt", "https://elsewhere.invalid/other"),
-    ] {
-        server.respond("POST /api/files/export", 200, export(size, name, url));
-        let to = if name == "a.txt" { "kept" } else { "." };
-        let ended = shell.run(&["cp", "first light:a.txt", to]).await;
-        ended.expect_failure(1, &["server"]);
-    }
-    assert_eq!(std::fs::read_to_string(shell.file("kept")).unwrap(), "before");
-    let left: Vec<_> =
-        std::fs::read_dir(shell.home()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 2, "{left:?}");
 }
 
 #[tokio::test]

@@ -61,7 +61,8 @@ async fn a_short_id_is_accepted_wherever_a_name_is() {
     let home = short(&json!({ "id": controller.workspace("home").await }));
     let other = short(&json!({ "id": controller.workspace("other").await }));
     let desk = short(&shell.run(&["computers", "create", "desk", "-w", &home, "--json"]).await.json());
-    let snapshot = short(&shell.run(&["snapshots", "create", &desk, "first", "--memory", "--json"]).await.json());
+    let snapshot =
+        short(&shell.run(&["snapshots", "create", &desk, "first", "--memory", "--json"]).await.json());
     assert_eq!(shell.run(&["computers", "list", "-w", &home, "-q"]).await.expect_success()[..8], desk);
     assert_eq!(shell.run(&["snapshots", "list", &desk, "-q"]).await.expect_success()[..8], snapshot);
     shell.run(&["computers", "fork", &desk, "copy", "--snapshot", &snapshot]).await.expect_success();

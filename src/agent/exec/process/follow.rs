@@ -1,12 +1,13 @@
 //! Readers of a background process's output, from an offset, once or continuously.
 //!
-//! A slow reader delays nothing: when it falls behind the stored output, its stream ends with an error.
+//! A slow reader delays nothing: when it falls behind the stored output, its stream ends with an error. An attached
+//! process waits for its reader instead.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream::{self, Stream as Flow};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
@@ -20,6 +21,8 @@ use hotdesk_wire::programs::process::OutputQuery;
 
 /// Most bytes of one piece.
 const PIECE: usize = 64 * 1024;
+/// Bytes of the header of a framed piece.
+const FRAME_HEADER: usize = 8;
 /// Longest `wait_seconds`.
 const MAX_WAIT_SECONDS: f64 = 300.0;
 
@@ -41,6 +44,8 @@ struct Reader {
     process: Arc<BackgroundProcess>,
     selection: StreamSelection,
     at: u64,
+    /// Whether each piece has a header that names its stream.
+    framed: bool,
     /// Offset and time at which to stop.
     end: Option<u64>,
     until: Option<Instant>,
@@ -64,6 +69,10 @@ impl BackgroundProcess {
             Some("stderr") => StreamSelection::One(StdStream::Err),
             Some(_) => return Err(refused("stream must be both, stdout or stderr")),
         };
+        let framed = query.framed.unwrap_or(false);
+        if selection != StreamSelection::Both && (framed || self.attached.is_some()) {
+            return Err(refused("stream must be both for framed output and for an attached process"));
+        }
         let wait = query.wait_seconds.map(wait).transpose()?;
         let follow = query.follow.unwrap_or(false);
         let requested = self.first(selection, query.offset.unwrap_or(0))?;
@@ -78,6 +87,7 @@ impl BackgroundProcess {
             process: Arc::clone(self),
             selection,
             at: offset,
+            framed,
             end: (!follow).then_some(end),
             until,
             news: follow.then(|| self.news.subscribe()),
@@ -87,7 +97,8 @@ impl BackgroundProcess {
             let piece = reader.next().await?;
             Some((piece, reader))
         });
-        Ok(ProcessOutput { offset, lost: offset - requested, length: (!follow).then(|| end - offset), bytes })
+        let length = (!follow && !framed).then(|| end - offset);
+        Ok(ProcessOutput { offset, lost: offset - requested, length, bytes })
     }
 
     /// Converts a requested offset to an absolute one; a negative offset counts from the end.
@@ -143,9 +154,17 @@ impl Reader {
                 let end = self.end.unwrap_or(end);
                 if self.at < end {
                     let most = usize::try_from(end - self.at).unwrap_or(usize::MAX).min(PIECE);
-                    let piece = log.read(self.selection, self.at, most);
-                    self.at += piece.len() as u64;
-                    return Some(Ok(piece.into()));
+                    let (length, piece) = match log.read_one_stream(self.at, most).filter(|_| self.framed) {
+                        Some((stream, piece)) => (piece.len(), frame(stream, &piece)),
+                        None => {
+                            let piece = log.read(self.selection, self.at, most);
+                            (piece.len(), piece.into())
+                        }
+                    };
+                    drop(log);
+                    self.at += length as u64;
+                    self.process.mark_read(self.at);
+                    return Some(Ok(piece));
                 }
                 log.over
             };
@@ -168,6 +187,16 @@ impl Reader {
         (self.at, self.end, self.news) = (u64::MAX, Some(0), None);
         Some(Err(io::Error::other("the reader fell behind the stored output; ask again with an offset")))
     }
+}
+
+/// Returns a piece behind the header of its stream.
+fn frame(stream: StdStream, piece: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(FRAME_HEADER + piece.len());
+    frame.put_slice(&[if stream == StdStream::Out { 1 } else { 2 }, 0, 0, 0]);
+    // A piece has at most [`PIECE`] bytes.
+    frame.put_u32(u32::try_from(piece.len()).unwrap_or(u32::MAX));
+    frame.put_slice(piece);
+    frame.freeze()
 }
 
 fn wait(seconds: f64) -> Result<Duration> {

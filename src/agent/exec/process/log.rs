@@ -16,7 +16,7 @@ pub const RESERVED_BYTES: usize = 64 * 1024;
 /// Bytes that all streams share beyond that: enough for sixteen processes that write as much as they can.
 pub const SHARED_BYTES: usize = 32 * 1024 * 1024;
 /// Most alternations between the streams that are remembered; of older bytes the order is lost.
-const MAX_RUNS: usize = 16 * 1024;
+pub const MAX_RUNS: usize = 16 * 1024;
 
 /// Stream to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +200,21 @@ impl Log {
         }
         bytes
     }
+
+    /// At most `most` bytes of one stream from an offset in the merged streams within [`Self::range`], and that stream.
+    /// `None` at the end.
+    pub fn read_one_stream(&self, from: u64, most: usize) -> Option<(StdStream, Vec<u8>)> {
+        let mut at = self.runs_start;
+        let run = self.runs.iter().find(|run| {
+            at += run.length;
+            at > from
+        })?;
+        let left = at - from.max(at - run.length);
+        let length = most.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut bytes = Vec::with_capacity(length);
+        self.ring(run.stream).copy(run.from + run.length - left, length, &mut bytes);
+        Some((run.stream, bytes))
+    }
 }
 
 #[cfg(test)]
@@ -227,6 +242,13 @@ mod tests {
         assert_eq!((start, both.len()), (15, RESERVED_BYTES + 4));
         assert!(both.ends_with(b"eelast"));
         assert_eq!(log.read(StreamSelection::Both, start + RESERVED_BYTES as u64 + 1, 2), b"as");
+        let piece = |from: u64| log.read_one_stream(from, 3);
+        let border = start + RESERVED_BYTES as u64;
+        assert_eq!(piece(start), Some((StdStream::Err, b"eee".to_vec())));
+        assert_eq!(piece(border - 1), Some((StdStream::Err, b"e".to_vec())));
+        assert_eq!(piece(border), Some((StdStream::Out, b"las".to_vec())));
+        assert_eq!(piece(border + 3), Some((StdStream::Out, b"t".to_vec())));
+        assert_eq!(piece(border + 4), None);
     }
 
     #[test]

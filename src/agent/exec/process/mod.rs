@@ -13,6 +13,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+mod attachment;
 mod control;
 mod follow;
 mod log;
@@ -73,6 +74,8 @@ pub struct BackgroundProcess {
     /// Incremented whenever the log changes.
     news: watch::Sender<u64>,
     stdin: tokio::sync::Mutex<Stdin>,
+    /// Of an attached process: the offset in both streams before which all output was read.
+    attached: Option<watch::Sender<u64>>,
     /// Cancelled to end the process.
     stop: CancellationToken,
     /// Cancelled when all its processes have ended.
@@ -123,7 +126,8 @@ impl Processes {
         let context = ExecContext { cwd: request.cwd, env: request.env, screen: request.screen };
         let commands = &self.0.commands;
         let mut prepared = commands.prepare(program, &context)?;
-        prepared.spec.stay = true;
+        let attached = request.attached.unwrap_or(false);
+        prepared.spec.stay = !attached;
         let (begun, outcome) = oneshot::channel();
         let process = {
             let mut processes = self.lock();
@@ -150,12 +154,14 @@ impl Processes {
                 log: Mutex::new(Log::new(&self.0.budget)),
                 news: watch::Sender::new(0),
                 stdin: tokio::sync::Mutex::new(started.stdin()?),
+                attached: attached.then(|| watch::Sender::new(0)),
                 stop: commands.tasks.stopping().child_token(),
                 gone: CancellationToken::new(),
             });
             let number = processes.last_key_value().map_or(0, |(last, _)| last + 1);
             processes.insert(number, Arc::clone(&process));
-            let supervising = supervisor::supervise(Arc::clone(&process), started, prepared, begun);
+            let drains = commands.drains.clone();
+            let supervising = supervisor::supervise(Arc::clone(&process), started, prepared, begun, drains);
             let _task = commands.tasks.spawn("background process", supervising);
             process
         };

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::super::PreparedCommand;
-use super::super::command::CHUNK;
+use super::super::command::{CHUNK, drain_remaining};
 use super::{BackgroundProcess, Stdin};
+use crate::exec::output::drain::OutputDrains;
 use crate::exec::output::streams::OutputPipes;
 use crate::exec::shim::descriptors::CommandDescriptors;
 use crate::exec::shim::launch::{self, RunningShim};
@@ -61,17 +63,20 @@ impl StartedProcess {
     }
 }
 
-/// Supervises a process until all its processes have ended. `begun` receives whether the program runs.
+/// Supervises a process until all its processes have ended; an attached one until its program has ended. `begun`
+/// receives whether the program runs, `drains` the pipes of what an attached program left running.
 pub async fn supervise(
     process: Arc<BackgroundProcess>,
     started: StartedProcess,
     prepared: PreparedCommand,
     begun: oneshot::Sender<Result<(), StepError>>,
+    drains: OutputDrains,
 ) {
     let StartedProcess { running: RunningShim { mut shim, socket, mut streams }, stdin } = started;
     // Only [`BackgroundProcess`] must hold the write end, so that it can close it.
     drop(stdin);
     let mut begun = Some(begun);
+    let mut reader_lost = std::pin::pin!(process.reader_lost());
     let over = {
         let attending = launch::attend(socket, prepared.spec, |report| {
             handle_report(&process, report, &mut begun);
@@ -84,21 +89,30 @@ pub async fn supervise(
                 () = &mut attending => break true,
                 more = read_output(&process, &mut streams, &mut chunk), if open => open = more,
                 () = process.stop.cancelled() => break false,
+                () = &mut reader_lost => break false,
             }
         }
     };
     let shim_state = process.state().shim.clone();
-    if over && (shim_state.ended.is_some() || shim_state.failed.is_some()) {
+    let ended = over && (shim_state.ended.is_some() || shim_state.failed.is_some());
+    if ended {
         launch::reap(&mut shim).await;
     } else {
         // Stopped, or the shim was killed.
         launch::end(shim, over.then_some((shim_state.command, prepared.marker)), launch::LASTING_END).await;
     }
-    let mut chunk = vec![0; CHUNK];
-    let remaining = async { while read_output(&process, &mut streams, &mut chunk).await {} };
-    // Output after the timeout belongs to other processes.
-    let _ = tokio::time::timeout(FINAL_OUTPUT_TIMEOUT, remaining).await;
-    drop(streams);
+    let remaining = tokio::select! {
+        open = read_final_output(&process, &mut streams) => open,
+        () = process.stop.cancelled(), if ended => false,
+        () = &mut reader_lost, if ended => false,
+        // Nobody has to read the output of what was killed.
+        () = tokio::time::sleep(FINAL_OUTPUT_TIMEOUT), if !ended => false,
+    };
+    if remaining && process.attached.is_some() {
+        drain_remaining(streams, &drains);
+    } else {
+        drop(streams);
+    }
     *process.stdin.lock().await = Stdin::Closed;
     {
         let mut state = process.state();
@@ -111,9 +125,26 @@ pub async fn supervise(
     process.write(|log| log.over = true);
 }
 
-/// Reads the next output; false when no more can come.
+/// Reads the rest of the pipes. Returns whether some process still has their other ends open: output after
+/// [`FINAL_OUTPUT_TIMEOUT`] belongs to other processes. The time in which a reader is waited for does not count.
+async fn read_final_output(process: &BackgroundProcess, streams: &mut OutputPipes) -> bool {
+    let mut chunk = vec![0; CHUNK];
+    let mut left = FINAL_OUTPUT_TIMEOUT;
+    loop {
+        let _room = process.room().await;
+        let began = Instant::now();
+        match tokio::time::timeout(left, read_output(process, streams, &mut chunk)).await {
+            Ok(true) => left = left.saturating_sub(began.elapsed()),
+            Ok(false) => return false,
+            Err(_) => return true,
+        }
+    }
+}
+
+/// Waits until the log takes more, then reads the next output; false when no more can come.
 async fn read_output(process: &BackgroundProcess, streams: &mut OutputPipes, chunk: &mut [u8]) -> bool {
-    let Some((stream, length)) = streams.next(chunk).await else { return false };
+    let most = process.room().await.min(chunk.len());
+    let Some((stream, length)) = streams.next(&mut chunk[..most]).await else { return false };
     process.write(|log| log.push(stream, &chunk[..length]));
     true
 }

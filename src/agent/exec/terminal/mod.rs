@@ -13,7 +13,7 @@ mod job;
 mod output;
 mod pty;
 mod shell;
-mod utf8;
+pub mod utf8;
 
 use super::{Commands, PreparedCommand, Program, bash};
 use crate::exec::exec_context::ExecContext;

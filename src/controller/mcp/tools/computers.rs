@@ -156,6 +156,7 @@ async fn create_computer(call: Call, arguments: NewComputer) -> Result<ToolResul
         project_id: None,
         os: None,
         gpu: None,
+        deliver_files: false,
         template_ref: None,
         image: None,
     };

@@ -29,8 +29,9 @@ use hotdesk_wire::programs::process::{
 
 /// Most seconds that a reader may ask the agent to wait.
 const MAX_WAIT_SECONDS: f64 = 300.0;
-/// Most bytes of one response. A client that follows endless output reconnects after a gigabyte.
-const MAX_OUTPUT: usize = 1024 * 1024 * 1024;
+/// Most bytes of one response, like a transfer of files. The output of an attached process is read once, so a client
+/// cannot reconnect at a lower bound.
+const MAX_OUTPUT: usize = 1 << 40;
 /// Longest write to standard input: 16 MiB in five minutes is the slowest acceptable rate.
 const STDIN_TIMEOUT: Duration = Duration::from_secs(300);
 
