@@ -26,6 +26,8 @@ pub enum Kind {
     Mismatched,
     /// The request body is too large.
     TooLarge,
+    /// The request body did not arrive in time.
+    SlowRequest,
     /// The body's media type is not accepted.
     UnsupportedMedia,
     /// Too many requests.
@@ -104,6 +106,11 @@ impl Error {
     /// A trial has ended, or a payment has lapsed.
     pub fn payment_required(message: impl Into<String>) -> Self {
         Self::new(Kind::PaymentRequired, message)
+    }
+
+    /// The request body did not arrive in time.
+    pub fn slow_request(message: impl Into<String>) -> Self {
+        Self::new(Kind::SlowRequest, message)
     }
 
     /// The caller is known but not permitted.

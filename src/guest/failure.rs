@@ -86,7 +86,8 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
         }
         StatusCode::GONE => Error::not_found(sentence),
         StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE => Error::invalid(sentence),
-        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timed_out(sentence),
+        StatusCode::REQUEST_TIMEOUT => Error::slow_request(sentence),
+        StatusCode::GATEWAY_TIMEOUT => Error::timed_out(sentence),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Error::unavailable(sentence),
         // The agent does not accept our token: it was replaced, or another program answers.
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -201,6 +202,7 @@ mod tests {
             (400, Kind::Invalid),
             (404, Kind::NotFound),
             (409, Kind::Conflict),
+            (408, Kind::SlowRequest),
             (413, Kind::TooLarge),
             (422, Kind::Mismatched),
             (401, Kind::Unavailable),

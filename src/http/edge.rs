@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use super::error_response::{self, CarriedError, HttpError};
 use super::serve::MAX_HEADER_BYTES;
 use super::unread_body::{self, SkipDrain};
+use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::Error;
 
 /// The header that names a request, in every response.
@@ -48,8 +49,9 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
     // (docs/security.md). The audit log names the computer under the same request id.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     request.extensions_mut().insert(RequestId(id.clone()));
-    let (request, unread) = unread_body::track(request);
-    let response = match check_header(&request) {
+    let tasks = request.extensions().get::<Tasks>().cloned();
+    let (mut request, unread) = unread_body::track(request);
+    let response = match check_header(&mut request) {
         Err(error) => HttpError(error).into_response(),
         Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -57,8 +59,13 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
             HttpError(Error::internal(format!("handler panicked: {text}"))).into_response()
         }),
     };
-    if response.extensions().get::<SkipDrain>().is_none() {
-        unread.drain().await;
+    if response.extensions().get::<SkipDrain>().is_none()
+        && let Some(rest) = unread.rest()
+    {
+        match tasks {
+            Some(tasks) => drop(tasks.spawn("drain", unread_body::drain(rest))),
+            None => unread_body::drain(rest).await,
+        }
     }
     let mut response = finish(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
@@ -90,15 +97,21 @@ fn finish(mut response: Response, id: &str) -> Response {
 
 /// Rejects a request without exactly one Host field (RFC 9112 section 3.2), and a header above
 /// [`MAX_HEADER_BYTES`]. hyper accepts any number of Host fields, and headers of up to twice that size.
-fn check_header(request: &Request) -> Result<(), Error> {
+///
+/// The host of a target in absolute form replaces the Host field (RFC 9112 section 3.2.2).
+fn check_header(request: &mut Request) -> Result<(), Error> {
     let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     if path + fields.sum::<usize>() > MAX_HEADER_BYTES {
         return Err(Error::invalid(format!("the request header is larger than {MAX_HEADER_BYTES} bytes")));
     }
     let mut hosts = request.headers().get_all(header::HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) if !host.is_empty() => Ok(()),
-        _ => Err(Error::invalid("exactly one Host header is needed")),
+    let (Some(_), None) = (hosts.next().filter(|host| !host.is_empty()), hosts.next()) else {
+        return Err(Error::invalid("exactly one Host header is needed"));
+    };
+    if let Some(authority) = request.uri().authority() {
+        let host = HeaderValue::from_str(authority.as_str()).map_err(Error::internal)?;
+        request.headers_mut().insert(header::HOST, host);
     }
+    Ok(())
 }

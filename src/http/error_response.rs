@@ -29,6 +29,7 @@ pub fn status(kind: Kind) -> StatusCode {
         Kind::NotFound => StatusCode::NOT_FOUND,
         Kind::Conflict => StatusCode::CONFLICT,
         Kind::Mismatched => StatusCode::UNPROCESSABLE_ENTITY,
+        Kind::SlowRequest => StatusCode::REQUEST_TIMEOUT,
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,

@@ -1,6 +1,9 @@
 //! Extractors for JSON bodies, queries and paths. Their rejections are hotdesk's JSON errors, not axum's
 //! plain text.
 
+use std::time::Duration;
+
+use axum::body::HttpBody;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -17,7 +20,7 @@ use super::error_response::HttpError;
 pub const MAX_JSON_BYTES: usize = 2 * 1024 * 1024;
 
 /// Longest time to receive a JSON body; a slower sender would occupy a connection (T13, docs/security.md).
-pub const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A JSON object. Types of bodies refuse unknown fields (`deny_unknown_fields`), so that a misspelled field is no
 /// silent default. An empty body counts as `{}`, because some clients send `Content-Type: application/json`
@@ -51,17 +54,33 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for AnyJson<T> {
 /// Reads a whole body of at most `limit` bytes.
 ///
 /// # Errors
-/// `TooLarge` above the limit; `Invalid` when the client disconnects or takes over 30 seconds.
-pub async fn read_body(body: axum::body::Body, limit: usize) -> Result<bytes::Bytes> {
-    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await;
+/// `TooLarge` above the limit, at once for a declared length; `SlowRequest` when it takes over 30 seconds;
+/// `Invalid` when the client disconnects.
+pub async fn read_body(body: Body, limit: usize) -> Result<bytes::Bytes> {
+    read_within(body, limit, BODY_TIMEOUT).await
+}
+
+async fn read_within(body: Body, limit: usize, timeout: Duration) -> Result<bytes::Bytes> {
+    check_declared(&body, limit)?;
+    let collected = tokio::time::timeout(timeout, Limited::new(body, limit).collect()).await;
     match collected {
-        Err(_) => Err(Error::invalid("the request body did not arrive in time")),
+        Err(_) => Err(Error::slow_request("the request body did not arrive in time")),
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            Err(Error::too_large(format!("the request body is larger than {limit} bytes")))
-        }
+        Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large(limit)),
         Ok(Err(error)) => Err(Error::invalid("the request body broke off").context(error)),
     }
+}
+
+/// Checks the length that a body declares, before any of it is read.
+///
+/// # Errors
+/// `TooLarge` above the limit.
+pub fn check_declared(body: &Body, limit: usize) -> Result<()> {
+    if body.size_hint().lower() > limit as u64 { Err(too_large(limit)) } else { Ok(()) }
+}
+
+fn too_large(limit: usize) -> Error {
+    Error::too_large(format!("the request body is larger than {limit} bytes"))
 }
 
 /// Parses a JSON object; an empty text counts as `{}`.
@@ -113,8 +132,50 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use hyper::body::{Frame, SizeHint};
+
     use super::*;
+    use hotdesk_domain::error::Kind;
     use hotdesk_wire::desktop::action::{Click, Wait};
+
+    #[tokio::test]
+    async fn a_body_that_declares_too_much_or_stalls_is_refused() {
+        let pending = || futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>();
+        let short = Duration::from_millis(20);
+        let stalled = read_within(Body::from_stream(pending()), 5, short).await;
+        assert_eq!(stalled.unwrap_err().kind, Kind::SlowRequest);
+        // None of it was sent.
+        let declared = |bytes| Body::new(Declared { bytes, body: Body::from_stream(pending()) });
+        assert_eq!(read_body(declared(6), 5).await.unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(read_within(declared(5), 5, short).await.unwrap_err().kind, Kind::SlowRequest);
+        assert_eq!(read_body(Body::from("12345"), 5).await.unwrap(), "12345");
+        assert_eq!(read_body(Body::from("123456"), 5).await.unwrap_err().kind, Kind::TooLarge);
+    }
+
+    /// A body with a declared length.
+    struct Declared {
+        bytes: u64,
+        body: Body,
+    }
+
+    impl HttpBody for Declared {
+        type Data = bytes::Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<bytes::Bytes>, axum::Error>>> {
+            Pin::new(&mut self.body).poll_frame(cx)
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.bytes)
+        }
+    }
 
     #[test]
     fn bodies_are_objects_or_refused() {

@@ -136,8 +136,10 @@ pub async fn serve(bound: BoundListener, router: Router, tasks: &Tasks) {
         };
         let connection_permit = ConnectionPermit { _permits: Arc::new((slot, permit)) };
         let task_permit = connection_permit.clone();
+        let group = tasks.clone();
         let service =
             router.clone().map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
+                request.extensions_mut().insert(group.clone());
                 request.extensions_mut().insert(ConnectInfo(peer.clone()));
                 request.extensions_mut().insert(connection_permit.clone());
                 request

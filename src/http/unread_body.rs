@@ -1,7 +1,7 @@
 //! Draining of request bodies that a handler did not read to the end.
 //!
 //! A connection that is closed with unread bytes is reset, and the client may lose the response (RFC 9112
-//! section 9.6). So an unread body is drained before the response, within limits.
+//! section 9.6). So an unread body is drained while the response is sent, within limits.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -41,22 +41,26 @@ pub fn track(request: Request) -> (Request, UnreadBody) {
 }
 
 impl UnreadBody {
-    /// Reads and discards the unread part, within limits. Call it after the handler.
-    pub async fn drain(self) {
-        // A body that still exists is being forwarded; its reader decides how much of it is read.
-        let Some(Ok(mut body)) = self.0.map(|mut back| back.try_recv()) else { return };
-        let draining = async {
-            let mut drained = 0;
-            while let Some(Ok(frame)) = body.frame().await {
-                drained += frame.data_ref().map_or(0, Bytes::len);
-                if drained > MAX_DRAIN_BYTES {
-                    break;
-                }
-            }
-        };
-        // Beyond the limits the connection is closed with the rest unread.
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, draining).await;
+    /// Returns the unread part, once the handler has ended. `None` when there is none, or when the body is
+    /// still being forwarded: its reader decides how much of it is read.
+    pub fn rest(self) -> Option<Body> {
+        self.0?.try_recv().ok()
     }
+}
+
+/// Reads and discards an unread part, within limits.
+pub async fn drain(mut body: Body) {
+    let draining = async {
+        let mut drained = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            drained += frame.data_ref().map_or(0, Bytes::len);
+            if drained > MAX_DRAIN_BYTES {
+                break;
+            }
+        }
+    };
+    // Beyond the limits the connection is closed with the rest unread.
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, draining).await;
 }
 
 /// A body that is sent back when it is dropped before its end.

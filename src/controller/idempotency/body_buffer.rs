@@ -68,14 +68,14 @@ impl BodyBuffers {
     /// Receives a body to its end. Its permits are released with the last copy of the returned bytes.
     ///
     /// # Errors
-    /// `TooLarge`; `Invalid` when the client disconnects or is too slow; `Unavailable` when the quota is
+    /// `TooLarge`; `Invalid` when the client disconnects; `SlowRequest`; `Unavailable` when the quota is
     /// exceeded.
     pub(super) async fn receive(&self, body: Body, account: AccountId) -> Result<Bytes> {
         if body.size_hint().lower() > MAX_KEYED_BODY as u64 {
             return Err(too_large());
         }
         let read = tokio::time::timeout(self.timeout, self.read(body, account)).await;
-        read.unwrap_or_else(|_| Err(Error::invalid("the request body did not arrive in time")))
+        read.unwrap_or_else(|_| Err(Error::slow_request("the request body did not arrive in time")))
     }
 
     async fn read(&self, mut body: Body, account: AccountId) -> Result<Bytes> {
@@ -170,7 +170,7 @@ mod tests {
             Ok::<_, io::Error>(Bytes::from(vec![byte]))
         });
         let refused = body_buffers.receive(Body::from_stream(trickle), account).await.expect_err("too slow");
-        assert!(refused.message.contains("did not arrive in time"), "{refused}");
+        assert_eq!(refused.kind, Kind::SlowRequest, "{refused}");
         assert_eq!(body_buffers.of_account.count(&account), 0);
     }
 

@@ -18,7 +18,7 @@ use hotdesk_base::hex::unhex;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 use hotdesk_http::error_response::Result;
-use hotdesk_http::extract::Path;
+use hotdesk_http::extract::{Path, check_declared};
 use hotdesk_http::idempotency::REPLAYED;
 use hotdesk_wire::desktop::action::Action;
 
@@ -99,6 +99,7 @@ pub async fn proxy(
     let target = upstream(&uri)?;
     let guest = app.directory.guest_for(request.method(), &computer).await?;
     let (parts, body) = request.into_parts();
+    check_declared(&body, MAX_REQUEST)?;
     let mut forwarded = Request::new(Body::new(Limited::new(body, MAX_REQUEST)));
     *forwarded.method_mut() = parts.method;
     *forwarded.uri_mut() = target;

@@ -110,3 +110,33 @@ fn only_origin(headers: &HeaderMap) -> Option<&HeaderValue> {
 fn listed(setting: &str) -> impl Iterator<Item = &str> {
     setting.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Web;
+
+    fn origins(listed: &str) -> Result<Vec<String>> {
+        let web = Web { allowed_origins: listed.to_owned(), ..Web::default() };
+        Ok(Hosts::new(&Config { web, ..Config::default() })?.origins().to_vec())
+    }
+
+    #[test]
+    fn only_origins_are_listed() {
+        assert_eq!(origins("").unwrap(), [""; 0]);
+        let both = origins("https://App.example, http://localhost:3000,").unwrap();
+        assert_eq!(both, ["https://app.example", "http://localhost:3000"]);
+        for wrong in [
+            "app.example",
+            "https://app.example/",
+            "https://app.example/x",
+            "https://*.example",
+            "https://app.example; script-src *",
+            "null",
+            "*",
+        ] {
+            let refused = origins(&format!("https://fine.example,{wrong}")).unwrap_err();
+            assert!(refused.message.contains("web.allowed_origins"), "{refused}");
+        }
+    }
+}

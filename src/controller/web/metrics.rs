@@ -6,6 +6,7 @@ use std::time::Instant;
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::Response;
+use metrics::{describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use hotdesk_domain::error::{Error, Result};
@@ -33,6 +34,7 @@ impl Metrics {
         }
         let builder = PrometheusBuilder::new().set_buckets(&BUCKETS).map_err(Error::internal)?;
         let handle = builder.install_recorder().map_err(Error::internal)?;
+        describe();
         Ok(Self(HANDLE.get_or_init(|| handle).clone()))
     }
 
@@ -41,6 +43,20 @@ impl Metrics {
         self.0.run_upkeep();
         self.0.render()
     }
+}
+
+/// Registers the help text of every metric (docs/operating.md).
+fn describe() {
+    describe_counter!("hotdesk_http_requests_total", "HTTP requests by method, route pattern and status.");
+    describe_histogram!("hotdesk_http_request_seconds", "Durations of HTTP requests in seconds.");
+    describe_gauge!("hotdesk_computers", "Computers by status.");
+    describe_counter!("hotdesk_hosts_refused_total", "Requests under a foreign host name.");
+    describe_counter!("hotdesk_audit_lost_total", "Audit entries that could not be stored.");
+    describe_counter!(
+        "hotdesk_audit_anonymous_skipped_total",
+        "Audit entries of unknown senders beyond their bound."
+    );
+    describe_counter!("hotdesk_events_refused_total", "Messages of agents that are not events.");
 }
 
 /// Counts a request by its route pattern, not its path, because paths are unbounded.

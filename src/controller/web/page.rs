@@ -117,6 +117,7 @@ impl IntoResponse for Failure {
             | Kind::Conflict
             | Kind::Mismatched
             | Kind::TooLarge
+            | Kind::SlowRequest
             | Kind::UnsupportedMedia
             | Kind::RateLimited
             | Kind::Internal

@@ -11,4 +11,5 @@ mod locked;
 mod matrix;
 mod page;
 mod pages_elsewhere;
+mod protocol;
 mod revocation;

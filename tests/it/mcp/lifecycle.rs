@@ -4,13 +4,19 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::scene::{LATEST_REVISION, SESSION_REVISION, Scene, event, request, stateless, token};
+use super::scene::{LATEST_REVISION, SESSION_REVISION, Scene, event, initialize, request, stateless, token};
 use crate::harness::agent::fetch_json;
 use crate::harness::caller::{Caller, id_of};
 
 /// Longest time until a stream ends after its connection. The rule is one second (A63); a busy machine gets
 /// more.
 const STREAM_END_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Asserts that the server declares nothing but what it serves: no resources, prompts, log and completions.
+fn assert_only_tools(capabilities: &Value) {
+    let declared: Vec<&String> = capabilities.as_object().expect("an object").keys().collect();
+    assert_eq!(declared, ["tools"], "{capabilities}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a78_a_session_is_who_opened_it_s_and_ends_once() {
@@ -135,7 +141,9 @@ async fn a78_the_present_revision_has_no_sessions() {
         versions.contains(&json!(LATEST_REVISION)) && versions.contains(&json!(SESSION_REVISION)),
         "{found}"
     );
-    assert!(found["result"]["capabilities"]["tools"].is_object(), "{found}");
+    assert_only_tools(&found["result"]["capabilities"]);
+    let opened = scene.session_message(&scene.token, None, &initialize()).send().await.expect("an answer");
+    assert_only_tools(&event(opened).await["result"]["capabilities"]);
     // The latest revision ignores a session id.
     let odd = scene.message("tools/list", json!({})).header("mcp-session-id", "whatever");
     assert_eq!(fetch_json(odd).await.status, 200);

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::scene::{REDIRECT, Scene, fetch_page};
+use super::scene::{REDIRECT, Scene, fetch_page, parameter};
 use crate::harness::agent::fetch_json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +48,10 @@ async fn a73_what_may_not_be_registered_is_named() {
     let scene = Scene::boot().await;
     for redirect in [
         "javascript:alert(1)",
+        "javascript://app/%0aalert(1)",
         "data:text/html,<script>alert(1)</script>",
+        "file:///etc/passwd",
+        "ms-msdt://x/y",
         "http://app.example/cb",
         "https://*.example/cb",
         "https://app.example/cb#x",
@@ -75,6 +78,34 @@ async fn a73_what_may_not_be_registered_is_named() {
     }
     let huge = scene.controller.bare(Method::POST, "/oauth/register").body(vec![b' '; 20_000]);
     assert_eq!(fetch_json(huge).await.status, 413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a47_a64_a_native_app_gets_its_code_at_its_own_scheme_and_the_person_sees_the_address() {
+    let scene = Scene::boot().await;
+    for (redirect, scheme) in [
+        ("cursor://anysphere.cursor-retrieval/oauth/user-x/callback", "cursor:"),
+        ("com.example.app:/oauth2redirect?from=hotdesk", "com.example.app:"),
+    ] {
+        let registered = scene.register(json!({"redirect_uris": [redirect]})).await;
+        assert_eq!(registered.status, 201, "{}", registered.body);
+        assert_eq!(registered.body["redirect_uris"], json!([redirect]));
+        let client = registered.body["client_id"].as_str().expect("an id");
+        let url = scene.authorize_url(&[("client_id", Some(client)), ("redirect_uri", Some(redirect))]);
+        let page = scene.me.get(&url).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        assert!(page.text.contains(&format!("{redirect} (an app on this machine)")), "{}", page.text);
+        assert!(page.text.contains("any other program can pretend to be it"), "{}", page.text);
+        let policy = page.headers["content-security-policy"].to_str().expect("text");
+        assert!(policy.ends_with(&format!("form-action 'self' {scheme}")), "{policy}");
+        let allowed = [("decision", "allow"), ("workspace", scene.workspace.as_str())];
+        let parameters = scene.me.submit(&url, &allowed).await.redirect_parameters(redirect);
+        assert!(parameter(&parameters, "code").is_some(), "{parameters:?}");
+        // Another address of the same app is not the registered one.
+        let other = format!("{redirect}x");
+        let url = scene.authorize_url(&[("client_id", Some(client)), ("redirect_uri", Some(&other))]);
+        assert_eq!(scene.me.get(&url).await.status, 400, "{other}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

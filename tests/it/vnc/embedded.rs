@@ -5,7 +5,7 @@ use axum::response::Html;
 use axum::routing::get;
 use hotdesk::base::tasks::Tasks;
 use hotdesk::http::serve::{BoundListener, serve};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::puppet::PythonDriver;
@@ -28,7 +28,7 @@ async fn a_page_of_a_listed_origin_frames_the_viewer_and_uses_the_api_and_socket
     let link = link.as_str().expect("a link").to_owned();
     let page = format!("<!doctype html><iframe width=1000 height=700 src=\"{link}\"></iframe>");
     let tasks = Tasks::new();
-    let (site, own) = (Router::new().route("/", get(async move || Html(page))), tasks.clone());
+    let (site, own) = (Router::new().route("/", get(move || async move { Html(page) })), tasks.clone());
     let _site = tasks.spawn("site", async move { serve(BoundListener::Tcp(listener), site, &own).await });
 
     let url = format!("ws://{}{}", controller.address(), password_path(&controller, id, "").await);
@@ -51,8 +51,7 @@ async fn a_page_of_a_listed_origin_frames_the_viewer_and_uses_the_api_and_socket
     );
     assert_eq!(browser.run("look", request.clone()), "refused");
     let complaints = browser.run("complaints", json!({}));
-    let framed = |complaints: &Value| complaints.to_string().contains("frame-ancestors");
-    assert!(framed(&complaints), "{complaints}");
+    assert!(complaints.to_string().contains("frame-ancestors"), "{complaints}");
 
     browser.run("open", json!({"url": format!("http://127.0.0.1:{port}/")}));
     let connected = "document.getElementById('state-text').textContent === 'Connected'";

@@ -1,5 +1,6 @@
 //! VNC access to screens: viewers, tickets and permissions (docs/channels.md; T11 in docs/security.md).
 
+mod clipboard;
 mod crowd;
 mod embedded;
 mod gate;

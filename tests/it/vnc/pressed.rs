@@ -19,7 +19,7 @@ fn pointer(buttons: u8, x: u8, y: u8) -> Vec<u8> {
     vec![5, buttons, 0, x, 0, y]
 }
 
-async fn send(viewer: &mut Client, message: Vec<u8>) {
+pub(super) async fn send(viewer: &mut Client, message: Vec<u8>) {
     viewer.0.send(Message::Binary(message.into())).await.expect("an open socket");
 }
 
@@ -30,7 +30,7 @@ async fn handshake(viewer: &mut Client) {
 }
 
 /// An agent with an X server, and a window that covers its screen.
-async fn open_agent() -> Option<(RunningAgent, Window)> {
+pub(super) async fn open_agent() -> Option<(RunningAgent, Window)> {
     if !std::path::Path::new("/usr/bin/Xvnc").exists() {
         Capability::X11.skip("Xvnc is not installed");
         return None;
@@ -44,7 +44,7 @@ async fn open_agent() -> Option<(RunningAgent, Window)> {
 }
 
 /// A viewer of the agent's screen after the handshake.
-async fn viewer(agent: &RunningAgent) -> Client {
+pub(super) async fn viewer(agent: &RunningAgent) -> Client {
     let path = format!("/ws/websockify?token={}", agent.token());
     let mut viewer = Client::open(agent.address(), &path, &[]).await.expect("accepted");
     assert_eq!(viewer.next().await, SocketEvent::Binary(b"RFB 003.008\n".to_vec()));

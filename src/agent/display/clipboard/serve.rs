@@ -1,7 +1,7 @@
 //! Answering programs that paste (ICCCM 2.2).
 //!
-//! Data that is longer than [`CHUNK`] goes in pieces (INCR): the next piece follows when the program deleted
-//! the property of the one before.
+//! Data that is longer than [`MAX_WHOLE`] goes in pieces (INCR): the next piece follows when the program
+//! deleted the property of the one before.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,11 @@ use x11rb::wrapper::ConnectionExt as _;
 use super::thread::ClipboardThread;
 use super::transfer::OutgoingTransfer;
 use crate::display::fault::{Fault, Outcome};
+use hotdesk_wire::desktop::clipboard::MAX_TEXT_BYTES;
 
+/// Longest data in bytes that goes at once: any text, because Xvnc reads no pieces, and its viewers would not
+/// get the text. The request needs the extension BIG-REQUESTS, which all X servers have.
+const MAX_WHOLE: usize = MAX_TEXT_BYTES;
 /// Bytes of one piece: half of what a request of the core protocol holds.
 const CHUNK: usize = 128 * 1024;
 /// Timeout of a program that does not take the next piece.
@@ -82,7 +86,7 @@ impl ClipboardThread<'_> {
         self.watch(requestor, watch)?;
         let mut sending =
             OutgoingTransfer { requestor, property, serial, data, sent: 0, since: Instant::now() };
-        if sending.data.bytes.len() <= CHUNK {
+        if sending.data.bytes.len() <= MAX_WHOLE {
             sending.sent = sending.data.bytes.len();
             self.write_property(&sending, 0)?;
         } else {
@@ -126,7 +130,7 @@ impl ClipboardThread<'_> {
         if whole {
             self.count_fetch(sending.serial);
         }
-        if length > CHUNK {
+        if length > MAX_WHOLE {
             // An empty piece marks the end.
             sending.sent = length.min(from + CHUNK);
             sending.since = Instant::now();

@@ -10,9 +10,14 @@ use crate::display::process::{self, ProcessGroup};
 use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::resolution::Size;
+use hotdesk_wire::desktop::clipboard::MAX_TEXT_BYTES;
 
 /// How long a server may take to terminate before it is killed: it has nothing to save.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Longest clipboard message of a viewer in bytes: the longest text, each line end of which may be two bytes,
+/// and a NUL (extended clipboard). Xvnc drops a longer one silently.
+const MAX_CUT_TEXT: usize = 2 * MAX_TEXT_BYTES + 1;
 
 /// A running X server.
 #[derive(Debug)]
@@ -93,6 +98,7 @@ fn xvnc(program: &Path, display: u16, size: Size, runtime_dir: &Path) -> Command
         .args(["-SecurityTypes", "None", "-rfbport", "-1", "-rfbunixmode", "0600"])
         .arg("-rfbunixpath")
         .arg(vnc_socket(runtime_dir, display))
+        .arg(format!("-MaxCutText={MAX_CUT_TEXT}"))
         // A viewer must not change the size under a program that clicks by coordinates.
         .args(["-AlwaysShared", "-AcceptSetDesktopSize=0", "-desktop", "hotdesk"])
         // All viewers connect from one address, the agent. A blacklist would block all of them after a few

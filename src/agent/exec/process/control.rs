@@ -13,7 +13,7 @@ use super::super::tree::{self, Target};
 use super::{BackgroundProcess, Stdin, refused};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_http::extract::Body;
+use hotdesk_http::extract::{Body, check_declared};
 use hotdesk_wire::programs::process::{SendSignal, SignalResult, StdinWritten};
 
 /// Most bytes of one request body.
@@ -26,14 +26,15 @@ impl BackgroundProcess {
     ///
     /// # Errors
     /// `Conflict` when there is no standard input, when it is closed (`stdin_closed`) or not read
-    /// (`stdin_full`); the field `written` counts the bytes that were written. `Invalid` when the client
-    /// pauses for too long or disconnects.
+    /// (`stdin_full`); the field `written` counts the bytes that were written. `TooLarge`, at once for a
+    /// declared length; `SlowRequest` when the client pauses for too long; `Invalid` when it disconnects.
     pub async fn feed(&self, mut body: Body, eof: bool) -> Result<StdinWritten> {
+        check_declared(&body, MAX_STDIN)?;
         let mut stdin = self.stdin.lock().await;
         let mut written = 0;
         loop {
             let frame = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await;
-            let frame = frame.map_err(|_| Error::invalid("the request body did not arrive in time"))?;
+            let frame = frame.map_err(|_| Error::slow_request("the request body did not arrive in time"))?;
             let Some(frame) = frame else { break };
             let frame = frame.map_err(|error| Error::invalid("the request body broke off").context(error))?;
             let Ok(bytes) = frame.into_data() else { continue };

@@ -35,8 +35,8 @@ impl BodyPieces {
     /// Returns the next piece; `None` at the end of the body. Blocks.
     ///
     /// # Errors
-    /// `Invalid` when the body ended early or stalled; `Conflict` (`upload_taken_over`) when another request
-    /// took over.
+    /// `Invalid` when the body ended early; `SlowRequest` when it stalled; `Conflict` (`upload_taken_over`)
+    /// when another request took over.
     pub fn piece(&mut self) -> Result<Option<Bytes>> {
         if !self.current.is_empty() {
             return Ok(Some(std::mem::take(&mut self.current)));
@@ -88,7 +88,7 @@ pub async fn receive<T: Send + 'static>(
             let message = tokio::select! {
                 () = stop.cancelled() => Err(taken_over()),
                 next = tokio::time::timeout(BODY_TIMEOUT, pieces.next()) => match next {
-                    Err(_) => Err(Error::invalid("the request body did not arrive in time")),
+                    Err(_) => Err(Error::slow_request("the request body did not arrive in time")),
                     Ok(None) => Ok(None),
                     Ok(Some(Err(error))) => Err(broke_off().context(error)),
                     Ok(Some(Ok(piece))) if piece.is_empty() => continue,

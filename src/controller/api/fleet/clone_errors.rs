@@ -21,7 +21,7 @@ pub fn with_code(mut response: Response, failed: ErrorCode) -> Response {
 
 fn code(kind: Kind, failed: ErrorCode) -> ErrorCode {
     match kind {
-        Kind::Invalid | Kind::Mismatched | Kind::TooLarge | Kind::UnsupportedMedia => {
+        Kind::Invalid | Kind::Mismatched | Kind::TooLarge | Kind::SlowRequest | Kind::UnsupportedMedia => {
             ErrorCode::InvalidRequest
         }
         Kind::Unauthenticated => ErrorCode::Unauthenticated,

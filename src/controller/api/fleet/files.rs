@@ -25,7 +25,7 @@ use hotdesk_domain::filename::FileName;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::limits::MAX_UPLOAD;
 use hotdesk_http::error_response::Result;
-use hotdesk_http::extract::{Json as Body, Query};
+use hotdesk_http::extract::{Json as Body, Query, check_declared};
 use hotdesk_store::files::File;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::fleet::find::ComputerFilter;
@@ -77,7 +77,8 @@ async fn upload(
     let _storing = permits(&app, &caller, TransferKind::Upload)?;
     let id = FileId::random();
     let stored = tokio::time::timeout(UPLOAD_TIMEOUT, store_upload(&app, &caller, request, id)).await;
-    let stored = stored.unwrap_or_else(|_| Err(Error::invalid("the upload did not arrive in time").into()));
+    let stored =
+        stored.unwrap_or_else(|_| Err(Error::slow_request("the upload did not arrive in time").into()));
     let (file, computer) = remove_if_failed(&app, id, stored).await?;
     let deliveries = push(&app, &file, computer).await?;
     Ok(Json(UploadResult { file: record(&file), deliveries }))
@@ -105,6 +106,7 @@ async fn store_upload(
 ) -> Result<(File, Option<Computer>)> {
     let limit = usize::try_from(MAX_FORM).map_err(Error::internal)?;
     let (parts, body) = request.into_parts();
+    check_declared(&body, limit)?;
     let limited = axum::body::Body::new(http_body_util::Limited::new(body, limit));
     let mut request = Request::from_parts(parts, limited);
     // Otherwise axum's own limit of 2 MB applies.

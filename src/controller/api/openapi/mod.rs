@@ -85,8 +85,9 @@ const KEY_FAILURES: [(&str, &str); 7] = [
     ("503", "Not ready, or a dependency is unavailable; may have Retry-After"),
 ];
 /// Failures of operations that change or use something with a state.
-const STATE_FAILURES: [(&str, &str); 4] = [
+const STATE_FAILURES: [(&str, &str); 5] = [
     ("402", "The trial has ended, or the payment has lapsed"),
+    ("408", "The request body did not arrive in time"),
     ("409", "The state of the resource forbids the operation"),
     ("413", "The request body is too large"),
     ("504", "The computer did not respond in time"),

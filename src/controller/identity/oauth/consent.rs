@@ -26,14 +26,18 @@ pub(super) struct Person<'a> {
 /// Returns the consent page for a query.
 pub(super) fn page(request: &AuthorizationRequest, person: &Person<'_>, query: &str) -> Response {
     let target = Redirect::parse(&request.redirect_uri).ok();
-    let host = target.map(|redirect| redirect.host()).unwrap_or_default();
-    let local = target.is_some_and(|redirect| redirect.is_local());
+    let shown = target.map(|redirect| redirect.shown()).unwrap_or_default();
+    let note = match target {
+        Some(Redirect::App(_)) => " (an app on this machine)",
+        Some(redirect) if redirect.is_local() => " (this machine)",
+        Some(_) | None => "",
+    };
     let body = html! {
         p { strong { (name(&request.client)) } " asks for access to the computers of one of your workspaces: \
             see their screens, use mouse and keyboard, run commands, and start and stop them." }
         table {
             tr { th scope="row" { "Program" } td { (origin(&request.client)) } }
-            tr { th scope="row" { "Access is sent to" } td.code { (host) @if local { " (this machine)" } } }
+            tr { th scope="row" { "Access is sent to" } td.code { (shown) (note) } }
             tr { th scope="row" { "Signed in as" } td { (person.email) } }
         }
         @if request.client.is_local_only() {
@@ -48,7 +52,8 @@ pub(super) fn page(request: &AuthorizationRequest, person: &Person<'_>, query: &
         }
         p.dim { "The connection lasts 30 days at most. You can end it at any time under " a href="/settings/connections" { "connections" } "." }
     };
-    page_to("Allow access?", &body, &lead(target))
+    let source = target.map(|redirect| redirect.csp_source()).unwrap_or_default();
+    page_to("Allow access?", &body, &source)
 }
 
 fn choice(person: &Person<'_>) -> Markup {
@@ -88,15 +93,5 @@ fn origin(client: &Client) -> Markup {
         } @else {
             "registered itself under this name; nobody has checked it"
         }
-    }
-}
-
-/// Returns the origins to which the browser may redirect after the form. CSP cannot express IPv6 addresses
-/// (CSP 3 section 2.3.1).
-fn lead(target: Option<Redirect<'_>>) -> String {
-    match target {
-        Some(redirect) if redirect.host().starts_with('[') => "http: https:".to_owned(),
-        Some(redirect) => redirect.origin(),
-        None => String::new(),
     }
 }

@@ -59,7 +59,7 @@ impl ClientMetadata {
             return wrong("redirect_uris has more than 10 entries");
         }
         if self.redirect_uris.iter().any(|uri| Redirect::parse(uri).is_err()) {
-            let why = "a redirect URI must be https, or http to 127.0.0.1, [::1] or localhost, without fragment and wildcard";
+            let why = "a redirect URI must be https, http to 127.0.0.1, [::1] or localhost, or an app's own scheme (app://host/path), without fragment and wildcard";
             return Err(Code::InvalidRedirectUri.because(why));
         }
         if self.grant_types.is_some_and(|all| !all.iter().any(|one| one == "authorization_code")) {
@@ -104,10 +104,12 @@ mod tests {
 
     #[test]
     fn a73_what_may_be_registered() {
-        let good = ["https://app.example/cb", "http://127.0.0.1/cb"];
+        let good = ["https://app.example/cb", "http://127.0.0.1/cb", "cursor://x/oauth/callback"];
         assert_eq!(code(metadata(&good)), None);
         for bad in [
             "javascript:alert(1)",
+            "javascript://x/%0aalert(1)",
+            "file:///etc/passwd",
             "data:text/html,x",
             "http://app.example/cb",
             "https://*.example/cb",
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn a_client_on_the_own_machine_alone_can_be_anybody() {
         let local = |redirects: &[&str]| metadata(redirects).accept("id".to_owned()).unwrap().is_local_only();
-        assert!(local(&["http://127.0.0.1/cb", "http://localhost/cb"]));
+        assert!(local(&["http://127.0.0.1/cb", "http://localhost/cb", "cursor://x/cb"]));
         assert!(!local(&["http://127.0.0.1/cb", "https://app.example/cb"]));
     }
 }

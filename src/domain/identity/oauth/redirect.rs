@@ -1,13 +1,19 @@
 //! Redirect URIs: which can be registered, and exact matching (RFC 9700 section 2.1).
 
+use super::app_uri::AppUri;
 use super::uri::{self, Parts};
 
 /// Loopback hosts; only they can be used with plain http (RFC 8252 section 7.3).
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "[::1]", "localhost"];
 
-/// A valid redirect URI: https, or http to a loopback host (MCP authorization, "Communication Security").
+/// A valid redirect URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Redirect<'a>(Parts<'a>);
+pub enum Redirect<'a> {
+    /// https, or http to a loopback host (MCP authorization, "Communication Security").
+    Web(Parts<'a>),
+    /// An app on the person's machine (RFC 8252 section 7.1).
+    App(AppUri<'a>),
+}
 
 impl<'a> Redirect<'a> {
     /// Parses a redirect URI.
@@ -15,29 +21,45 @@ impl<'a> Redirect<'a> {
     /// # Errors
     /// The reason, for a message.
     pub fn parse(uri: &'a str) -> Result<Self, &'static str> {
+        if !uri.starts_with("https:") && !uri.starts_with("http:") {
+            return AppUri::parse(uri).map(Self::App);
+        }
         let parts = uri::split(uri)?;
         if parts.secure || LOOPBACK.contains(&parts.host) {
-            Ok(Self(parts))
+            Ok(Self::Web(parts))
         } else {
             Err("is plain http to another machine")
         }
     }
 
-    /// Returns the host, for display.
-    pub fn host(&self) -> &'a str {
-        self.0.host
+    /// Returns where the response goes, for display: a host, or the whole URI of an app.
+    pub fn shown(&self) -> &'a str {
+        match self {
+            Self::Web(parts) => parts.host,
+            Self::App(app) => app.uri,
+        }
     }
 
-    /// Whether the host is a loopback host.
+    /// Whether the response goes to a program on the person's own machine.
     pub fn is_local(&self) -> bool {
-        LOOPBACK.contains(&self.0.host)
+        match self {
+            Self::Web(parts) => LOOPBACK.contains(&parts.host),
+            Self::App(_) => true,
+        }
     }
 
-    /// Returns the origin: scheme, host and port.
-    pub fn origin(&self) -> String {
-        let scheme = if self.0.secure { "https" } else { "http" };
-        let port = self.0.port.map(|port| format!(":{port}")).unwrap_or_default();
-        format!("{scheme}://{}{port}", self.0.host)
+    /// Returns the source expression that allows the redirect (CSP 3 section 2.3.1).
+    pub fn csp_source(&self) -> String {
+        match self {
+            // The grammar has no IPv6 addresses.
+            Self::Web(parts) if parts.host.starts_with('[') => "http: https:".to_owned(),
+            Self::Web(parts) => {
+                let scheme = if parts.secure { "https" } else { "http" };
+                let port = parts.port.map(|port| format!(":{port}")).unwrap_or_default();
+                format!("{scheme}://{}{port}", parts.host)
+            }
+            Self::App(app) => format!("{}:", app.scheme),
+        }
     }
 }
 
@@ -47,8 +69,9 @@ pub fn is_registered(registered: &str, requested: &str) -> bool {
     let (Ok(left), Ok(right)) = (Redirect::parse(registered), Redirect::parse(requested)) else {
         return false;
     };
+    let (Redirect::Web(left), Redirect::Web(right)) = (left, right) else { return registered == requested };
     registered == requested
-        || (!left.0.secure && !right.0.secure && (left.0.host, left.0.rest) == (right.0.host, right.0.rest))
+        || (!left.secure && !right.secure && (left.host, left.rest) == (right.host, right.rest))
 }
 
 #[cfg(test)]
@@ -64,6 +87,7 @@ mod tests {
             ("http://127.0.0.1:3000/cb", "http://127.0.0.1:51234/cb"),
             ("http://[::1]:3000/cb", "http://[::1]/cb"),
             ("http://localhost:3000/cb", "http://localhost:3001/cb"),
+            ("cursor://x/oauth/callback", "cursor://x/oauth/callback"),
         ] {
             assert!(is_registered(registered, requested), "{registered} {requested}");
         }
@@ -99,6 +123,10 @@ mod tests {
             (local, "http://user:3000@127.0.0.1/cb"),
             ("https://localhost:3000/cb", "https://localhost:3001/cb"),
             ("javascript:alert(1)", "javascript:alert(1)"),
+            ("cursor://x/cb", "cursor://x/CB"),
+            ("cursor://x/cb", "cursor://x:1/cb"),
+            ("cursor://x/cb", "Cursor://x/cb"),
+            ("cursor://x/cb", "http://127.0.0.1/cb"),
         ] {
             assert!(!is_registered(registered, requested), "{registered} {requested}");
         }
@@ -106,22 +134,23 @@ mod tests {
 
     #[test]
     fn only_https_and_the_own_machine_may_be_registered() {
-        for (uri, host, local, origin) in [
+        for (uri, shown, local, source) in [
             ("https://app.example/cb", "app.example", false, "https://app.example"),
             ("http://localhost:3000/cb", "localhost", true, "http://localhost:3000"),
-            ("http://[::1]:1/", "[::1]", true, "http://[::1]:1"),
+            ("http://[::1]:1/", "[::1]", true, "http: https:"),
+            ("cursor://x/oauth/callback", "cursor://x/oauth/callback", true, "cursor:"),
             ("https://127.0.0.1/", "127.0.0.1", true, "https://127.0.0.1"),
         ] {
             let redirect = Redirect::parse(uri).unwrap();
             assert_eq!(
-                (redirect.host(), redirect.is_local(), redirect.origin()),
-                (host, local, origin.to_owned())
+                (redirect.shown(), redirect.is_local(), redirect.csp_source()),
+                (shown, local, source.to_owned())
             );
         }
         for wrong in [
             "http://app.example/cb",
             "http://10.0.0.1/cb",
-            "cursor://x/cb",
+            "https:/app.example/cb",
             "javascript:alert(1)",
             "https://*/",
         ] {

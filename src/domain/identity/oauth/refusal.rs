@@ -9,7 +9,8 @@ pub struct Refusal {
     pub description: &'static str,
 }
 
-/// Error codes (RFC 6749 sections 4.1.2.1 and 5.2, RFC 8707 section 2, RFC 7591 section 3.2.2).
+/// Error codes (RFC 6749 sections 4.1.2.1 and 5.2, RFC 8707 section 2, RFC 7591 section 3.2.2, OpenID
+/// Connect Core 1.0 section 3.1.2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// A parameter is missing, repeated or malformed.
@@ -22,6 +23,10 @@ pub enum Code {
     UnsupportedGrantType,
     /// The response type is not `code`.
     UnsupportedResponseType,
+    /// The request is in a request object.
+    RequestNotSupported,
+    /// The request is at a URI.
+    RequestUriNotSupported,
     /// The scope is unknown.
     InvalidScope,
     /// The resource is not the MCP endpoint.
@@ -43,6 +48,8 @@ impl Code {
             Self::InvalidGrant => "invalid_grant",
             Self::UnsupportedGrantType => "unsupported_grant_type",
             Self::UnsupportedResponseType => "unsupported_response_type",
+            Self::RequestNotSupported => "request_not_supported",
+            Self::RequestUriNotSupported => "request_uri_not_supported",
             Self::InvalidScope => "invalid_scope",
             Self::InvalidTarget => "invalid_target",
             Self::AccessDenied => "access_denied",

@@ -14,6 +14,17 @@ pub fn challenge<'a>(parameters: &'a Parameters, resource: &str) -> Result<&'a s
         "code" => {}
         _ => return Err(Code::UnsupportedResponseType.because("response_type can only be code")),
     }
+    // The answer goes into the query; a client that asked for another place would not find it.
+    if parameters.one("response_mode")?.is_some_and(|mode| mode != "query") {
+        return Err(Code::InvalidRequest.because("response_mode can only be query"));
+    }
+    // What such a request restricts must not be ignored (RFC 9101 section 10.8).
+    if parameters.one("request")?.is_some() {
+        return Err(Code::RequestNotSupported.because("request objects are not supported"));
+    }
+    if parameters.one("request_uri")?.is_some() {
+        return Err(Code::RequestUriNotSupported.because("request_uri is not supported"));
+    }
     let challenge = parameters.need("code_challenge", "code_challenge is missing: PKCE is needed")?;
     if parameters.one("code_challenge_method")? != Some("S256") {
         return Err(Code::InvalidRequest.because("code_challenge_method must be S256"));
@@ -83,6 +94,7 @@ mod tests {
             &[("scope", None), ("resource", None)],
             &[("scope", Some("openid mcp:tools offline_access"))],
             &[("scope", Some(""))],
+            &[("response_mode", Some("query"))],
         ] {
             assert_eq!(refused(good), None, "{good:?}");
         }
@@ -91,6 +103,10 @@ mod tests {
             (("response_type", Some("token")), Code::UnsupportedResponseType),
             (("response_type", Some("code token")), Code::UnsupportedResponseType),
             (("response_type", Some("id_token")), Code::UnsupportedResponseType),
+            (("response_mode", Some("fragment")), Code::InvalidRequest),
+            (("response_mode", Some("form_post")), Code::InvalidRequest),
+            (("request", Some("e30.e30.")), Code::RequestNotSupported),
+            (("request_uri", Some("https://app.example/request")), Code::RequestUriNotSupported),
             (("code_challenge", None), Code::InvalidRequest),
             (("code_challenge", Some("")), Code::InvalidRequest),
             (("code_challenge", Some("short")), Code::InvalidRequest),

@@ -16,12 +16,11 @@ pub struct Parts<'a> {
     pub rest: &'a str,
 }
 
-/// Splits a URL into its parts.
+/// Checks what holds for the URIs of every scheme.
 ///
 /// # Errors
-/// The reason, for a message: another scheme, user information, a fragment, a wildcard, or an invalid
-/// character.
-pub fn split(uri: &str) -> Result<Parts<'_>, &'static str> {
+/// The reason, for a message: its length, a fragment, a wildcard, or an invalid character.
+pub fn check(uri: &str) -> Result<(), &'static str> {
     if uri.len() > MAX_BYTES {
         return Err("is longer than 2048 bytes");
     }
@@ -34,6 +33,15 @@ pub fn split(uri: &str) -> Result<Parts<'_>, &'static str> {
     if uri.contains('*') {
         return Err("has a wildcard");
     }
+    Ok(())
+}
+
+/// Splits a URL into its parts.
+///
+/// # Errors
+/// The reason, for a message: another scheme, user information, or what [`check`] refuses.
+pub fn split(uri: &str) -> Result<Parts<'_>, &'static str> {
+    check(uri)?;
     let (secure, rest) = match (uri.strip_prefix("https://"), uri.strip_prefix("http://")) {
         (Some(rest), _) => (true, rest),
         (None, Some(rest)) => (false, rest),

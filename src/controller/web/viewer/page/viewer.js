@@ -11,7 +11,7 @@ const FIRST_PAUSE = 500;
 const LAST_PAUSE = 15_000;
 // A connection that lasted this long (milliseconds) resets the pauses.
 const LONG_ENOUGH = 10_000;
-// Longest clipboard text that the computer accepts.
+// Longest clipboard text that the computer accepts, in bytes of UTF-8.
 const MAX_CLIPBOARD = 1024 * 1024;
 
 // Meaning of the socket's close codes for people. Without `retry` the person must reconnect.
@@ -184,7 +184,10 @@ function copied(text) {
 }
 
 function paste(text) {
-  if (rfb && !rfb.viewOnly && text.length <= MAX_CLIPBOARD) rfb.clipboardPasteFrom(text);
+  if (!rfb || rfb.viewOnly) return;
+  const tooLong = new TextEncoder().encode(text).length > MAX_CLIPBOARD;
+  part("clipboard-note").hidden = !tooLong;
+  if (!tooLong) rfb.clipboardPasteFrom(text);
 }
 
 part("card").addEventListener("submit", (event) => {
