@@ -133,6 +133,7 @@ mod tests {
             ("kill", "ps kill"),
             ("computers remove", "delete"),
             ("workspaces rm", "delete"),
+            ("ssh", "shell"),
             ("snapshots new", "create"),
             ("computers inspect", "get"),
             ("ps stop", "kill"),

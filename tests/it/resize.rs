@@ -316,7 +316,7 @@ async fn ceilings_are_what_a_resize_reaches() {
     controller.until_status(&desk, "stopped").await;
     let fixed = |status: &str| {
         json!({"resizable": false, "reason": format!("Computer is not running (status: {status})"),
-            "code": "NOT_RESIZABLE", "current_disk_gb": 50, "max_disk_gb": 50, "max_ram_gb": 16, "max_cpu": 8.0})
+            "code": "NOT_RESIZABLE", "current_disk_gb": 50, "max_disk_gb": 50, "max_ram_gb": 16, "max_cpu": 8})
     };
     assert_eq!(controller.get(&path).await.body, fixed("stopped"));
     let call = controller.engine.calls(Verb::Start) + 1;
