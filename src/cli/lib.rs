@@ -78,15 +78,15 @@ enum Command {
         yes: bool,
     },
     /// Manage workspaces.
-    #[command(subcommand, visible_alias = "workspace")]
+    #[command(subcommand, alias = "workspace")]
     Workspaces(workspaces::Command),
     /// Manage computers.
-    #[command(subcommand, visible_alias = "computer")]
+    #[command(subcommand, alias = "computer")]
     Computers(computers::Command),
     #[command(flatten)]
     Shortcut(shortcuts::Shortcut),
     /// Manage snapshots of a computer.
-    #[command(subcommand, visible_alias = "snapshot")]
+    #[command(subcommand, alias = "snapshot")]
     Snapshots(snapshots::Command),
     /// Manage client accounts. Each client has its own workspace and API key.
     #[command(subcommand)]
@@ -106,7 +106,7 @@ enum Command {
     /// Open a desktop in a browser, signed in by a link that works once.
     Open(open::Options),
     /// Manage API keys.
-    #[command(subcommand, visible_alias = "api-key")]
+    #[command(subcommand, alias = "api-key")]
     ApiKeys(api_keys::Command),
     /// Show the audit log.
     Audit(audit::Options),

@@ -148,7 +148,7 @@ mod tests {
         let stalled = read_within(Body::from_stream(pending()), 5, short).await;
         assert_eq!(stalled.unwrap_err().kind, Kind::SlowRequest);
         // None of it was sent.
-        let declared = |bytes| Body::new(Declared { bytes, body: Body::from_stream(pending()) });
+        let declared = |bytes| Body::new(BodyOfLength { bytes, body: Body::from_stream(pending()) });
         assert_eq!(read_body(declared(6), 5).await.unwrap_err().kind, Kind::TooLarge);
         assert_eq!(read_within(declared(5), 5, short).await.unwrap_err().kind, Kind::SlowRequest);
         assert_eq!(read_body(Body::from("12345"), 5).await.unwrap(), "12345");
@@ -156,12 +156,12 @@ mod tests {
     }
 
     /// A body with a declared length.
-    struct Declared {
+    struct BodyOfLength {
         bytes: u64,
         body: Body,
     }
 
-    impl HttpBody for Declared {
+    impl HttpBody for BodyOfLength {
         type Data = bytes::Bytes;
         type Error = axum::Error;
 

@@ -103,7 +103,7 @@ mod tests {
             (1.0, None, r#"{"one":1,"other":null}"#),
             (0.5, Some(-2.0), r#"{"one":0.5,"other":-2}"#),
             (0.0, Some(2.25), r#"{"one":0,"other":2.25}"#),
-            (1e300, Some(EXACT), r#"{"one":1e300,"other":9007199254740992}"#),
+            (1e300, Some(EXACT), r#"{"one":1e+300,"other":9007199254740992}"#),
         ] {
             assert_eq!(serde_json::to_string(&Sample { one, other }).unwrap(), expected);
         }

@@ -39,10 +39,10 @@ pub enum Command {
     /// Print the log of a computer, or the output of a background process.
     Logs(logs::Options),
     /// Manage the screens of a computer.
-    #[command(subcommand, visible_alias = "screen")]
+    #[command(subcommand, alias = "screen")]
     Screens(screens::Command),
     /// Manage the windows on a screen.
-    #[command(subcommand, visible_alias = "window")]
+    #[command(subcommand, alias = "window")]
     Windows(windows::Command),
     /// Read or set the clipboard of a screen.
     #[command(subcommand)]

@@ -49,6 +49,7 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
         routes
             // Within `once`: a repeated DELETE gets its stored answer, although the object is gone.
             .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), admission::check))
+            .route_layer(axum::middleware::from_fn(fleet::clone_errors::complete))
             .route_layer(axum::middleware::from_fn_with_state(idempotency_layer.clone(), idempotency::once))
             .route_layer(axum::middleware::from_fn(auth::revocation::while_valid))
             .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), audit::record))
@@ -120,8 +121,11 @@ fn rewritten(uri: &Uri) -> Option<(Uri, bool)> {
         Some(query) => format!("{path}?{query}"),
         None => path,
     };
+    // The scheme and host of a target in absolute form stay: the host checks read them.
+    let mut parts = uri.clone().into_parts();
     // The result is a valid path and query, because only known segments were removed.
-    Some((target.parse().ok()?, is_renamed))
+    parts.path_and_query = Some(target.parse().ok()?);
+    Some((Uri::from_parts(parts).ok()?, is_renamed))
 }
 
 #[cfg(test)]
@@ -136,6 +140,7 @@ mod tests {
             ("/projects", Some("/workspaces")),
             ("/api/projects/by-name/a%20b?x=%2F", Some("/workspaces/by-name/a%20b?x=%2F")),
             ("/api/clients/x/usage?month=2026-11", Some("/v1/accounts/x/usage?month=2026-11")),
+            ("http://localhost/api/workspaces", Some("http://localhost/workspaces")),
             ("/clientsx", None),
             ("/workspaces", None),
             ("/projectsx", None),

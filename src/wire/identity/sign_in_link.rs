@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 /// `POST /user/sign-in-links`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({}))]
+#[serde(deny_unknown_fields)]
 pub struct CreateSignInLink {
     /// Computer whose desktop the link opens (UUID or instance id); the settings when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -42,7 +42,7 @@ async fn a_declared_length_beyond_the_bound_is_refused_before_any_of_it_is_sent(
     for (path, fields, bytes) in [
         ("/api/workspaces", "", 3 << 20),
         ("/api/workspaces", "", 10_u64 << 30),
-        ("/api/workspaces", "Idempotency-Key: one\r\n", 3 << 20),
+        ("/api/workspaces", "Idempotency-Key: one-of-one\r\n", 3 << 20),
         ("/api/files/upload", "Content-Type: multipart/form-data; boundary=x\r\n", 20 << 20),
         (proxied.as_str(), "", 17 << 20),
         ("/oauth/register", "", 1 << 20),
@@ -66,7 +66,7 @@ async fn t13_a_body_that_stalls_is_refused_with_408() {
             controller.key()
         )
     };
-    let (plain, keyed) = (request(""), request("Idempotency-Key: one\r\n"));
+    let (plain, keyed) = (request(""), request("Idempotency-Key: one-of-one\r\n"));
     let (plain, keyed) = tokio::join!(
         exchange(controller.address(), plain.as_bytes(), STALL_DEADLINE),
         exchange(controller.address(), keyed.as_bytes(), STALL_DEADLINE),

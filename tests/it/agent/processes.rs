@@ -309,7 +309,7 @@ async fn standard_input_is_written_to_and_ended() {
     let written = full.body["written"].as_u64().expect("the number of written bytes");
     assert!((1..=65_536).contains(&written), "{written} bytes written, expected at most a full pipe");
     assert!(full.took < Duration::from_secs(20));
-    assert_eq!(feed(&agent, &not_reading, "", vec![b'x'; 17_000_000]).await.status, 409);
+    assert_eq!(feed(&agent, &not_reading, "", vec![b'x'; 17_000_000]).await.status, 413);
     let none = run(&agent, "sleep 1000").await;
     assert_eq!(feed(&agent, &none, "", "x").await.status, 409);
     // The process closes its standard input.

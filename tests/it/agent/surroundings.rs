@@ -105,8 +105,10 @@ async fn surroundings_that_cannot_be_are_refused() {
             );
         }
     }
-    for path in ["/bash", "/exec", "/processes"] {
-        let body = json!({"command": "true", "code": "1", "screen": "screen-100"});
+    for (path, name, value) in
+        [("/bash", "command", "true"), ("/exec", "code", "1"), ("/processes", "command", "true")]
+    {
+        let body = json!({name: value, "screen": "screen-100"});
         assert_eq!(agent.post(path, body).await.status, 404, "{path}");
     }
 }

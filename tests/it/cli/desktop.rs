@@ -220,7 +220,7 @@ async fn a_file_is_opened_and_a_screen_is_recorded() {
     let timeline = ["record", "download", "one", "--timeline", "-o", "-"];
     let timeline = shell.run(&timeline).await.expect_success();
     let entry: Value = serde_json::from_str(timeline.lines().next().expect("a line")).expect("JSON");
-    assert_eq!((&entry["action"], &entry["x"]), (&json!("click"), &json!(10.0)));
+    assert_eq!((&entry["action"], &entry["x"]), (&json!("click"), &json!(10)));
     shell.run(&["record", "rm", "one", &id]).await.expect_success();
     shell.run(&["record", "download", "one", &id]).await.expect_failure(1, &["there is no recording"]);
 }

@@ -69,19 +69,20 @@ pub fn operations() -> Vec<Operation> {
     let post =
         |name, from, body, goal| Operation { name, from, method: Method::POST, path: name, body, goal };
     let no_body = || json!({});
-    let from_snapshot = || json!({"name": "copy", "snapshot_id": SNAPSHOT_PLACEHOLDER});
+    let launch = json!({"name": "copy", "snapshot_id": SNAPSHOT_PLACEHOLDER});
+    let rollback = json!({"snapshot_id": SNAPSHOT_PLACEHOLDER});
     let size = json!({"vcpus": 2, "mem_gb": 8, "disk_size_gb": 20, "bandwidth_limit_mbps": 50});
     let running = Some("running");
     vec![
         post("create", None, no_body(), "running"),
         post("clone", running, json!({"name": "copy"}), "running"),
         post("fork", running, json!({"name": "copy"}), "running"),
-        Operation { path: "fork", ..post("launch", running, from_snapshot(), "running") },
+        Operation { path: "fork", ..post("launch", running, launch, "running") },
         Operation {
             path: "snapshots",
             ..post("snapshot with memory", running, json!({"memory": true}), "running")
         },
-        post("rollback", running, from_snapshot(), "running"),
+        post("rollback", running, rollback, "running"),
         post("suspend", running, no_body(), "suspended"),
         post("resume", Some("suspended"), no_body(), "running"),
         post("resize", running, size, "running"),

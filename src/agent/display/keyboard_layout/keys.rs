@@ -330,7 +330,7 @@ mod tests {
             ("a+b", "\"a\""),
             ("ctrl+", "\"\""),
             ("++a", "\"\""),
-            ("ctrl-c", "ctrl-c"),
+            ("ctrl-nosuchkey", "nosuchkey"),
             ("\u{7f}", "key"),
             ("\0", "key"),
         ] {

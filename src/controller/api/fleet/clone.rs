@@ -4,18 +4,14 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::middleware::map_response;
-use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::clone_errors::with_code;
 use super::snapshots;
 use crate::AppState;
 use crate::web::origin::Origin;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
@@ -25,17 +21,7 @@ use hotdesk_wire::computer::clone::{CloneComputer, ComputerMoved, ForkComputer, 
 
 /// Returns the routes of clones, forks and moves.
 pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(clone))
-        .route_layer(map_response(|it: Response| async { with_code(it, ErrorCode::CloneFailed) }))
-        .merge(forks())
-        .routes(routes!(move_to))
-}
-
-fn forks() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(fork))
-        .route_layer(map_response(|it: Response| async { with_code(it, ErrorCode::ForkFailed) }))
+    OpenApiRouter::new().routes(routes!(clone)).routes(routes!(fork)).routes(routes!(move_to))
 }
 
 /// Clones a computer with its disk, without its memory.

@@ -5,7 +5,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::AppState;
 
 pub mod clone;
-mod clone_errors;
+pub mod clone_errors;
 pub mod computers;
 pub mod files;
 pub mod lifecycle;

@@ -4,18 +4,14 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::middleware::map_response;
-use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::clone_errors::with_code;
 use crate::AppState;
 use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::snapshot::SnapshotState as Stage;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
@@ -30,11 +26,7 @@ const MAX_PAGE: u32 = 1000;
 
 /// Returns the routes of snapshots.
 pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(list, create))
-        .routes(routes!(get, delete))
-        .routes(routes!(roll_back))
-        .route_layer(map_response(|it: Response| async { with_code(it, ErrorCode::SnapshotFailed) }))
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, delete)).routes(routes!(roll_back))
 }
 
 /// Creates a snapshot of a computer: its disk, and with `memory` also its processes and windows, if its
