@@ -315,8 +315,7 @@ async fn doctor_says_what_is_missing_and_what_mends_it() {
     let here = ["doctor", "--data-dir", "data", "--image", "/nowhere"];
     let ended = shell.run(&here).await;
     assert_eq!(ended.code, 1, "{ended:?}");
-    let output =
-        ended.out.lines().find(|line| line.contains("hotdesk image build")).expect("a line for the image");
+    let output = ended.out.lines().find(|line| line.contains("guest image")).expect("a line for the image");
     assert!(output.starts_with("MISSING") && output.contains("/nowhere"), "{output}");
     assert!(ended.out.contains("to fix it: ") && ended.out.contains("are not met"), "{}", ended.out);
     let other = ended
