@@ -2,11 +2,12 @@
 
 use x11rb::protocol::shm::ConnectionExt as _;
 use x11rb::protocol::xfixes::{ConnectionExt as _, GetCursorImageReply};
-use x11rb::protocol::xproto::{ConnectionExt as _, ImageFormat};
+use x11rb::protocol::xproto::{ConnectionExt as _, ImageFormat, Window};
 
 use super::x11_worker::X11Worker;
 use crate::display::fault::{Fault, Outcome};
-use crate::display::screenshot::cache::Picture;
+use crate::display::link::Link;
+use crate::display::screenshot::capture_state::CaptureState;
 use crate::display::screenshot::frame::{Cursor, Frame};
 use crate::display::screenshot::stamp::{CursorStamp, Stamp};
 use hotdesk_domain::desktop::region::Region;
@@ -19,11 +20,19 @@ const ALL_PLANES: u32 = !0;
 const TRIES: u32 = 2;
 
 /// Result of a capture.
-pub(super) enum CaptureResult {
-    /// The content is encoded already.
-    AlreadyEncoded(Picture),
-    /// New content: its identity, the region that it shows, and its pixels.
-    New(Stamp, Region, Frame),
+pub(super) enum CaptureResult<T> {
+    /// The content is known, so its pixels were not captured.
+    Known(T),
+    /// New content.
+    New(Capture),
+}
+
+/// Captured content.
+pub(super) struct Capture {
+    pub(super) stamp: Stamp,
+    /// What part of the screen it shows.
+    pub(super) region: Region,
+    pub(super) frame: Frame,
 }
 
 impl X11Worker {
@@ -32,28 +41,43 @@ impl X11Worker {
         Ok(self.present(region, cursor)?.0)
     }
 
-    /// Captures the screen unless `known` has an encoded picture of its content.
-    pub(super) fn capture_unless_known(
+    /// Captures the screen unless `known` returns an answer for its content.
+    pub(super) fn capture_unless_known<T>(
         &mut self,
         region: Option<Region>,
         cursor: bool,
-        known: impl Fn(Stamp) -> Option<Picture>,
-    ) -> Outcome<CaptureResult> {
+        known: impl FnOnce(Stamp) -> Option<T>,
+    ) -> Outcome<CaptureResult<T>> {
+        let (stamp, cursor) = self.present(region, cursor)?;
+        match known(stamp) {
+            Some(answer) => Ok(CaptureResult::Known(answer)),
+            None => self.read_pixels(region, stamp, cursor).map(CaptureResult::New),
+        }
+    }
+
+    /// Captures the screen.
+    pub(super) fn capture(&mut self, region: Option<Region>, cursor: bool) -> Outcome<Capture> {
+        let (stamp, cursor) = self.present(region, cursor)?;
+        self.read_pixels(region, stamp, cursor)
+    }
+
+    fn read_pixels(
+        &mut self,
+        region: Option<Region>,
+        stamp: Stamp,
+        cursor: Option<GetCursorImageReply>,
+    ) -> Outcome<Capture> {
         if !self.bgrx {
             return Err(Error::internal(
                 "The X server's pixel format is not supported: 32 bits with blue first is required",
             )
             .into());
         }
-        let (stamp, cursor) = self.present(region, cursor)?;
-        if let Some(picture) = known(stamp) {
-            return Ok(CaptureResult::AlreadyEncoded(picture));
-        }
-        let (region, mut frame) = self.capture(region)?;
+        let (region, mut frame) = self.read_image(region)?;
         if let Some(cursor) = cursor {
             frame.draw(&placed(&cursor, region));
         }
-        Ok(CaptureResult::New(stamp, region, frame))
+        Ok(Capture { stamp, region, frame })
     }
 
     /// The identity of the current content, and the cursor image if it must be drawn.
@@ -79,32 +103,54 @@ impl X11Worker {
         Ok((Stamp { connection: self.capture_state.number, frame: self.frame, cursor: pointer }, cursor))
     }
 
-    fn capture(&mut self, part: Option<Region>) -> Outcome<(Region, Frame)> {
+    fn read_image(&mut self, part: Option<Region>) -> Outcome<(Region, Frame)> {
         let mut refusal = None;
         for _ in 0..TRIES {
-            let geometry = self.link.get_geometry(self.root)?.reply()?;
+            let seen = self.size.get();
+            let region = part.unwrap_or(Region::whole(seen));
+            // One round trip for both: each costs a busy machine two waits for a core.
+            let geometry = self.link.get_geometry(self.root)?;
+            let link = &self.link;
+            let image = Image { root: self.root, by_shared_memory: self.has_shm, region, screen: seen };
+            let fits = region.within(seen).map_err(Fault::from);
+            let captured = fits.and_then(|()| image.read(link, &mut self.capture_state));
+            let geometry = geometry.reply()?;
             let size = Size { width: geometry.width, height: geometry.height };
             self.size.set(size);
-            let region = part.unwrap_or(Region::whole(size));
-            region.within(size)?;
-            match self.capture_of(region, size) {
+            match captured {
+                Ok(frame) if size == seen => return Ok((region, frame)),
                 Err(Fault::Refused(error)) => refusal = Some(error),
-                done => return done.map(|frame| (region, frame)),
+                Ok(_) => {
+                    refusal = Some(Error::unavailable("The screen changed its size during the screenshot"))
+                }
+                Err(fault) => return Err(fault),
             }
         }
         Err(refusal.unwrap_or_else(|| Error::internal("no capture was tried")).into())
     }
+}
 
-    fn capture_of(&mut self, region: Region, screen: Size) -> Outcome<Frame> {
+/// Pixels of a part of a screen of a known size.
+#[derive(Clone, Copy)]
+struct Image {
+    root: Window,
+    by_shared_memory: bool,
+    region: Region,
+    screen: Size,
+}
+
+impl Image {
+    fn read(self, link: &Link, state: &mut CaptureState) -> Outcome<Frame> {
+        let Self { root, region, screen, .. } = self;
         let bytes = usize::from(region.width) * usize::from(region.height) * 4;
-        let mut pixels = self.capture_state.pool.take();
+        let mut pixels = state.pool.take();
         // Coordinates on a screen are below 7680.
         let (x, y) = (region.x as i16, region.y as i16);
-        if self.has_shm {
+        if self.by_shared_memory {
             let whole = usize::from(screen.width) * usize::from(screen.height) * 4;
-            let id = self.capture_state.segment_id(&self.link, whole)?;
-            let image = self.link.shm_get_image(
-                self.root,
+            let id = state.segment_id(link, whole)?;
+            let image = link.shm_get_image(
+                root,
                 x,
                 y,
                 region.width,
@@ -115,19 +161,12 @@ impl X11Worker {
                 0,
             )?;
             image.reply()?;
-            if let Some(segment) = &self.capture_state.segment {
+            if let Some(segment) = &state.segment {
                 segment.copy_to(&mut pixels, bytes);
             }
         } else {
-            let image = self.link.get_image(
-                ImageFormat::Z_PIXMAP,
-                self.root,
-                x,
-                y,
-                region.width,
-                region.height,
-                ALL_PLANES,
-            )?;
+            let image =
+                link.get_image(ImageFormat::Z_PIXMAP, root, x, y, region.width, region.height, ALL_PLANES)?;
             pixels.clear();
             pixels.extend_from_slice(&image.reply()?.data);
         }
@@ -138,12 +177,7 @@ impl X11Worker {
             ))
             .into());
         }
-        Ok(Frame {
-            width: region.width,
-            height: region.height,
-            pixels,
-            pool: self.capture_state.pool.clone(),
-        })
+        Ok(Frame { width: region.width, height: region.height, pixels, pool: state.pool.clone() })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Screen;
 use crate::display::screenshot::cache::Picture;
+use crate::display::screenshot::frame::Frame;
 use crate::display::screenshot::options::ScreenshotOptions;
 use hotdesk_domain::error::Result;
 
@@ -27,16 +28,10 @@ impl Screen {
         options: ScreenshotOptions,
         draw: impl FnOnce(&mut Canvas<'_>) + Send + 'static,
     ) -> Result<Picture> {
-        let (_, picture) = self
-            .picture(
-                options,
-                |_| None,
-                |frame| {
-                    let (width, height) = (usize::from(frame.width), usize::from(frame.height));
-                    draw(&mut Canvas { width, height, pixels: &mut frame.pixels });
-                },
-            )
-            .await?;
-        Ok(picture)
+        let draw = |frame: &mut Frame| {
+            let (width, height) = (usize::from(frame.width), usize::from(frame.height));
+            draw(&mut Canvas { width, height, pixels: &mut frame.pixels });
+        };
+        self.drawn_picture(options, draw).await
     }
 }

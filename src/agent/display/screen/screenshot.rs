@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::Screen;
-use super::capture::CaptureResult;
+use super::capture::{Capture, CaptureResult};
 use crate::display::screenshot::cache::{ConditionalScreenshot, Picture, ScreenshotCache};
 use crate::display::screenshot::encode::EncodedImage;
 use crate::display::screenshot::frame::Frame;
 use crate::display::screenshot::frame_history::{self, FrameRecord};
 use crate::display::screenshot::options::ScreenshotOptions;
-use crate::display::screenshot::stamp::Stamp;
 use hotdesk_domain::error::{Error, Result};
 
 /// How long a screenshot may wait for an encoder; each takes milliseconds.
@@ -42,37 +43,59 @@ impl Screen {
         options: ScreenshotOptions,
         held: Vec<Arc<str>>,
     ) -> Result<ConditionalScreenshot> {
-        let stamp = self.run(move |worker, _| worker.stamp(options.region, options.cursor)).await?;
-        if let Some(cached) = self.screenshot_cache().known(stamp, options, &held) {
-            return Ok(cached);
+        let permit = match self.encoders.try_acquire() {
+            Some(permit) => permit,
+            None => {
+                // What is known already needs no encoder.
+                let stamp = self.run(move |worker, _| worker.stamp(options.region, options.cursor)).await?;
+                if let Some(known) = self.screenshot_cache().known(stamp, options, &held) {
+                    return Ok(known);
+                }
+                self.encoder().await?
+            }
+        };
+        let cache = Arc::clone(&self.screenshot_cache);
+        let known = move |stamp| lock(&cache).known(stamp, options, &held);
+        // One job for the comparison and the pixels: each job waits for the X server.
+        let captured = self
+            .run(move |worker, _| worker.capture_unless_known(options.region, options.cursor, known))
+            .await?;
+        match captured {
+            CaptureResult::Known(known) => Ok(known),
+            CaptureResult::New(captured) => {
+                let stamp = captured.stamp;
+                let picture = self.encode(captured, options, permit, |_| {}).await?;
+                self.screenshot_cache().encoded.put(stamp, options, picture.clone());
+                Ok(ConditionalScreenshot::Picture(picture))
+            }
         }
-        let screenshot_cache = Arc::clone(&self.screenshot_cache);
-        let known = move |stamp| lock(&screenshot_cache).encoded.get(stamp, options);
-        let (stamp, picture) = self.picture(options, known, |_| {}).await?;
-        if let Some(stamp) = stamp {
-            self.screenshot_cache().encoded.put(stamp, options, picture.clone());
-        }
-        Ok(ConditionalScreenshot::Picture(picture))
     }
 
-    /// Captures the screen, calls `draw` on the pixels, encodes and names the picture. The stamp is `None`
-    /// when `known` had the picture.
-    pub(super) async fn picture(
+    /// Captures the screen, calls `draw` on the pixels, encodes and names the picture.
+    pub(super) async fn drawn_picture(
         &self,
         options: ScreenshotOptions,
-        known: impl Fn(Stamp) -> Option<Picture> + Send + 'static,
         draw: impl FnOnce(&mut Frame) + Send + 'static,
-    ) -> Result<(Option<Stamp>, Picture)> {
+    ) -> Result<Picture> {
         // The encoder first, so that waiting requests hold no pixels.
+        let permit = self.encoder().await?;
+        let captured = self.run(move |worker, _| worker.capture(options.region, options.cursor)).await?;
+        self.encode(captured, options, permit, draw).await
+    }
+
+    /// Waits for a free encoder.
+    async fn encoder(&self) -> Result<OwnedSemaphorePermit> {
         let permit = tokio::time::timeout(ENCODER_TIMEOUT, self.encoders.acquire()).await;
-        let Ok(Some(permit)) = permit else { return Err(self.busy()) };
-        let (stamp, region, mut frame) = match self
-            .run(move |worker, _| worker.capture_unless_known(options.region, options.cursor, known))
-            .await?
-        {
-            CaptureResult::AlreadyEncoded(picture) => return Ok((None, picture)),
-            CaptureResult::New(stamp, region, frame) => (stamp, region, frame),
-        };
+        permit.ok().flatten().ok_or_else(|| self.busy())
+    }
+
+    async fn encode(
+        &self,
+        Capture { stamp, region, mut frame }: Capture,
+        options: ScreenshotOptions,
+        permit: OwnedSemaphorePermit,
+        draw: impl FnOnce(&mut Frame) + Send + 'static,
+    ) -> Result<Picture> {
         let encoders = Arc::clone(&self.encoders);
         let encoded = tokio::task::spawn_blocking(move || {
             draw(&mut frame);
@@ -84,7 +107,7 @@ impl Screen {
         let scale = frame_record.scale();
         let frame = self.screenshot_cache().frames.add(frame_record);
         let EncodedImage { bytes, mime_type, width, height } = file;
-        Ok((Some(stamp), Picture { bytes, mime_type, width, height, scale, frame }))
+        Ok(Picture { bytes, mime_type, width, height, scale, frame })
     }
 
     /// The record of a recent screenshot.

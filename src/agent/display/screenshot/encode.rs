@@ -28,6 +28,11 @@ impl Encoders {
         Self { permits: Arc::new(Semaphore::new(cores)), idle: Mutex::default() }
     }
 
+    /// Returns an encoder if one is free.
+    pub(in crate::display) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
+    }
+
     /// Waits for a free encoder. `None` when the semaphore is closed.
     pub(in crate::display) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).acquire_owned().await.ok()
