@@ -4,3 +4,4 @@ mod attack;
 mod faults;
 mod flood;
 mod lies;
+mod sign_in;

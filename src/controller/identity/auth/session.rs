@@ -43,6 +43,12 @@ pub const MIN_PASSWORD: usize = 8;
 /// Most bytes of a password. Hashing more would be wasted work.
 pub const MAX_PASSWORD: usize = 1024;
 
+/// Most passwords that are hashed or wait for it: at 50 ms a hash the last one waits for about a second.
+const MAX_HASHES: usize = 32;
+/// Seconds after which a person whom [`MAX_HASHES`] turned away tries again.
+const RETRY_SECONDS: u32 = 1;
+
+static PLACES: Semaphore = Semaphore::const_new(MAX_HASHES);
 static TURNS: Semaphore = Semaphore::const_new(HASHERS);
 
 /// Signed-in person.
@@ -211,8 +217,20 @@ pub async fn is_password(password: Secret, hash: Option<String>) -> Result<bool>
     blocking(work).await?
 }
 
+/// Runs the work of a hash in its turn. The turn ends with the work, also when the request was cancelled.
+///
+/// # Errors
+/// `Unavailable` when [`MAX_HASHES`] others are hashed or wait.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    let _turn = TURNS.acquire().await.map_err(Error::internal)?;
+    let place = PLACES.try_acquire().map_err(|_| {
+        Error::unavailable("Too many people sign in at this moment: try again in a second")
+            .retry_after(RETRY_SECONDS)
+    })?;
+    let turn = TURNS.acquire().await.map_err(Error::internal)?;
+    let work = move || {
+        let _held = (place, turn);
+        work()
+    };
     tokio::task::spawn_blocking(work).await.map_err(Error::internal)
 }
 
