@@ -18,7 +18,7 @@ use crate::harness::simulation::Simulation;
 use crate::harness::socket::{Client, SocketEvent};
 
 /// A public key that differs by `number`.
-fn public_key(number: u8) -> String {
+pub(super) fn public_key(number: u8) -> String {
     let field = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat();
     let blob = [field(b"ssh-ed25519"), field(&[number; 32])].concat();
     format!("ssh-ed25519 {}", BASE64_STANDARD.encode(blob))
@@ -56,8 +56,7 @@ async fn a_public_key_is_added_once_and_deleted() {
         json!({"public_key": public_key(8), "name": ""}),
         json!({"public_key": public_key(8), "options": "no-pty"}),
     ] {
-        let refused = controller.post("/keys/ssh", body.clone()).await;
-        assert_eq!((refused.status, &refused.body["code"]), (400, &json!("INVALID_REQUEST")), "{body}");
+        assert_eq!(controller.post("/keys/ssh", body.clone()).await.status, 400, "{body}");
     }
 
     let path = format!("/keys/ssh/{}", id_of(&added));
