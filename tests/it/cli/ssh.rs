@@ -4,14 +4,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use hotdesk::base::wait;
-use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::person::{CommandResult, Shell};
 use crate::engines::qemu_desktop;
-use crate::harness::agent::fetch_json;
 use crate::harness::caller::id_of;
 use crate::harness::capability::Capability;
 use crate::harness::controller::{RunningController, gvisor, skip_reason};
@@ -198,10 +195,7 @@ async fn t28_host_keys_belong_to_one_computer() {
     let image = scene.controller.bash(&scene.id, "ls /etc/ssh | grep -c host_ || true").await;
     assert_eq!(image, "0\n", "the image must not have host keys");
     // Two first requests at once make one key.
-    let [first, same] = join_all([scene.host_key("one"), scene.host_key("one.hotdesk")]).await[..]
-        .to_owned()
-        .try_into()
-        .expect("two keys");
+    let (first, same) = tokio::join!(scene.host_key("one"), scene.host_key("one.hotdesk"));
     assert!(first.starts_with("* ssh-ed25519 ") && first == same, "{first}{same}");
     let own = scene.controller.bash(&scene.id, "cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub").await;
     assert_eq!(first, format!("* {own}"));
@@ -241,9 +235,7 @@ async fn a_connection_ends_with_its_credential_and_its_computer() {
     assert_eq!(exit_code(&mut open).await, Some(255));
     assert!(scene.errors().contains("(4401)"), "{}", scene.errors());
 
-    let mut open = scene
-        .connection(scene.controller.key(), "trap 'touch /tmp/hung' HUP; echo begun; sleep 1234 & wait")
-        .await;
+    let mut open = scene.connection(scene.controller.key(), "echo begun; exec sleep 1234").await;
     assert_eq!(scene.controller.act(&scene.id, "stop", json!({})).await.status, 200);
     assert_eq!(exit_code(&mut open).await, Some(255));
     assert!(scene.errors().contains("computer stopping (1001)"), "{}", scene.errors());
