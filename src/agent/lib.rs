@@ -6,7 +6,7 @@
 //! ```text
 //! server                             set-up, start and stop
 //! routes                             HTTP handlers
-//! selftest   system                  self-test; process 1, kernel and identity
+//! selftest   system                  self-test; process 1, kernel, identity and SSH
 //! state                              what the handlers share: token, journal, activity
 //! actions   programs                 what requests do on a screen
 //! media   exec   elements   events   sound and video, commands, accessibility elements, desktop events

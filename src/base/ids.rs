@@ -41,6 +41,8 @@ uuid_ids! {
     AccountId,
     /// An API key (its record, never its secret).
     KeyId,
+    /// A public key of an account for SSH.
+    SshKeyId,
     /// A signed-in browser of a person (its record, never its cookie).
     SessionId,
     /// A grant of a person to an MCP client: one connection (its record, never its tokens).

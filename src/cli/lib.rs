@@ -22,7 +22,7 @@ mod progress;
 mod remote;
 mod suggestions;
 
-use account::{api_keys, audit, capacity, clients, login, profile, workspaces};
+use account::{api_keys, audit, capacity, clients, login, profile, ssh_keys, workspaces};
 use client::Session;
 use client::api::Api;
 use client::completion;
@@ -32,7 +32,7 @@ use computers::{screenshot, shortcuts, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
 use operator::{admin, agent, doctor, image, repair, serve, settings};
-use remote::{bash, shell};
+use remote::{bash, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
@@ -101,6 +101,8 @@ enum Command {
     Bash(bash::Options),
     /// Open an interactive shell on a computer, like ssh.
     Shell(shell::Options),
+    #[command(flatten)]
+    Ssh(ssh::Command),
     /// Copy files and folders to or from a computer, like scp.
     Cp(copy::Options),
     /// Open a desktop in a browser, signed in by a link that works once.
@@ -108,6 +110,9 @@ enum Command {
     /// Manage API keys.
     #[command(subcommand, alias = "api-key")]
     ApiKeys(api_keys::Command),
+    /// Manage public SSH keys.
+    #[command(subcommand, visible_alias = "ssh-key")]
+    SshKeys(ssh_keys::Command),
     /// Show the audit log.
     Audit(audit::Options),
     /// Sign in through a browser and store the API key in a profile (--profile or the current one).
@@ -227,6 +232,10 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
             let ended = global.with_session(async |session| shell::run(options, session).await);
             return Ok(ended.unwrap_or_else(|failure| failure.report_as_ssh()));
         }
+        Command::Ssh(it) => {
+            let ended = global.with_session(async |session| ssh::run(it, session).await);
+            return Ok(ended.unwrap_or_else(|failure| failure.report_as_ssh()));
+        }
         Command::Workspaces(it) => global.with_session(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => {
             return global.with_session(async |session| computers::run(it, session).await);
@@ -240,6 +249,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Capacity(it) => global.with_session(async |session| capacity::run(&it, session).await)?,
         Command::Screenshot(it) => global.with_session(async |session| screenshot::run(it, session).await)?,
         Command::ApiKeys(it) => global.with_session(async |session| api_keys::run(it, session).await)?,
+        Command::SshKeys(it) => global.with_session(async |session| ssh_keys::run(it, session).await)?,
         Command::Audit(it) => global.with_session(async |session| audit::run(it, session).await)?,
         Command::Open(it) => global.with_session(async |session| open::run(it, session).await)?,
         Command::Cp(it) => global.with_session(async |session| copy::run(it, session).await)?,
@@ -258,6 +268,13 @@ impl GlobalOptions {
         self.profile.as_deref().filter(|name| !name.is_empty())
     }
 
+    /// Server and profile of this call as options, for another call of this program.
+    fn connection_flags(&self) -> Vec<String> {
+        let flags = [("--url", self.url()), ("--profile", self.profile())];
+        let given = flags.into_iter().filter_map(|(flag, value)| Some([flag, value?]));
+        given.flatten().map(str::to_owned).collect()
+    }
+
     /// Resolves server and key, then runs `command` with them.
     fn with_session<T>(&self, command: impl AsyncFnOnce(&Session) -> Outcome<T>) -> Outcome<T> {
         let key = std::env::var("HOTDESK_API_KEY").ok().filter(|key| !key.is_empty()).map(Secret::new);
@@ -271,7 +288,7 @@ impl GlobalOptions {
         let stored =
             if complete { Credentials::default() } else { Credentials::load(&credentials::path()?)? };
         let connection = connection::resolve(&options, &stored)?;
-        let session = Session { api: Api::new(connection)?, json: self.json };
+        let session = Session { api: Api::new(connection)?, json: self.json, flags: self.connection_flags() };
         let runtime = runtime()?;
         let outcome = runtime.block_on(command(&session));
         // A thread that reads standard input may block for ever.

@@ -6,8 +6,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 /// Words of other programs, and what they may mean here: command paths, the likeliest first. A path counts from the
 /// command that got the word, so one row serves `hotdesk remove` and `hotdesk computers remove`.
 const MEANINGS: &[(&[&str], &[&str])] = &[
-    (&["ssh", "terminal", "console", "attach", "connect", "sh"], &["shell", "bash"]),
+    (&["terminal", "console", "attach", "connect", "sh"], &["shell", "ssh", "bash"]),
     (&["exec", "run", "cmd", "execute"], &["bash", "launch", "ps start", "computers create"]),
+    (&["sftp", "sshfs", "remote"], &["ssh", "ssh-config"]),
+    (&["ssh-add", "pubkey", "public-key", "public-keys"], &["ssh-keys add", "ssh-keys list"]),
     (&["list", "ls"], &["ls", "list"]),
     (&["remove", "destroy", "terminate", "del", "rm", "delete"], &["rm", "delete"]),
     (&["create", "new", "make", "add"], &["create", "computers create", "start", "set"]),
@@ -133,7 +135,8 @@ mod tests {
             ("kill", "ps kill"),
             ("computers remove", "delete"),
             ("workspaces rm", "delete"),
-            ("ssh", "shell"),
+            ("terminal", "shell"),
+            ("sftp", "ssh"),
             ("snapshots new", "create"),
             ("computers inspect", "get"),
             ("ps stop", "kill"),

@@ -53,6 +53,7 @@ use identity::auth::rate::Rates;
 use identity::auth::session::Sessions;
 use identity::auth::sign_ins::SignIns;
 use identity::auth::socket_auth::SocketAuth;
+use identity::auth::ssh_keys::SshKeys;
 use identity::auth::tickets::Tickets;
 use identity::auth::wrong_credentials::WrongCredentials;
 use identity::oauth::AuthorizationServer;
@@ -109,6 +110,8 @@ pub struct App {
     pub wrong_credentials: WrongCredentials,
     /// API keys.
     pub keys: Keys,
+    /// Public SSH keys.
+    pub ssh_keys: SshKeys,
     /// Last use of each key.
     pub key_uses: KeyUses,
     /// Browser sessions.
@@ -240,6 +243,7 @@ pub async fn start_with(
         authenticator: Authenticator::new(store.clone(), key_uses.clone(), Arc::clone(&rates)),
         wrong_credentials: WrongCredentials::new(&config.limits),
         keys: Keys::new(store.clone(), directory.clone(), audit.clone(), key_uses.clone()),
+        ssh_keys: SshKeys::new(store.clone(), audit.clone()),
         sessions: Sessions::new(store.clone(), &config.public_url),
         sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),

@@ -103,6 +103,8 @@ error_codes! {
     PlanLimit = "PLAN_LIMIT",
     /// The account or the client's workspace has its maximum number of API keys.
     KeyLimit = "KEY_LIMIT",
+    /// The account has its maximum number of SSH keys.
+    SshKeyLimit = "ssh_key_limit",
     /// The account has its maximum number of MCP connections, or of saved RTMP connections.
     ConnectionLimit = "CONNECTION_LIMIT",
     /// The account has its maximum number of removed clients with stored usage.
@@ -152,6 +154,15 @@ error_codes! {
     SnapshotTooLarge = "snapshot_too_large",
     /// The state of the computer does not permit a resize.
     NotResizable = "NOT_RESIZABLE",
+
+    // SSH.
+
+    /// The account has this SSH key already.
+    SshKeyExists = "ssh_key_exists",
+    /// The account has no SSH key that opens the computer.
+    SshKeyMissing = "ssh_key_missing",
+    /// The computer has no SSH server.
+    SshNotInstalled = "ssh_not_installed",
 
     // People and clients.
 

@@ -157,6 +157,7 @@ const KNOWN_CODES: &[ErrorCode] = &[
     ErrorCode::RecordingsFull,
     ErrorCode::SessionBusy,
     ErrorCode::SessionEnded,
+    ErrorCode::SshNotInstalled,
     ErrorCode::StaleFrame,
     ErrorCode::StdinClosed,
     ErrorCode::StdinFull,

@@ -11,6 +11,7 @@ mod failure;
 mod liveness;
 mod screenshot;
 mod socket;
+mod ssh;
 
 use std::time::Duration;
 

@@ -99,7 +99,7 @@ pub struct Activity {
 /// A reason why a computer is not idle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Hold {
-    /// `terminal`, `audio`, `stream`, `viewer`, `command`, `process`, `recording` or `transfer`; `unknown`
+    /// `terminal`, `audio`, `stream`, `viewer`, `command`, `process`, `recording`, `transfer` or `ssh`; `unknown`
     /// when the agent does not answer.
     pub kind: String,
     /// Description, for example `bash runs make`.

@@ -14,6 +14,7 @@ use crate::programs::Programs;
 use crate::selftest::SelfTests;
 use crate::state::Agent;
 use crate::state::activity::{ActivitySources, ScreenSources};
+use crate::system::ssh::SshServers;
 use hotdesk_http::edge;
 
 mod activity;
@@ -28,6 +29,7 @@ mod processes;
 pub mod screens;
 mod selftest;
 mod sockets;
+mod ssh;
 
 pub use idempotent::IdempotencyLayer;
 
@@ -41,8 +43,10 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
         Router::new().merge(health::router()).merge(events::router()).merge(commands).merge(files::router());
     let routes = routes.merge(processes::router());
     let tests = SelfTests::new(agent.clone(), displays.clone());
-    let sockets = sockets::router(agent.clone(), displays.clone());
-    let mut routes = routes.with_state(agent.clone()).merge(selftest::router(tests));
+    let servers = SshServers::new(agent.clone());
+    let sockets = sockets::router(agent.clone(), displays.clone(), servers.clone());
+    let mut routes =
+        routes.with_state(agent.clone()).merge(selftest::router(tests)).merge(ssh::router(servers));
     let mut screen_sources = None;
     if let Some(displays) = displays {
         let (desktop, home) = (Arc::clone(&agent.desktop), agent.home.clone());

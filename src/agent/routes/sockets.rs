@@ -16,6 +16,7 @@ use crate::exec::terminal;
 use crate::media::audio;
 use crate::media::vnc::Viewers;
 use crate::state::Agent;
+use crate::system::ssh::SshServers;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY};
 use hotdesk_domain::error::Error;
 use hotdesk_http::bearer::{self, Credentials};
@@ -30,13 +31,14 @@ use tokio_util::sync::CancellationToken;
 struct ChannelState {
     agent: Agent,
     viewers: Viewers,
+    servers: SshServers,
     sockets: Sockets,
 }
 
 /// Routes of the sockets.
-pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
+pub fn router(agent: Agent, displays: Option<Displays>, servers: SshServers) -> Router {
     let sockets = Sockets::new(agent.tasks.clone());
-    let state = ChannelState { agent, viewers: Viewers::new(displays), sockets };
+    let state = ChannelState { agent, viewers: Viewers::new(displays), servers, sockets };
     Router::new()
         .route("/ws/{channel}", get(open))
         // Path that older clients use (docs/channels.md).
@@ -144,5 +146,6 @@ async fn serve(
             let screen = value(&query, "screen");
             state.viewers.serve(screen, sender, receiver, stop).await
         }
+        Channel::Ssh => state.servers.serve(sender, receiver, stop).await,
     }
 }

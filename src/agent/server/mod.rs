@@ -92,6 +92,7 @@ pub async fn run(config: AgentConfig) -> Result<(), StepError> {
         terminals: Terminals::new(commands.clone()),
         commands,
         home: config.home,
+        runtime_dir: config.runtime_dir,
         audio: Audio::new(Arc::clone(&desktop)),
         desktop,
         channels: KeyedSemaphore::default(),

@@ -56,6 +56,7 @@ impl ActivitySources {
         let mut held_by = self.terminals().await?;
         held_by.extend(self.sound().await);
         held_by.extend(self.screen_watchers());
+        held_by.extend(self.ssh());
         held_by.extend(self.commands());
         held_by.truncate(MAX_HOLDS);
         let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
@@ -95,6 +96,12 @@ impl ActivitySources {
         let viewers = self.agent.channels.count(&Channel::Websockify);
         all.extend((viewers > 0).then(|| hold("viewer", format!("{} connected", plural(viewers, "viewer")))));
         all
+    }
+
+    /// SSH connections. What happens in them is encrypted, so an open one counts as used.
+    fn ssh(&self) -> Option<Hold> {
+        let connections = self.agent.channels.count(&Channel::Ssh);
+        (connections > 0).then(|| hold("ssh", plural(connections, "connection")))
     }
 
     /// Commands, Python sessions, transfers and background processes that run.

@@ -29,6 +29,8 @@ pub struct Parts {
     pub token: Token,
     /// The home folder of the computer's user.
     pub home: PathBuf,
+    /// Private folder of this boot.
+    pub runtime_dir: PathBuf,
     /// Uploads and downloads.
     pub files: Files,
     /// Runner of bash and Python.

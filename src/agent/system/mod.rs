@@ -1,4 +1,4 @@
-//! Interfaces to the guest's kernel: process 1, memory, epoll, file descriptors, connections and identity.
+//! Interfaces to the guest's kernel: process 1, memory, epoll, file descriptors, connections, identity and SSH.
 
 use nix::sys::signal::SigSet;
 
@@ -10,6 +10,7 @@ pub mod identity;
 pub(crate) mod inherited;
 pub mod init;
 pub(crate) mod memory;
+pub(crate) mod ssh;
 pub mod vm;
 
 /// Unblocks every signal for this thread and the threads that it starts. Started programs inherit the mask,

@@ -213,8 +213,19 @@ impl Api {
     /// # Errors
     /// When the server is unreachable or does not accept the upgrade.
     pub async fn channel(&self, url: Url, password: &str) -> Outcome<WebSocketStream<Upgraded>> {
+        self.upgrade(self.http.get(url).bearer_auth(password)).await
+    }
+
+    /// Opens a WebSocket with the API key.
+    ///
+    /// # Errors
+    /// Those of [`Api::channel`].
+    pub async fn channel_by_key(&self, url: Url) -> Outcome<WebSocketStream<Upgraded>> {
+        self.upgrade(self.request(Method::GET, url)).await
+    }
+
+    async fn upgrade(&self, request: RequestBuilder) -> Outcome<WebSocketStream<Upgraded>> {
         let key = generate_key();
-        let request = self.http.get(url).bearer_auth(password);
         let request = request.header(CONNECTION, "Upgrade").header(UPGRADE, "websocket");
         let request = request.header("sec-websocket-version", "13").header("sec-websocket-key", &key);
         let response = self.stream(request).await?;

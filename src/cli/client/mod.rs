@@ -20,6 +20,8 @@ pub struct Session {
     pub api: Api,
     /// Whether to print the JSON responses of the server unchanged.
     pub json: bool,
+    /// Options with which another call of this program has the same connection.
+    pub flags: Vec<String>,
 }
 
 impl Session {

@@ -12,6 +12,7 @@ use hotdesk_wire::computer::snapshot::{Snapshot, SnapshotList};
 use hotdesk_wire::computer::{Computer, ComputerList};
 use hotdesk_wire::identity::api_key::{ApiKey, KeyList};
 use hotdesk_wire::identity::client::{Client, ClientList};
+use hotdesk_wire::identity::ssh_key::{SshKey, SshKeyList};
 use hotdesk_wire::identity::workspace::{Workspace, WorkspaceList};
 
 /// Shortest accepted beginning of an id, in characters, like git's. The name of a resource that is gone, for example `c1`,
@@ -44,6 +45,7 @@ pub const COMPUTER: ResourceKind = ResourceKind { noun: "computer", list: "hotde
 const WORKSPACE: ResourceKind = ResourceKind { noun: "workspace", list: "hotdesk workspaces list" };
 const SNAPSHOT: ResourceKind = ResourceKind { noun: "snapshot", list: "hotdesk snapshots list COMPUTER" };
 const KEY: ResourceKind = ResourceKind { noun: "API key", list: "hotdesk api-keys list" };
+const SSH_KEY: ResourceKind = ResourceKind { noun: "SSH key", list: "hotdesk ssh-keys list" };
 const CLIENT: ResourceKind = ResourceKind { noun: "client", list: "hotdesk clients list" };
 
 impl fmt::Display for Candidate<'_> {
@@ -104,6 +106,18 @@ pub async fn key(api: &Api, wanted: &str) -> Outcome<String> {
     Ok(pick(KEY, wanted, &list.keys, candidate_of_key)?.id.clone())
 }
 
+/// Returns the id of the SSH key that `wanted` names. A UUID is returned unchecked.
+///
+/// # Errors
+/// Those of [`computer`].
+pub async fn ssh_key(api: &Api, wanted: &str) -> Outcome<String> {
+    if Uuid::try_parse(wanted).is_ok() {
+        return Ok(wanted.to_owned());
+    }
+    let list: SshKeyList = api.get(&["keys", "ssh"], &[], REQUEST_TIMEOUT).await?.decode()?;
+    Ok(pick(SSH_KEY, wanted, &list.keys, candidate_of_ssh_key)?.id.clone())
+}
+
 /// Returns the id of the client that `wanted` names: its external id, its id, or the beginning of its id. A UUID that is no
 /// external id is returned unchecked.
 ///
@@ -122,6 +136,10 @@ pub async fn client(api: &Api, wanted: &str) -> Outcome<String> {
 }
 
 fn candidate_of_key(key: &ApiKey) -> Candidate<'_> {
+    Candidate { id: Cow::from(&key.id), instance: None, name: &key.name, workspace: None }
+}
+
+fn candidate_of_ssh_key(key: &SshKey) -> Candidate<'_> {
     Candidate { id: Cow::from(&key.id), instance: None, name: &key.name, workspace: None }
 }
 

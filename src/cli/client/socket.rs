@@ -13,7 +13,7 @@ use crate::failure::Outcome;
 use hotdesk_wire::computer::VncPassword;
 
 /// Longest silence of a server that lives: it pings every 30 s.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(75);
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// A WebSocket to a computer.
 pub type Socket = WebSocketStream<Upgraded>;

@@ -5,5 +5,6 @@ mod frames;
 mod interrupts;
 mod process;
 pub mod shell;
+pub mod ssh;
 pub mod stdio;
 mod terminal;

@@ -57,6 +57,7 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     };
     let for_programs = routes
         .route("/desktops/{id}/proxy/{*path}", any(relay::http::proxy))
+        .route("/computers/{id}/ssh", get(relay::ssh::open))
         .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch));
     let for_people = Router::new()
         .route("/openapi.json", cors::allow_any_origin(get(move || openapi::answer(Arc::clone(&document)))))

@@ -32,9 +32,9 @@ mod queue;
 
 pub use log::{Log, WRITE_INTERVAL};
 
-/// Routes that only read a secret. A computer's record also has its password, but clients poll it, so it is
-/// not recorded.
-const SECRETS: [&str; 1] = ["/computers/{id}/vnc-password"];
+/// Routes that only read a secret, or open a connection. A computer's record also has its password, but
+/// clients poll it, so it is not recorded.
+const SECRETS: [&str; 2] = ["/computers/{id}/ssh", "/computers/{id}/vnc-password"];
 
 tokio::task_local! {
     /// Request that this task handles.

@@ -3,4 +3,5 @@
 pub mod bounded_body;
 pub mod http;
 pub mod socket;
+pub mod ssh;
 pub mod transfer;

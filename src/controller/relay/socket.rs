@@ -15,12 +15,14 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use crate::AppState;
 use crate::identity::auth::socket_auth::{self, AdmittedSocket};
 use crate::web::source::Source;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::keyed_semaphore::Permit;
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::desktop::channel::{self, Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::desktop::rfb::{RfbViolation, ViewOnly};
 use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::access::Credential;
-use hotdesk_guest::Socket;
+use hotdesk_guest::{Guest, Socket};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
 use hotdesk_http::socket::{CloseReason, PeerMessage, Receiver, Sender, Upgrade};
@@ -53,7 +55,8 @@ pub async fn open(
     headers: HeaderMap,
     upgrade: Upgrade,
 ) -> Result<Response> {
-    let channel = Channel::parse(&channel).ok_or_else(|| Error::not_found("No such channel"))?;
+    let channel = Channel::parse(&channel).filter(|channel| Channel::BY_PASSWORD.contains(channel));
+    let channel = channel.ok_or_else(|| Error::not_found("No such channel"))?;
     let query: Vec<(String, String)> = serde_urlencoded::from_str(query.as_deref().unwrap_or_default())
         .map_err(|_| Error::invalid("the query is not name=value pairs"))?;
     let shown = query.iter().find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket.as_str());
@@ -135,8 +138,9 @@ async fn relay(
     (sender, receiver): (Sender, Receiver),
 ) -> CloseReason {
     let failed = |failure, reason: &'static str| CloseReason::new(channel.close_code(failure), reason);
-    let Some(_permit) = app.channels.try_acquire(computer.id, MAX_PER_COMPUTER) else {
-        return CloseReason::new(TRY_AGAIN_LATER, "too many sockets of this computer");
+    let _permit = match permit(app, computer.id) {
+        Ok(permit) => permit,
+        Err(closing) => return closing,
     };
     if channel == Channel::Events {
         return app.events.join(&computer, sender, receiver).await;
@@ -146,16 +150,52 @@ async fn relay(
     let Ok(guest) = app.fleet.guest_awake(&computer).await else {
         return failed(Failure::NotRunning, "computer not running");
     };
-    let passed: Vec<&(String, String)> =
-        query.iter().filter(|(name, _)| FORWARDED_PARAMETERS.contains(&name.as_str())).collect();
+    let forwarded = |(name, _): &(String, String)| FORWARDED_PARAMETERS.contains(&name.as_str());
+    let query = query.into_iter().filter(forwarded).collect();
+    let upstream = Upstream { channel, guest, query, greeting: None, filter };
+    connect(app, computer.id, upstream, (&sender, receiver)).await
+}
+
+/// Takes a permit for a socket of a computer.
+///
+/// # Errors
+/// How to close the socket when there are too many.
+pub(super) fn permit(
+    app: &AppState,
+    computer: ComputerId,
+) -> std::result::Result<Permit<ComputerId>, CloseReason> {
+    let permit = app.channels.try_acquire(computer, MAX_PER_COMPUTER);
+    permit.ok_or_else(|| CloseReason::new(TRY_AGAIN_LATER, "too many sockets of this computer"))
+}
+
+/// The agent's side of a socket.
+pub(super) struct Upstream {
+    pub channel: Channel,
+    pub guest: Guest,
+    pub query: Vec<(String, String)>,
+    /// Text message that the controller sends first.
+    pub greeting: Option<String>,
+    /// Filter of the messages of a client that may only watch.
+    pub filter: Option<ViewOnly>,
+}
+
+/// Connects a client with an agent's channel until one of them, the computer or the controller ends.
+pub(super) async fn connect(
+    app: &AppState,
+    computer: ComputerId,
+    Upstream { channel, guest, query, greeting, filter }: Upstream,
+    (sender, receiver): (&Sender, Receiver),
+) -> CloseReason {
+    let failed = |failure, reason: &'static str| CloseReason::new(channel.close_code(failure), reason);
     let stop = app.sockets.stopping();
-    let ended = app.fleet.wait_ended(computer.id);
+    let ended = app.fleet.wait_ended(computer);
     let conversation = async {
-        let bridged = match guest.socket(&format!("/ws/{}", channel.name()), &passed).await {
-            Ok(agent) => bridge(channel, agent, filter, (&sender, receiver)).await,
+        let opened = open_upstream(&guest, channel, &query, greeting).await;
+        let bridged = match opened {
+            Ok(agent) => bridge(channel, agent, filter, (sender, receiver)).await,
             Err(error) => {
                 tracing::info!(
-                    computer = %computer.id,
+                    %computer,
                     channel = channel.name(),
                     error = format_args!("{error:#}"),
                     "could not open a channel to the agent"
@@ -180,6 +220,22 @@ async fn relay(
         because = ended => CloseReason::new(GOING_AWAY, channel::stopping(because)),
         closing = conversation => closing,
     }
+}
+
+/// Opens an agent's channel and sends its first message.
+async fn open_upstream(
+    guest: &Guest,
+    channel: Channel,
+    query: &[(String, String)],
+    greeting: Option<String>,
+) -> std::result::Result<Socket, Error> {
+    let mut agent = guest.socket(&format!("/ws/{}", channel.name()), query).await?;
+    if let Some(greeting) = greeting {
+        let sent = tokio::time::timeout(WRITE_TIMEOUT, agent.send(Message::text(greeting))).await;
+        let unsent = || Error::unavailable("The computer's agent does not read");
+        sent.map_err(|error| unsent().context(error))?.map_err(|error| unsent().context(error))?;
+    }
+    Ok(agent)
 }
 
 /// Copies messages in both directions, each with its own back-pressure. `None` when the agent disconnected

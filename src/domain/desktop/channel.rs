@@ -33,6 +33,8 @@ pub enum Channel {
     Audio,
     /// RFB, the VNC protocol.
     Websockify,
+    /// A byte stream of SSH. An API key opens it, the password of the computer does not.
+    Ssh,
 }
 
 /// Reason why a channel is refused or closed.
@@ -56,7 +58,9 @@ pub enum Failure {
 
 impl Channel {
     /// Every channel.
-    pub const ALL: [Self; 4] = [Self::Events, Self::Terminal, Self::Audio, Self::Websockify];
+    pub const ALL: [Self; 5] = [Self::Events, Self::Terminal, Self::Audio, Self::Websockify, Self::Ssh];
+    /// The channels that the password of a computer opens.
+    pub const BY_PASSWORD: [Self; 4] = [Self::Events, Self::Terminal, Self::Audio, Self::Websockify];
 
     /// Returns the last segment of the channel's path.
     pub fn name(self) -> &'static str {
@@ -65,6 +69,7 @@ impl Channel {
             Self::Terminal => "terminal",
             Self::Audio => "audio",
             Self::Websockify => "websockify",
+            Self::Ssh => "ssh",
         }
     }
 

@@ -7,3 +7,4 @@ pub mod device;
 pub mod email;
 pub mod oauth;
 pub mod proof_of_work;
+pub mod ssh_key;

@@ -11,5 +11,6 @@ pub mod oauth_clients;
 pub mod oauth_grants;
 pub mod people;
 pub mod sign_in_links;
+pub mod ssh_keys;
 pub mod takeover;
 pub mod workspaces;

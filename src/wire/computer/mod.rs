@@ -3,6 +3,7 @@
 pub mod clone;
 pub mod resize;
 pub mod snapshot;
+pub mod ssh;
 pub mod suspension;
 pub mod ticket;
 

@@ -8,4 +8,5 @@ pub mod member;
 pub mod oauth;
 pub mod profile;
 pub mod sign_in_link;
+pub mod ssh_key;
 pub mod workspace;

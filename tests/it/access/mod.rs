@@ -13,3 +13,4 @@ mod page;
 mod pages_elsewhere;
 mod protocol;
 mod revocation;
+mod ssh_keys;

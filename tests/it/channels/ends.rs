@@ -17,7 +17,7 @@ use crate::harness::socket::{Client, SocketEvent};
 async fn open_all(controller: &RunningController, id: &str) -> Vec<(Channel, Client)> {
     let token = format!("?token={}", password(controller, id).await);
     let mut clients = Vec::new();
-    for channel in Channel::ALL {
+    for channel in Channel::BY_PASSWORD {
         let mut client = open(controller, id, channel, &token).await;
         if channel == Channel::Events {
             client.0.send(Message::text(r#"{"type":"ping"}"#)).await.expect("the socket is open");

@@ -38,7 +38,7 @@ async fn a_channel_opens_with_the_computer_s_password_and_closes_with_its_codes(
     let stranger = new_password(&controller, &controller.workspace("another").await).await;
     // VNC first: only its close code distinguishes another workspace's password, which is not looked up after
     // ten wrong ones.
-    for channel in Channel::ALL.into_iter().rev() {
+    for channel in Channel::BY_PASSWORD.into_iter().rev() {
         for (reference, query, failure) in [
             (&id, String::new(), Failure::Unauthenticated),
             (&instance, "?token=".to_owned(), Failure::Unauthenticated),
@@ -63,7 +63,7 @@ async fn a_channel_opens_with_the_computer_s_password_and_closes_with_its_codes(
 
     assert_eq!(controller.act(&id, "stop", json!({})).await.status, 200);
     controller.until_status(&id, "stopped").await;
-    for channel in Channel::ALL {
+    for channel in Channel::BY_PASSWORD {
         let code = open(&controller, &id, channel, &format!("?token={password}")).await.closed().await;
         assert_eq!(code, channel.close_code(Failure::NotRunning), "{channel:?}");
     }
@@ -128,7 +128,7 @@ async fn a_server_side_client_shows_its_token_in_a_header() {
     let right = format!("Bearer {}", password(&controller, &id).await);
     let agent = RunningAgent::headless().await;
     let own = format!("Bearer {}", agent.token());
-    for channel in Channel::ALL {
+    for channel in Channel::BY_PASSWORD {
         let path = format!("/desktops/{id}/ws/{}", channel.name());
         let wrong = [("authorization", "Bearer wrong")];
         let refused =

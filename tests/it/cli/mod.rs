@@ -21,6 +21,7 @@ mod open;
 mod operator;
 pub mod person;
 mod remote;
+mod ssh;
 mod stand_in;
 mod tables;
 mod words;

@@ -36,6 +36,8 @@ pub enum Capability {
     Lintian,
     /// Root, with namespaces and file systems that this kernel lets it make.
     Root,
+    /// Programs of OpenSSH, and rsync.
+    Ssh,
     /// What only some machines can have; never required: a kernel that can cut the power of a disk, a git checkout.
     Host,
 }
@@ -58,6 +60,7 @@ impl Capability {
             Self::FullImage => "full-image",
             Self::Lintian => "lintian",
             Self::Root => "root",
+            Self::Ssh => "ssh",
             Self::Host => "host",
         }
     }

@@ -95,7 +95,7 @@ fn by_password(desk: &str, channel: Channel, password: &str) -> String {
 /// An open socket of each channel.
 async fn open_all(address: &str, desk: &str, password: &str) -> Vec<(Channel, Client)> {
     let mut clients = Vec::new();
-    for channel in Channel::ALL {
+    for channel in Channel::BY_PASSWORD {
         clients.push((channel, open_socket(address, channel, &by_password(desk, channel, password)).await));
     }
     clients
@@ -164,7 +164,7 @@ async fn a_removed_member_s_password_sockets_and_tickets_end_at_once_and_the_com
     let removed = members(&controller, Method::DELETE, &home, json!({ "memberId": member_id })).await;
     assert_eq!(removed.status, 200, "{}", removed.body);
     assert_closed(clients, REVOCATION_TIMEOUT).await;
-    for channel in Channel::ALL {
+    for channel in Channel::BY_PASSWORD {
         assert_refused(controller.address(), &by_password(&desk, channel, &known), channel).await;
     }
     assert_refused(controller.address(), &unused, Channel::Websockify).await;

@@ -1,6 +1,6 @@
-//! Renewal of SSH host keys.
+//! SSH host keys: the first one, and their renewal.
 //!
-//! Each existing key is replaced by a new one of its type. A key that cannot be replaced is removed, because
+//! At a renewal each existing key is replaced by a new one of its type. A key that cannot be replaced is removed, because
 //! it belongs to another computer.
 
 use std::fs;
@@ -16,9 +16,39 @@ use hotdesk_base::step_error::StepError;
 const KEYGEN: &str = "ssh-keygen";
 /// Key types that are generated anew; keys of other types are only removed.
 const TYPES: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
+/// Type of the key that the agent makes itself.
+const OWN_TYPE: &str = "ed25519";
 /// How long one key may take: an RSA key takes half a second on a real processor and seconds on an emulated
 /// one.
 const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Returns the path of the computer's host key and its public part. Makes the key if there is none; calls must not
+/// overlap.
+///
+/// # Errors
+/// When `ssh-keygen` fails, or a file cannot be written.
+pub(in crate::system) async fn own(root: &Path) -> Result<(PathBuf, String), StepError> {
+    let key = root.join(format!("etc/ssh/ssh_host_{OWN_TYPE}_key"));
+    if !key.exists() {
+        let new = root.join(format!("etc/ssh/hotdesk-new-{OWN_TYPE}"));
+        make(&new, OWN_TYPE).await?;
+        // The private part is last: the key exists once both parts do.
+        let moved = fs::rename(public(&new), public(&key)).and_then(|()| fs::rename(&new, &key));
+        moved.map_err(StepError::at("the new key could not be moved"))?;
+    }
+    // Not the file of the public part, which somebody may have changed or removed.
+    let mut reader = Command::new(KEYGEN);
+    reader.arg("-y").arg("-f").arg(&key).stdin(Stdio::null()).kill_on_drop(true);
+    let read = tokio::time::timeout(TIMEOUT, reader.output()).await;
+    let read = read.map_err(|_| StepError::new(format!("{KEYGEN} took too long")))?;
+    let read = read.map_err(StepError::at(KEYGEN))?;
+    match String::from_utf8(read.stdout) {
+        Ok(text) if read.status.success() => Ok((key, text.trim().to_owned())),
+        Ok(_) | Err(_) => {
+            Err(StepError::new(format!("{KEYGEN} cannot read {}: {}", key.display(), read.status)))
+        }
+    }
+}
 
 /// Generates new host keys and returns the failures; `None` when there are no keys. A running SSH server uses
 /// the old keys until its restart.
@@ -101,6 +131,25 @@ fn remove(key: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_computer_makes_one_key_and_keeps_it() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("etc/ssh")).unwrap();
+        if std::process::Command::new(KEYGEN).arg("-?").output().is_err() {
+            assert!(own(root.path()).await.is_err());
+            println!("skipped: no ssh-keygen");
+            return;
+        }
+        let (path, public) = own(root.path()).await.unwrap();
+        assert!(public.starts_with("ssh-ed25519 ") && path.starts_with(root.path()), "{public}");
+        fs::write(path.with_extension("pub"), "changed").unwrap();
+        assert_eq!(own(root.path()).await.unwrap(), (path.clone(), public.clone()));
+        assert!(renew(root.path()).await.unwrap().is_empty());
+        assert_ne!(own(root.path()).await.unwrap().1, public);
+        fs::write(&path, "no key").unwrap();
+        assert!(own(root.path()).await.is_err());
+    }
 
     #[tokio::test]
     async fn every_key_is_replaced_by_one_of_its_type() {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 mod kernel;
-mod keys;
+pub(super) mod keys;
 mod names;
 
 pub(super) use self::kernel::set_clock;

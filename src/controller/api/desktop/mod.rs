@@ -20,6 +20,7 @@ pub mod execution;
 pub mod guest_files;
 pub mod media;
 pub mod selftest;
+pub mod ssh;
 pub mod tickets;
 mod timeouts;
 
@@ -34,6 +35,7 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(execution::router())
         .merge(media::router())
         .merge(selftest::router())
+        .merge(ssh::router())
         .merge(tickets::router())
 }
 

@@ -28,6 +28,7 @@ pub mod revocation;
 pub mod session;
 pub mod sign_ins;
 pub mod socket_auth;
+pub mod ssh_keys;
 pub mod tickets;
 pub mod wrong_credentials;
 

@@ -11,6 +11,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Map, Value, json};
 
 use super::cast::{add_account, add_key};
+use super::ssh_keys::public_key;
 use crate::harness::agent::fetch_json;
 use crate::harness::browser::person;
 use crate::harness::caller::id_of;
@@ -19,12 +20,19 @@ use crate::openapi::{document, needs_key, operations};
 
 /// Operations that concern no workspace. Every key may use them, and they answer by the caller's account or
 /// scope.
-const WITHOUT_WORKSPACE: [&str; 4] =
-    ["GET /stream/connections", "GET /user/profile", "GET /workspaces", "POST /workspaces"];
+const WITHOUT_WORKSPACE: [&str; 6] = [
+    "GET /keys/ssh",
+    "GET /stream/connections",
+    "GET /user/profile",
+    "GET /workspaces",
+    "POST /keys/ssh",
+    "POST /workspaces",
+];
 /// Path prefixes of operations that concern the account alone. Scoped keys may not use them.
-const ACCOUNT_ONLY: [&str; 5] = [
+const ACCOUNT_ONLY: [&str; 6] = [
     "/account/capacity",
     "/agent-accounts/claim-link",
+    "/keys/ssh/",
     "/user/sign-in-links",
     "/user/subscription",
     "/v1/accounts",
@@ -43,6 +51,8 @@ struct Scene {
     file: String,
     /// The record of a key to `home`.
     key: String,
+    /// The record of an SSH key of the account.
+    ssh_key: String,
     /// Text of a key that is scoped to `away`.
     scoped: String,
     /// Text of a key of the second account.
@@ -76,7 +86,20 @@ impl Scene {
         store.set_member(home.parse().expect("an id"), viewer_account, Role::Viewer).await.expect("a member");
         let viewer = add_key(&store, viewer_account, None).await;
         let key = id_of(&controller.create("/keys", json!({"name": "home", "workspace_id": home})).await);
-        Self { controller, document: document(), home, away, computer, file, key, scoped, foreign, viewer }
+        let ssh_key = id_of(&controller.create("/keys/ssh", json!({"public_key": public_key(1)})).await);
+        Self {
+            controller,
+            document: document(),
+            home,
+            away,
+            computer,
+            file,
+            key,
+            ssh_key,
+            scoped,
+            foreign,
+            viewer,
+        }
     }
 
     /// Every operation that needs a key. The document does not list the proxy path, so this adds it once per
@@ -109,6 +132,7 @@ impl Scene {
                 "{id}" if operation.path.starts_with("/workspaces") => &self.home,
                 "{id}" if operation.path.starts_with("/keys") => &self.key,
                 "{id}" => computer,
+                "{ssh_key_id}" => &self.ssh_key,
                 "{name}" => "home",
                 "{screen_id}" => "default",
                 "{process_id}" | "{session_name}" | "{recording_id}" => "any",

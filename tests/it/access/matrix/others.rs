@@ -23,9 +23,9 @@ async fn a17_a_viewer_changes_nothing_and_gets_nothing_that_could() {
         scene.guarded_operations().into_iter().chain([Method::POST, Method::PUT, Method::DELETE].map(proxied))
     {
         let (request, targeted) = scene.request(&operation);
-        let hands_out = operation.path.ends_with("/vnc-password");
-        // Workspaces and named connections belong to the viewer's own account, which it may change.
-        let own = operation.path.contains("{name}");
+        let hands_out = ["/vnc-password", "/ssh/host-keys"].iter().any(|end| operation.path.ends_with(end));
+        // Workspaces, named connections and SSH keys belong to the viewer's own account, which it may change.
+        let own = ["{name}", "{ssh_key_id}"].iter().any(|part| operation.path.contains(part));
         // A viewer may watch a screen, and the sample asks for a view ticket only.
         let watching = ["/stream-tickets", "/sign-in-links"].iter().any(|end| operation.path.ends_with(end));
         if !targeted || own || watching || operation.method.is_safe() && !hands_out {
@@ -125,8 +125,14 @@ async fn a16_another_account_is_denied_and_learns_nothing() {
     }
     // The headers do not reveal whether a resource of another account exists.
     let missing_id = || "00000000-0000-4000-8000-000000000000".to_owned();
-    let scene =
-        Scene { home: missing_id(), computer: missing_id(), file: missing_id(), key: missing_id(), ..scene };
+    let scene = Scene {
+        home: missing_id(),
+        computer: missing_id(),
+        file: missing_id(),
+        key: missing_id(),
+        ssh_key: missing_id(),
+        ..scene
+    };
     let mut compared = 0;
     for operation in scene.guarded_operations() {
         let Some(head) = heads.get(&operation.name()) else { continue };

@@ -1,0 +1,53 @@
+//! SSH connections: the byte stream between a client and the SSH server in a computer (docs/ssh.md).
+//!
+//! An API key opens the connection, and the SSH key of its account signs in. The controller relays bytes that it
+//! cannot read. Refusals have a status, unlike those of other sockets, because the client is hotdesk's own.
+
+use axum::extract::State;
+use axum::response::Response;
+
+use super::socket::{Upstream, connect, permit};
+use crate::AppState;
+use crate::identity::auth::AuthenticatedCaller;
+use crate::web::request_lease::RequestLease;
+use hotdesk_domain::desktop::channel::{Channel, Failure};
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_http::socket::{CloseReason, Upgrade};
+use hotdesk_wire::computer::ssh::SshAuthorization;
+
+/// `GET /computers/{id}/ssh`. A computer that is asleep is woken, as by any other command.
+pub async fn open(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path(id): Path<String>,
+    upgrade: Upgrade,
+) -> Result<Response> {
+    let lease = RequestLease::of(Some(app.store.credentials.lease(caller.credential)));
+    let changer = caller.for_change();
+    let find = || lease.recording(app.directory.find_computer(&changer, &id));
+    let computer = find().await?;
+    let keys = SshAuthorization { authorized_keys: app.ssh_keys.opening(&caller, computer.workspace).await? };
+    let greeting = serde_json::to_string(&keys).map_err(Error::internal)?;
+    let guest = app.fleet.guest(&computer).await?;
+    // Its refusal says what the computer lacks.
+    guest.ssh_host_keys().await?;
+    // Access may have ended while the computer woke. Its password changes with the people who may use it.
+    let password = app.store.passwords.lease(find().await?.password_digest());
+    let (channel, sockets) = (Channel::Ssh, app.sockets.clone());
+    Ok(sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
+        let _permit = match permit(&app, computer.id) {
+            Ok(permit) => permit,
+            Err(closing) => return closing,
+        };
+        let upstream = Upstream { channel, guest, query: Vec::new(), greeting: Some(greeting), filter: None };
+        let revoked = |why: String| CloseReason::new(channel.close_code(Failure::Unauthenticated), why);
+        tokio::select! {
+            biased;
+            error = lease.lost() => revoked(error.message),
+            () = password.revoked() => revoked("the access to the computer has changed".to_owned()),
+            closing = connect(&app, computer.id, upstream, (&sender, receiver)) => closing,
+        }
+    })?)
+}
