@@ -16,6 +16,7 @@ mod boot;
 mod gvisor;
 mod halt;
 mod idmap;
+mod lxcfs;
 mod oci;
 pub(crate) mod probe;
 mod runsc;
