@@ -73,6 +73,15 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// of a crash by it, so it must cost nothing while it waits.
     async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()>;
 
+    /// Moves running machines that are bound to CPUs of the host from busy ones to idle ones. The controller calls it every
+    /// few seconds; it measures from one call to the next.
+    ///
+    /// # Errors
+    /// `Failed` when control groups cannot be read or written; machines run where they were.
+    async fn balance(&self) -> EngineResult<()> {
+        Ok(())
+    }
+
     /// Saves memory and ends the machine. Needs [`Capabilities::suspend`]. On return nothing of the machine
     /// runs, memory and disk are synced to the host's disk, and [`Engine::observe`] returns `Suspended`.
     ///

@@ -13,6 +13,7 @@ use crate::container::runtime::{Runtime, RuntimeKind};
 use crate::container::stage::{self, FileSystemParts};
 use crate::container::throttle;
 use crate::driver::{HostContext, MachineBoot};
+use crate::host::cgroup::cpuset;
 use crate::host::command::{host_error, run_with, tool};
 use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{bandwidth, network, process, slots};
@@ -82,6 +83,9 @@ impl ContainerStarter<'_> {
         };
         if let Some(resource_files) = &resource_files {
             resource_files.join(folder.id)?;
+        }
+        if self.runtime.kind() == RuntimeKind::Shared {
+            cpuset::assign(folder.id, spec.cpu)?;
         }
         throttle::limit(folder, settings.disk_speed)?;
         if self.runtime.kind() == RuntimeKind::Shared {

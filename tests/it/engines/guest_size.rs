@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use hotdesk::base::ids::ComputerId;
 use hotdesk::base::wait;
 use hotdesk::engine::{Change, Effect};
 use serde_json::json;
 
-use super::conformance::{END_TIMEOUT, GRACE, boot, machine_spec};
+use super::conformance::{END_TIMEOUT, EngineFixture, GRACE, boot, machine_spec};
 use super::guest::Guest;
 use super::host::ContainerFixture;
+use super::limits::cgroup_value;
 use crate::harness::capability::Capability;
 use crate::harness::controller::RunningController;
 use crate::harness::host::control_groups;
@@ -20,6 +23,7 @@ use crate::harness::host::control_groups;
 const FIGURES: &str = "
 echo cpuinfo $(grep -c ^processor /proc/cpuinfo)
 echo stat $(grep -c '^cpu[0-9]' /proc/stat)
+echo nproc $(nproc)
 echo lscpu $(lscpu | sed -n 's/^CPU(s): *//p')
 echo configured $(getconf _NPROCESSORS_CONF)
 echo python $(python3 -c 'import os; print(os.cpu_count())')
@@ -29,7 +33,7 @@ echo top $(top -bn1 | sed -n 's/^MiB Mem : *\\([0-9]*\\).*/\\1/p')
 echo df $(df --output=size -B1 / | tail -1)";
 
 /// Names that count CPUs.
-const CPU_COUNTS: [&str; 5] = ["cpuinfo", "stat", "lscpu", "configured", "python"];
+const CPU_COUNTS: [&str; 6] = ["cpuinfo", "stat", "nproc", "lscpu", "configured", "python"];
 
 fn parse(figures: &str) -> BTreeMap<String, u64> {
     let line = |line: &str| {
@@ -85,6 +89,41 @@ async fn programs_see_the_computer_s_size_and_its_live_changes() {
     let restarted = guest.run(FIGURES).await;
     assert_size(&restarted, 1, 512 << 20);
     assert!(parse(&restarted)["df"] > disk, "{restarted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_spread_over_cpus_and_busy_ones_do_not_share_one() {
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    if host_cpus() < 2 {
+        return Capability::Host.skip("one CPU leaves no choice");
+    }
+    let (_, one, first) = fixture.start_machine(machine_spec()).await;
+    let (_, other, second) = fixture.start_machine(machine_spec()).await;
+    let cpus = |id: ComputerId| cgroup_value(&id.to_string(), ["cpuset.cpus", "cpuset.cpus"]);
+    assert!(
+        !cpus(one).contains(['-', ',']) && !cpus(other).contains(['-', ',']),
+        "{} {}",
+        cpus(one),
+        cpus(other)
+    );
+    for id in [one, other] {
+        for group in control_groups(&id.to_string()).iter().filter(|group| group.join("cpuset.cpus").exists())
+        {
+            fs::write(group.join("cpuset.cpus"), "0").expect("a CPU");
+        }
+    }
+    for guest in [&first, &second] {
+        guest.run("setsid sh -c 'while :; do :; done' >/dev/null 2>&1 </dev/null &").await;
+    }
+    // A controller that starts now knows nothing of the machines but what the kernel says.
+    let engine = fixture.reopen();
+    let apart = wait::until(END_TIMEOUT, || async {
+        engine.balance().await.expect("balanced");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        (cpus(one) != cpus(other)).then_some(())
+    });
+    assert!(apart.await.is_some(), "{} and {}", cpus(one), cpus(other));
+    assert_eq!(first.run("nproc").await + &second.run("nproc").await, "11");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! Control groups of machines, version 1, hybrid and 2: membership, and the end of all processes in them.
 
+pub(crate) mod balance;
+pub(crate) mod cpuset;
 pub(crate) mod create;
 pub(crate) mod limits;
 pub(crate) mod stopped;
