@@ -73,12 +73,13 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// of a crash by it, so it must cost nothing while it waits.
     async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()>;
 
-    /// Moves running machines that are bound to CPUs of the host from busy ones to idle ones. The controller calls it every
-    /// few seconds; it measures from one call to the next.
+    /// Maintains the running machines: moves those that are bound to CPUs of the host from busy ones to idle ones, and
+    /// replaces helper processes that have ended. The controller calls it every few seconds; it measures from one call to
+    /// the next.
     ///
     /// # Errors
-    /// `Failed` when control groups cannot be read or written; machines run where they were.
-    async fn balance(&self) -> EngineResult<()> {
+    /// `Failed` when control groups cannot be read or written; machines run as before.
+    async fn maintain(&self) -> EngineResult<()> {
         Ok(())
     }
 

@@ -14,13 +14,17 @@ use std::fs::{self, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use nix::sched::{CloneFlags, setns};
+use rustix::fs::CWD;
+use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
-    fsmount, fsopen,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, open_tree, unmount,
 };
 
+use crate::container::{idmap, stage};
 use crate::host::cgroup;
-use crate::host::command::{host_error, is_installed, run, tool};
+use crate::host::command::{self, host_error, run, tool};
 use crate::host::syscalls::{self, PASSED_FD};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
@@ -50,6 +54,11 @@ pub(super) const FILES: [(&str, &str); 9] = [
 /// it.
 const LAUNCH: &str = "setsid lxcfs \"$@\" >/dev/null 2>&1 & echo $!";
 
+/// Whether this host has lxcfs.
+pub(super) fn is_installed() -> bool {
+    command::is_installed(PROGRAM)
+}
+
 /// A running lxcfs and its mount, which is attached nowhere yet. Dropped in that state, it ends lxcfs.
 #[derive(Debug)]
 pub(super) struct ResourceFiles {
@@ -61,7 +70,7 @@ impl ResourceFiles {
     /// Starts lxcfs for one boot of a machine. `None` without lxcfs, or when it fails, which is logged: guests then
     /// see the host's size. Blocks.
     pub(super) fn start(id: ComputerId, pid_file: &Path) -> Option<Self> {
-        if !is_installed(PROGRAM) {
+        if !is_installed() {
             return None;
         }
         Self::launch(pid_file)
@@ -104,6 +113,34 @@ impl ResourceFiles {
         &self.mount
     }
 
+    /// Mounts [`FILES`] in the running guest whose first process is `pid`, in place of those of an lxcfs that has ended.
+    pub(super) fn attach_to(&self, pid: u32) -> EngineResult<()> {
+        let namespace = Path::new("/proc").join(pid.to_string()).join("ns/mnt");
+        stage::in_mount_namespace(|| {
+            let root = stage::path("")?;
+            idmap::attach(&self.mount, &root)?;
+            let copy = |name: &str| {
+                let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+                open_tree(CWD, root.join(name), flags)
+                    .map_err(|error| EngineError::failed(STEP, format!("{name}: {error}")))
+            };
+            let copies = FILES.map(|(name, target)| (copy(name), target));
+            let entered = fs::File::open(&namespace).map_err(host_error(STEP, &namespace))?;
+            setns(entered, CloneFlags::CLONE_NEWNS).map_err(|error| EngineError::failed(STEP, error))?;
+            // From here on paths are the guest's. It cannot mount, so these lead to the kernel's file systems.
+            for (copy, target) in copies {
+                let target = Path::new(target);
+                match unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+                    // It is no mount: the guest booted without lxcfs.
+                    Ok(()) | Err(Errno::INVAL) => {}
+                    Err(error) => return Err(host_error(STEP, target)(error.into())),
+                }
+                idmap::attach(&copy?, target)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Moves lxcfs into the control groups of the machine, which the OCI runtime has made.
     pub(super) fn join(&self, id: ComputerId) -> EngineResult<()> {
         for group in cgroup::folders(id) {
@@ -136,7 +173,7 @@ fn detached_mount(device: &OwnedFd) -> rustix::io::Result<OwnedFd> {
 
 /// Whether guests can see their own size: tries lxcfs.
 pub(super) fn try_once(pid_file: &Path) -> EngineResult<String> {
-    if !is_installed(PROGRAM) {
+    if !is_installed() {
         return Err(EngineError::failed(
             STEP,
             "lxcfs is not installed, so guests see the host's CPUs and memory",

@@ -24,16 +24,17 @@ mod runtime;
 mod seccomp;
 mod stage;
 mod throttle;
+mod upkeep;
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::container::boot::ContainerStarter;
 use crate::container::runtime::{ContainerState, Runtime, RuntimeKind};
+use crate::container::upkeep::UpkeepState;
 use crate::driver::{GuestDriver, HostContext, MachineBoot, set_bandwidth};
-use crate::host::cgroup::balance::{CpuTimes, balance};
 use crate::host::cgroup::{cpuset, limits};
 use crate::host::files::canonicalize;
 use crate::host::{process, slots};
@@ -57,7 +58,7 @@ pub struct ContainerSettings {
 pub(crate) struct ContainerEngine {
     host: Arc<HostContext>,
     runtime: Arc<Runtime>,
-    cpu_times: Arc<Mutex<CpuTimes>>,
+    upkeep: Arc<Mutex<UpkeepState>>,
 }
 
 impl ContainerEngine {
@@ -83,7 +84,11 @@ impl ContainerEngine {
         }
         let host = HostContext::open(host, mode, agent_binary::install)?;
         let runtime = Runtime::new(&settings.runtime, host.state.runtime());
-        Ok(Self { host: Arc::new(host), runtime: Arc::new(runtime), cpu_times: Arc::default() })
+        Ok(Self { host: Arc::new(host), runtime: Arc::new(runtime), upkeep: Arc::default() })
+    }
+
+    fn upkeep(&self) -> MutexGuard<'_, UpkeepState> {
+        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the vCPUs of a running machine. On error it has `before`.
@@ -180,6 +185,7 @@ impl GuestDriver for ContainerEngine {
             RuntimeKind::Gvisor => gvisor::pin_agent(machine.folder, &self.host.agent)?,
         };
         let image = &self.host.settings.image;
+        self.upkeep().forget(machine.folder.id);
         ContainerStarter { host: &self.host, runtime: &self.runtime, image, agent, wanted_slot: None }
             .start(machine)
     }
@@ -204,12 +210,8 @@ impl GuestDriver for ContainerEngine {
         }
     }
 
-    fn balance(&self) -> EngineResult<()> {
-        if self.runtime.kind() == RuntimeKind::Gvisor {
-            return Ok(());
-        }
-        let own = self.host.state.list()?.into_iter().collect();
-        balance(&mut self.cpu_times.lock().unwrap_or_else(PoisonError::into_inner), &own)
+    fn maintain(&self) -> EngineResult<()> {
+        self.maintain_machines()
     }
 
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {

@@ -58,8 +58,8 @@ pub(crate) trait GuestDriver:
     /// Resizes a running machine. On error it is as `before`. Blocks.
     fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect>;
 
-    /// [`Engine::balance`](crate::Engine::balance). Blocks.
-    fn balance(&self) -> EngineResult<()> {
+    /// [`Engine::maintain`](crate::Engine::maintain). Blocks.
+    fn maintain(&self) -> EngineResult<()> {
         Ok(())
     }
 

@@ -100,8 +100,8 @@ impl<M: GuestDriver> Engine for M {
         self.wait_ended(id).await
     }
 
-    async fn balance(&self) -> EngineResult<()> {
-        self.blocking(GuestDriver::balance).await
+    async fn maintain(&self) -> EngineResult<()> {
+        self.blocking(GuestDriver::maintain).await
     }
 
     async fn suspend(&self, id: ComputerId) -> EngineResult<()> {

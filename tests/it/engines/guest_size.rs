@@ -118,7 +118,7 @@ async fn machines_spread_over_cpus_and_busy_ones_do_not_share_one() {
     // A controller that starts now knows nothing of the machines but what the kernel says.
     let engine = fixture.reopen();
     let apart = wait::until(END_TIMEOUT, || async {
-        engine.balance().await.expect("balanced");
+        engine.maintain().await.expect("balanced");
         tokio::time::sleep(Duration::from_millis(500)).await;
         (cpus(one) != cpus(other)).then_some(())
     });
@@ -186,11 +186,19 @@ async fn the_size_is_shown_while_the_controller_is_down_and_after_it() {
     assert_eq!(resized.status, 200, "{}", resized.body);
     assert_eq!(controller.bash(&id, total).await.trim(), (8_u64 << 30).to_string());
 
-    // Without lxcfs the computer works, and shows its size again after a restart.
-    let killed = Command::new("kill").args(["-9", &pid]).status().expect("kill");
-    assert!(killed.success());
-    assert_eq!(controller.bash(&id, "nproc >/dev/null && ls / >/dev/null && echo works").await, "works\n");
-    assert_eq!(controller.post(&format!("/computers/{id}/restart"), json!({})).await.status, 200);
-    controller.until_status(&id, "running").await;
-    assert_eq!(controller.bash(&id, total).await.trim(), (8_u64 << 30).to_string());
+    // Without lxcfs the computer works. The controller notices its end and starts another, as often as it ends.
+    for signal in ["-9", "-15"] {
+        let pid = lxcfs_of(&controller.machine(&id)).to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill").success());
+        assert_eq!(
+            controller.bash(&id, "nproc >/dev/null && ls / >/dev/null && echo works").await,
+            "works\n"
+        );
+        let served = wait::until(END_TIMEOUT, || async {
+            (controller.bash(&id, total).await.trim() == (8_u64 << 30).to_string()).then_some(())
+        });
+        assert!(served.await.is_some(), "{}", controller.log());
+    }
+    let mounts = "grep -c ' fuse' /proc/self/mountinfo";
+    assert_eq!(controller.bash(&id, mounts).await.trim(), "9", "no mount of an ended lxcfs is left");
 }
