@@ -71,7 +71,7 @@ impl ContainerStarter<'_> {
             disk: folder.disk(),
             first_id: settings.host_ids(slot),
             files: boot_files::files(spec, boot, &network::resolv_conf(&resolvers)),
-            resource_files: resource_files.as_ref(),
+            resource_files: resource_files.as_ref().map(ResourceFiles::mount),
         };
         stage::with_file_system(&parts, || self.runtime.create(folder, listener))?;
         let made = self.runtime.state(folder.id)?;

@@ -80,7 +80,11 @@ impl ResourceFiles {
             .ok()
     }
 
-    fn launch(pid_file: &Path) -> EngineResult<Self> {
+    /// Starts lxcfs, which writes its process id to a file. Blocks.
+    ///
+    /// # Errors
+    /// `Failed` without lxcfs or FUSE, or when lxcfs does not serve its files; nothing of it is left.
+    pub(super) fn launch(pid_file: &Path) -> EngineResult<Self> {
         let device = Path::new("/dev/fuse");
         let opened: OwnedFd =
             OpenOptions::new().read(true).write(true).open(device).map_err(host_error(STEP, device))?.into();

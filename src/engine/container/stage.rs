@@ -20,7 +20,6 @@ use rustix::mount::{
 use rustix::thread::{CapabilitiesSecureBits, capabilities_secure_bits, set_capabilities_secure_bits};
 
 use crate::container::idmap;
-use crate::container::lxcfs::ResourceFiles;
 use crate::host::loopdev;
 use crate::host::slots;
 use crate::state::boot_files::BootFile;
@@ -45,8 +44,8 @@ pub(super) struct FileSystemParts<'a> {
     pub(super) first_id: u32,
     /// Small files of this boot.
     pub(super) files: Vec<BootFile>,
-    /// Files that show the computer's size, if any.
-    pub(super) resource_files: Option<&'a ResourceFiles>,
+    /// A mount of files that show the computer's size, if any.
+    pub(super) resource_files: Option<&'a OwnedFd>,
 }
 
 /// The path of a staged file or folder, valid inside the thread's namespace.
@@ -120,7 +119,7 @@ fn assemble(parts: &FileSystemParts<'_>) -> EngineResult<()> {
             .map_err(|error| EngineError::failed("write a boot file", format!("{}: {error}", file.name)))?;
     }
     if let Some(resource_files) = parts.resource_files {
-        idmap::attach(resource_files.mount(), &stage.join(RESOURCE_FILES))?;
+        idmap::attach(resource_files, &stage.join(RESOURCE_FILES))?;
     }
     let agent = stage.join("agent");
     fs::write(&agent, b"").map_err(|error| EngineError::failed("make a mount point", error))?;

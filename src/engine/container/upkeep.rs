@@ -38,13 +38,16 @@ impl ContainerEngine {
         let own = self.state().list()?;
         if lxcfs::is_installed() {
             for id in &own {
-                self.replace_lxcfs(&self.state().folder(*id))?;
+                if let Err(error) = self.replace_lxcfs(&self.state().folder(*id)) {
+                    tracing::warn!(computer = %id, error = format_args!("{error:#}"), "the guest has no lxcfs until it is restarted");
+                    self.upkeep().unserved.insert(*id);
+                }
             }
         }
         balance::balance(&mut self.upkeep().cpu_times, &own.into_iter().collect())
     }
 
-    /// Starts a new lxcfs for a running machine that has none. A failure is logged: the machine runs without.
+    /// Starts a new lxcfs for a running machine that has none.
     fn replace_lxcfs(&self, folder: &Folder) -> EngineResult<()> {
         let id = folder.id;
         if self.upkeep().unserved.contains(&id) || !folder.boot_config().exists() || has_lxcfs(folder) {
@@ -52,20 +55,14 @@ impl ContainerEngine {
         }
         // A locked machine boots or ends.
         let Some(_guard) = MachineLock::try_acquire(folder)? else { return Ok(()) };
-        let state = self.state_of(id)?.filter(|state| state.status == "running");
-        let files = state.and_then(|state| Some((ResourceFiles::start(id, &folder.lxcfs_pid())?, state.pid)));
-        let replaced = files.is_some_and(|(files, pid)| {
-            let attached = files.attach_to(pid).and_then(|()| files.join(id));
-            attached
-                .inspect(|()| tracing::info!(computer = %id, "a new lxcfs serves the guest, which had none"))
-                .inspect_err(|error| {
-                    tracing::warn!(computer = %id, error = format_args!("{error:#}"), "the guest has no lxcfs until it is restarted");
-                })
-                .is_ok()
-        });
-        if !replaced {
+        let Some(state) = self.state_of(id)?.filter(|state| state.status == "running") else {
             self.upkeep().unserved.insert(id);
-        }
+            return Ok(());
+        };
+        let files = ResourceFiles::launch(&folder.lxcfs_pid())?;
+        files.attach_to(state.pid)?;
+        files.join(id)?;
+        tracing::info!(computer = %id, "a new lxcfs serves the guest, which had none");
         Ok(())
     }
 }

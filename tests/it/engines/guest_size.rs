@@ -15,8 +15,9 @@ use super::conformance::{END_TIMEOUT, EngineFixture, GRACE, boot, machine_spec};
 use super::guest::Guest;
 use super::host::ContainerFixture;
 use super::limits::cgroup_value;
+use crate::cli::person::Shell;
 use crate::harness::capability::Capability;
-use crate::harness::controller::RunningController;
+use crate::harness::controller::{RunningController, image, skip_reason};
 use crate::harness::host::control_groups;
 
 /// Prints what programs of a guest read, a name and a number in each line.
@@ -51,6 +52,19 @@ fn assert_size(figures: &str, cpus: u64, memory_bytes: u64) {
     assert_eq!((seen["free"], seen["top"], seen["swap"]), (memory_bytes, memory_bytes >> 20, 0), "{figures}");
 }
 
+/// Whether this host has lxcfs; prints the reason for a skip otherwise.
+fn has_lxcfs() -> bool {
+    let found = Path::new("/usr/bin/lxcfs").exists();
+    if !found {
+        Capability::Runc.skip("lxcfs is not installed (packaging/dev/deps test)");
+    }
+    found
+}
+
+fn fixture_with_lxcfs() -> Option<ContainerFixture> {
+    has_lxcfs().then(ContainerFixture::without_network).flatten()
+}
+
 fn host_cpus() -> u64 {
     u64::try_from(std::thread::available_parallelism().expect("a number").get()).expect("fits")
 }
@@ -63,7 +77,7 @@ fn lxcfs_of(machine: &Path) -> u32 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_see_the_computer_s_size_and_its_live_changes() {
-    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let Some(fixture) = fixture_with_lxcfs() else { return };
     if host_cpus() < 2 {
         return Capability::Host.skip("one CPU shows no difference");
     }
@@ -93,7 +107,7 @@ async fn programs_see_the_computer_s_size_and_its_live_changes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_spread_over_cpus_and_busy_ones_do_not_share_one() {
-    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let Some(fixture) = fixture_with_lxcfs() else { return };
     if host_cpus() < 2 {
         return Capability::Host.skip("one CPU leaves no choice");
     }
@@ -128,7 +142,7 @@ async fn machines_spread_over_cpus_and_busy_ones_do_not_share_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ages_of_processes_are_right_and_the_files_are_locked() {
-    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let Some(fixture) = fixture_with_lxcfs() else { return };
     let (_, _, guest) = fixture.start_machine(machine_spec()).await;
     let age: u64 = guest.run("ps -o etimes= -p 1").await.trim().parse().expect("seconds");
     assert!(age < 3600, "{age} s");
@@ -148,7 +162,7 @@ async fn ages_of_processes_are_right_and_the_files_are_locked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_lxcfs_serves_one_machine_and_ends_with_it() {
-    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let Some(fixture) = fixture_with_lxcfs() else { return };
     let (spec, id, _) = fixture.start_machine(machine_spec()).await;
     let pid = lxcfs_of(&fixture.folder(id));
     let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("lxcfs runs");
@@ -172,8 +186,44 @@ async fn one_lxcfs_serves_one_machine_and_ends_with_it() {
     assert!(ended.await.is_some(), "lxcfs {pid} must end with its guest");
 }
 
+/// Hides lxcfs in its mount namespace, then runs a controller with a computer and removes both. IMAGE is the image.
+const WITHOUT_LXCFS: &str = r#"set -e
+for file in /usr/bin/lxcfs /usr/local/bin/lxcfs; do
+    test ! -e $file || mount --bind /dev/null $file
+done
+hotdesk --json doctor --data-dir data --image "$IMAGE" >doctor || true
+hotdesk serve --listen 127.0.0.1:0 --data-dir data --image "$IMAGE" >out 2>log &
+service=$!
+trap 'kill $service; wait $service; hotdesk purge --yes --data-dir data >&2' EXIT
+until grep -q ^listening out; do kill -0 $service; sleep 0.05; done
+export HOTDESK_API_KEY=$(sed -n 's/^account key.*: //p' out) HOTDESK_URL=$(sed -n 's/^listening on //p' out)
+hotdesk workspaces create home >&2
+hotdesk computers create desk --workspace home >&2
+hotdesk bash desk 'grep -c fuse /proc/self/mountinfo; echo works'
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_lxcfs_computers_run_and_the_doctor_warns() {
+    if let Some(skip) = skip_reason() {
+        return skip.report();
+    }
+    let shell = Shell::new().env("IMAGE", image().to_str().expect("UTF-8"));
+    fs::write(shell.file("script"), WITHOUT_LXCFS).expect("written");
+    let line = "PATH=$PATH:/usr/sbin:/sbin unshare -m bash script";
+    assert_eq!(shell.run_in_bash(line).await.expect_success(), "0\nworks\n");
+    let text = fs::read_to_string(shell.file("doctor")).expect("findings");
+    let doctor: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let all = doctor["findings"].as_array().expect("a list");
+    let finding = all.iter().find(|it| it["what"] == "size shown in guests").expect("the finding");
+    assert_eq!((&finding["ok"], &finding["optional"]), (&json!(false), &json!(true)), "{finding}");
+    assert!(finding["mend"].as_str().expect("a remedy").contains("apt install lxcfs"), "{finding}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_size_is_shown_while_the_controller_is_down_and_after_it() {
+    if !has_lxcfs() {
+        return;
+    }
     let Some((mut controller, _, id)) = RunningController::with_a_computer().await else { return };
     let total = "free -b | sed -n 's/^Mem: *\\([0-9]*\\) .*/\\1/p'";
     assert_eq!(controller.bash(&id, total).await.trim(), (4_u64 << 30).to_string());
@@ -185,6 +235,9 @@ async fn the_size_is_shown_while_the_controller_is_down_and_after_it() {
     let resized = controller.post(&format!("/computers/{id}/resize"), json!({"mem_gb": 8})).await;
     assert_eq!(resized.status, 200, "{}", resized.body);
     assert_eq!(controller.bash(&id, total).await.trim(), (8_u64 << 30).to_string());
+
+    let health = controller.get(&format!("/desktops/{id}/proxy/health")).await.body;
+    assert_eq!(health["memory_total_bytes"], 8_u64 << 30, "{health}");
 
     // Without lxcfs the computer works. The controller notices its end and starts another, as often as it ends.
     for signal in ["-9", "-15"] {

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::host::cgroup::{self, limits};
 use crate::host::command::host_error;
-use crate::host::{lock, slots};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
@@ -23,7 +23,7 @@ const EFFECTIVE: [&str; 2] = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
 /// Numbers of CPUs.
 pub(super) type CpuSet = BTreeSet<u32>;
 
-/// The CPU sets of the machines of this host. Its lock keeps other controllers from changing them.
+/// The CPU sets of the machines of this host. A lock of the group keeps other controllers from changing them.
 #[derive(Debug)]
 pub(super) struct MachineCpus {
     /// The group of all machines.
@@ -36,15 +36,17 @@ pub(super) struct MachineCpus {
 impl MachineCpus {
     /// Opens the sets; `None` when no machine has a set, because the host has no such controller.
     pub(super) fn open() -> EngineResult<Option<Self>> {
-        let failed = |error: io::Error| EngineError::failed(STEP, error);
         let parents: Vec<PathBuf> =
             cgroup::roots().into_iter().map(|root| root.join(cgroup::PARENT)).collect();
         let Some(file) = EFFECTIVE.iter().find_map(|name| limits::find(&parents, name)) else {
             return Ok(None);
         };
-        let guard = lock::host(&slots::host_dir().map_err(failed)?).map_err(failed)?;
+        let parent = file.parent().unwrap_or(Path::new("/")).to_owned();
+        let guard = File::open(&parent).map_err(host_error(STEP, &parent))?;
+        flock(&guard, FlockOperation::LockExclusive)
+            .map_err(|error| host_error(STEP, &parent)(error.into()))?;
         let available = read(&file)?;
-        Ok(file.parent().map(|parent| Self { parent: parent.to_owned(), available, _guard: guard }))
+        Ok(Some(Self { parent, available, _guard: guard }))
     }
 
     /// The set of a machine; `None` when it has none or may use all CPUs.
