@@ -176,6 +176,10 @@ def check_limits(computer):
     for name, value in usual.items():
         found = read(computer.group, name) if os.path.exists(f"{computer.group}/{name}") else "no such file"
         check(f"{name} is {value}", found == value, found)
+    cpus = read(computer.group, "cpuset.cpus")
+    check("it has one of the host's two CPUs", cpus in ("0", "1"), cpus)
+    seen = computer.bash("nproc; grep -c ^processor /proc/cpuinfo; free -b | sed -n 's/^Mem: *\\([0-9]*\\) .*/\\1/p'")["output"].split()
+    check("its programs see one CPU and 4 GiB", seen == ["1", "1", str(4 * GIB)], seen)
     say(f"cpu.weight {read(computer.group, 'cpu.weight')}, subtree_control of the root: {read(GROUPS, 'cgroup.subtree_control')}")
     inside = computer.bash("cat /proc/self/cgroup; ls -A /sys/fs/cgroup | wc -l")["output"].split()
     check("the guest sees only its own root group and no cgroup file system", inside == ["0::/", "0"], inside)
@@ -199,9 +203,7 @@ def processor(computer):
     time.sleep(15)
     after, seconds = table(computer.group, "cpu.stat"), time.monotonic() - begun
     used = (after["usage_usec"] - before["usage_usec"]) / 1e6 / seconds
-    throttled = after["nr_throttled"] - before["nr_throttled"]
-    check("two busy loops in a computer with 1 CPU get one", 0.8 < used < 1.1, f"{used:.2f} cores, throttled {throttled} times")
-    check("the kernel throttled it", throttled > 10, throttled)
+    check("two busy loops in a computer with 1 CPU get one", 0.8 < used < 1.1, f"{used:.2f} cores")
     computer.bash("pkill -KILL -f 'while :'; true", 100)
     computer.check_usable("after the busy loops")
 

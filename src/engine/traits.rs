@@ -73,6 +73,16 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// of a crash by it, so it must cost nothing while it waits.
     async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()>;
 
+    /// Maintains the running machines: moves those that are bound to CPUs of the host from busy ones to idle ones, and
+    /// replaces helper processes that have ended. The controller calls it every few seconds; it measures from one call to
+    /// the next.
+    ///
+    /// # Errors
+    /// `Failed` when control groups cannot be read or written; machines run as before.
+    async fn maintain(&self) -> EngineResult<()> {
+        Ok(())
+    }
+
     /// Saves memory and ends the machine. Needs [`Capabilities::suspend`]. On return nothing of the machine
     /// runs, memory and disk are synced to the host's disk, and [`Engine::observe`] returns `Suspended`.
     ///

@@ -129,6 +129,8 @@ pub struct Finding {
     pub what: &'static str,
     /// Whether it meets the engine's needs.
     pub ok: bool,
+    /// Whether computers run without it, with the restriction that `detail` names.
+    pub optional: bool,
     /// What was found.
     pub detail: String,
     /// What to do when `ok` is false; empty otherwise.

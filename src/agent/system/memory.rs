@@ -1,6 +1,7 @@
 //! Total and used memory of the computer.
 //!
-//! Sources in this order: the limit that the engine wrote to a file, the control group, the machine.
+//! Sources in this order: the kernel's file when lxcfs serves it with the computer's own figures, the limit that the
+//! engine wrote to a file, the control group, the machine.
 
 use std::path::Path;
 
@@ -17,6 +18,11 @@ const LIMITS: &str = "/run/hotdesk/limits.json";
 const MEMORY_FOLDERS: [&str; 2] = ["/dev/shm", "/run"];
 /// `TMPFS_MAGIC` (statfs(2)).
 const TMPFS: u64 = 0x0102_1994;
+/// `FUSE_SUPER_MAGIC` (statfs(2)).
+const FUSE: u64 = 0x6573_5546;
+/// The kernel's memory figures. lxcfs serves this file where the engine uses it; it follows a live resize, unlike
+/// [`LIMITS`].
+const MEMINFO: &str = "/proc/meminfo";
 
 /// The part of the engine's file that is read.
 #[derive(Deserialize)]
@@ -33,10 +39,11 @@ pub fn read() -> Result<(u64, u64)> {
     let failed = |error| Error::internal(format!("reading the memory: {error}"));
     let system = System::new_with_specifics(kinds).map_err(failed)?;
     let machine = (system.total_memory(), system.used_memory());
-    if let Some(engine_limit) =
-        engine_limit(Path::new(LIMITS)).filter(|engine_limit| *engine_limit < machine.0)
-    {
-        return Ok((engine_limit, used_bytes().min(engine_limit)));
+    if is_on(MEMINFO, FUSE) {
+        return Ok(machine);
+    }
+    if let Some(limit) = bounding_limit(engine_limit(Path::new(LIMITS)), machine.0) {
+        return Ok((limit, used_bytes().min(limit)));
     }
     Ok(match system.cgroup_limits() {
         Some(limits) if limits.total_memory < machine.0 => {
@@ -44,6 +51,16 @@ pub fn read() -> Result<(u64, u64)> {
         }
         _ => machine,
     })
+}
+
+/// The engine's limit, if the machine has more than it. A machine without a figure (0) has an lxcfs that has ended.
+fn bounding_limit(engine_limit: Option<u64>, machine: u64) -> Option<u64> {
+    engine_limit.filter(|limit| machine == 0 || *limit < machine)
+}
+
+/// Whether a path is on a file system of this type.
+fn is_on(path: &str, kind: u64) -> bool {
+    statfs(path).is_ok_and(|facts| u64::try_from(facts.f_type) == Ok(kind))
 }
 
 fn engine_limit(limits: &Path) -> Option<u64> {
@@ -61,8 +78,8 @@ fn used_bytes() -> u64 {
         .sum();
     let files: u64 = MEMORY_FOLDERS
         .iter()
+        .filter(|folder| is_on(folder, TMPFS))
         .filter_map(|folder| statfs(*folder).ok())
-        .filter(|facts| u64::try_from(facts.f_type) == Ok(TMPFS))
         .map(|facts| (facts.f_blocks - facts.f_bfree) * u64::try_from(facts.f_bsize).unwrap_or(0))
         .sum();
     anonymous_bytes + files
@@ -77,6 +94,19 @@ fn anonymous_bytes(status: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_engine_s_limit_counts_below_the_machine_s_memory_and_without_it() {
+        for (limit, machine, expected) in [
+            (Some(4), 24, Some(4)),
+            (Some(4), 4, None),
+            (Some(8), 4, None),
+            (Some(4), 0, Some(4)),
+            (None, 4, None),
+        ] {
+            assert_eq!(bounding_limit(limit, machine), expected, "{limit:?} of {machine}");
+        }
+    }
 
     #[test]
     fn notes_and_processes_are_read() {

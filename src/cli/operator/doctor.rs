@@ -25,7 +25,7 @@ pub fn run(options: &serve::Options, json: bool) -> Outcome {
         })
         .collect();
     drop(progress);
-    let missing = findings.iter().filter(|finding| !finding.ok).count();
+    let missing = findings.iter().filter(|finding| !finding.ok && !finding.optional).count();
     if json {
         output::line(&as_json(&findings).to_string())?;
     } else {
@@ -37,7 +37,11 @@ pub fn run(options: &serve::Options, json: bool) -> Outcome {
 
 /// Table rows of a finding: the result, and below it the remedy, if any.
 fn rows(finding: &Finding) -> Vec<Vec<String>> {
-    let mark = if finding.ok { "ok" } else { "MISSING" };
+    let mark = match finding {
+        Finding { ok: true, .. } => "ok",
+        Finding { optional: true, .. } => "warning",
+        Finding { .. } => "MISSING",
+    };
     let mut rows = vec![vec![mark.to_owned(), finding.what.to_owned(), finding.detail.clone()]];
     if !finding.remedy.is_empty() {
         rows.push(vec![String::new(), String::new(), format!("to fix it: {}", finding.remedy)]);
@@ -55,9 +59,9 @@ fn verdict(missing: usize, all: usize) -> String {
 fn as_json(findings: &[Finding]) -> serde_json::Value {
     let listed: Vec<_> = findings
         .iter()
-        .map(|it| json!({"what": it.what, "ok": it.ok, "detail": it.detail, "mend": it.remedy}))
+        .map(|it| json!({"what": it.what, "ok": it.ok, "optional": it.optional, "detail": it.detail, "mend": it.remedy}))
         .collect();
-    json!({"ok": findings.iter().all(|finding| finding.ok), "findings": listed})
+    json!({"ok": findings.iter().all(|finding| finding.ok || finding.optional), "findings": listed})
 }
 
 #[cfg(test)]
@@ -66,8 +70,17 @@ mod tests {
 
     #[test]
     fn a_missing_requirement_is_listed_with_its_remedy() {
-        let fine = Finding { what: "root", ok: true, detail: "yes".to_owned(), remedy: "" };
-        let bad = Finding { what: "runtime", ok: false, detail: "no runc".to_owned(), remedy: "install it" };
+        let fine = Finding { what: "root", ok: true, optional: false, detail: "yes".to_owned(), remedy: "" };
+        let bad = Finding {
+            what: "runtime",
+            ok: false,
+            optional: false,
+            detail: "no runc".to_owned(),
+            remedy: "install it",
+        };
+        let useful = Finding { optional: true, ..bad.clone() };
+        assert_eq!(rows(&useful)[0][0], "warning");
+        assert_eq!(as_json(&[useful])["ok"], true);
         assert_eq!(rows(&fine), [["ok", "root", "yes"]]);
         assert_eq!(rows(&bad), [["MISSING", "runtime", "no runc"], ["", "", "to fix it: install it"]]);
         assert_eq!(as_json(std::slice::from_ref(&fine))["ok"], true);

@@ -1,5 +1,5 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
-//! expired agent accounts, ends of streams, old usage.
+//! expired agent accounts, ends of streams, old usage, the engine's maintenance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,10 @@ const END_STREAMS_INTERVAL: Duration = QUICK_TIMEOUT;
 /// Time between two removals of old usage records. Usage is reported by month, so an hour is frequent enough.
 const FORGET_USAGE_INTERVAL: Duration = Duration::from_secs(3600);
 
+/// Time between two rounds of the engine's maintenance. It balances computers over the host's CPUs; a burst of work that is
+/// shorter does not pay for a move.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Starts all periodic work.
 pub fn start(app: &AppState) {
     repeat(app, "sweep", SWEEP_INTERVAL, sweep);
@@ -55,6 +59,9 @@ pub fn start(app: &AppState) {
     repeat(app, "stamp-running", STAMP_INTERVAL, stamp_running);
     repeat(app, "streams to end", END_STREAMS_INTERVAL, |app| async move { app.streams.retry().await });
     repeat(app, "old usage", FORGET_USAGE_INTERVAL, forget_old_usage);
+    repeat(app, "maintenance of machines", MAINTENANCE_INTERVAL, |app| async move {
+        app.fleet.engine().maintain().await.map_err(Error::internal)
+    });
     if let Some(archive) = app.fleet.state_archive() {
         let (archive, fleet) = (Arc::clone(archive), app.fleet.clone());
         let stop = app.tasks.stopping();

@@ -7,11 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use crate::container::lxcfs::ResourceFiles;
 use crate::container::oci::{self, BootPlan, HostLimits};
 use crate::container::runtime::{Runtime, RuntimeKind};
 use crate::container::stage::{self, FileSystemParts};
 use crate::container::throttle;
 use crate::driver::{HostContext, MachineBoot};
+use crate::host::cgroup::cpuset;
 use crate::host::command::{host_error, run_with, tool};
 use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{bandwidth, network, process, slots};
@@ -54,7 +56,11 @@ impl ContainerStarter<'_> {
         let network = &settings.network;
         let slot = slots::claim(&folder.path, network.slots(), self.wanted_slot)?;
         let resolvers = network::resolvers(network)?;
-        self.write_bundle(machine, slot)?;
+        let resource_files = match self.runtime.kind() {
+            RuntimeKind::Shared => ResourceFiles::start(folder.id, &folder.lxcfs_pid()),
+            RuntimeKind::Gvisor => None,
+        };
+        self.write_bundle(machine, slot, resource_files.is_some())?;
         let (listener, endpoint) = match self.runtime.kind() {
             RuntimeKind::Shared => (Some(listen(&folder.socket())?), Endpoint::Unix(folder.socket())),
             RuntimeKind::Gvisor => (None, Endpoint::Tcp(network::agent(network, slot))),
@@ -65,6 +71,7 @@ impl ContainerStarter<'_> {
             disk: folder.disk(),
             first_id: settings.host_ids(slot),
             files: boot_files::files(spec, boot, &network::resolv_conf(&resolvers)),
+            resource_files: resource_files.as_ref().map(ResourceFiles::mount),
         };
         stage::with_file_system(&parts, || self.runtime.create(folder, listener))?;
         let made = self.runtime.state(folder.id)?;
@@ -74,6 +81,12 @@ impl ContainerStarter<'_> {
                 "the OCI runtime has no record of it or no process for it",
             ));
         };
+        if let Some(resource_files) = &resource_files {
+            resource_files.join(folder.id)?;
+        }
+        if self.runtime.kind() == RuntimeKind::Shared {
+            cpuset::assign(folder.id, spec.cpu)?;
+        }
         throttle::limit(folder, settings.disk_speed)?;
         if self.runtime.kind() == RuntimeKind::Shared {
             limit_namespace(pid)?;
@@ -87,7 +100,12 @@ impl ContainerStarter<'_> {
         Ok(endpoint)
     }
 
-    fn write_bundle(&self, machine: &MachineBoot<'_>, slot: u16) -> EngineResult<()> {
+    fn write_bundle(
+        &self,
+        machine: &MachineBoot<'_>,
+        slot: u16,
+        has_resource_files: bool,
+    ) -> EngineResult<()> {
         const STEP: &str = "write the bundle";
         let host = |error: io::Error| EngineError::failed(STEP, error);
         let MachineBoot { folder, spec, boot, .. } = *machine;
@@ -104,6 +122,7 @@ impl ContainerStarter<'_> {
             image: self.image,
             host_boot: &process::boot_id().map_err(host)?,
             stage: &stage::path("")?,
+            has_resource_files,
             limits: host_limits().map_err(host)?,
         };
         let bundle = folder.bundle();

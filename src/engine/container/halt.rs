@@ -50,7 +50,12 @@ impl GuestShutdown for ContainerEngine {
 
     async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
         let id = folder.id;
-        self.blocking(move |engine| engine.runtime.delete(id)).await?;
+        let deleted = self.blocking(move |engine| {
+            // Otherwise `runc delete` waits for the end of lxcfs, which takes its time.
+            cgroup::kill(id)?;
+            engine.runtime.delete(id)
+        });
+        deleted.await?;
         cgroup::clear(id).await?;
         loopdev::released(&folder.disk()).await?;
         let folder = folder.clone();

@@ -16,6 +16,7 @@ mod boot;
 mod gvisor;
 mod halt;
 mod idmap;
+mod lxcfs;
 mod oci;
 pub(crate) mod probe;
 mod runsc;
@@ -23,16 +24,18 @@ mod runtime;
 mod seccomp;
 mod stage;
 mod throttle;
+mod upkeep;
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::container::boot::ContainerStarter;
 use crate::container::runtime::{ContainerState, Runtime, RuntimeKind};
+use crate::container::upkeep::UpkeepState;
 use crate::driver::{GuestDriver, HostContext, MachineBoot, set_bandwidth};
-use crate::host::cgroup::limits;
+use crate::host::cgroup::{cpuset, limits};
 use crate::host::files::canonicalize;
 use crate::host::{process, slots};
 use crate::state::layout::{Folder, Record};
@@ -55,6 +58,7 @@ pub struct ContainerSettings {
 pub(crate) struct ContainerEngine {
     host: Arc<HostContext>,
     runtime: Arc<Runtime>,
+    upkeep: Arc<Mutex<UpkeepState>>,
 }
 
 impl ContainerEngine {
@@ -80,7 +84,24 @@ impl ContainerEngine {
         }
         let host = HostContext::open(host, mode, agent_binary::install)?;
         let runtime = Runtime::new(&settings.runtime, host.state.runtime());
-        Ok(Self { host: Arc::new(host), runtime: Arc::new(runtime) })
+        Ok(Self { host: Arc::new(host), runtime: Arc::new(runtime), upkeep: Arc::default() })
+    }
+
+    fn upkeep(&self) -> MutexGuard<'_, UpkeepState> {
+        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the vCPUs of a running machine. On error it has `before`.
+    fn set_cpu(&self, id: ComputerId, before: f64, vcpus: f64) -> EngineResult<()> {
+        if self.runtime.kind() == RuntimeKind::Gvisor {
+            return limits::set_cpu(id, vcpus);
+        }
+        cpuset::assign(id, vcpus)?;
+        limits::set_cpu(id, vcpus).inspect_err(|_| {
+            if let Err(error) = cpuset::assign(id, before) {
+                tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not restore the CPUs of a machine after a failed change");
+            }
+        })
     }
 
     /// The runtime's state of a machine in this boot of the host; `None` when nothing of it can run.
@@ -164,6 +185,7 @@ impl GuestDriver for ContainerEngine {
             RuntimeKind::Gvisor => gvisor::pin_agent(machine.folder, &self.host.agent)?,
         };
         let image = &self.host.settings.image;
+        self.upkeep().forget(machine.folder.id);
         ContainerStarter { host: &self.host, runtime: &self.runtime, image, agent, wanted_slot: None }
             .start(machine)
     }
@@ -174,7 +196,7 @@ impl GuestDriver for ContainerEngine {
             Change::Memory(_) | Change::Disk(_) if self.runtime.kind() == RuntimeKind::Gvisor => {
                 Ok(Effect::AtNextStart)
             }
-            Change::Cpu(cpu) => limits::set_cpu(folder.id, cpu).map(|()| Effect::Live),
+            Change::Cpu(cpu) => self.set_cpu(folder.id, before.cpu, cpu).map(|()| Effect::Live),
             Change::Memory(bytes) => limits::set_memory(folder.id, bytes).map(|()| Effect::Live),
             Change::Disk(bytes) => disk::grow_live(&folder.disk(), bytes),
             Change::Bandwidth(mbps) => {
@@ -186,6 +208,10 @@ impl GuestDriver for ContainerEngine {
                 set_bandwidth(folder.id, (slot, pid), before.bandwidth_mbps, mbps)
             }
         }
+    }
+
+    fn maintain(&self) -> EngineResult<()> {
+        self.maintain_machines()
     }
 
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::MachineSpec;
-use crate::container::seccomp;
+use crate::container::{lxcfs, seccomp, stage};
 use crate::host::addresses::{Addresses, IDS_PER_MACHINE};
 use crate::host::cgroup;
 use crate::host::cgroup::limits::{CPU_PERIOD, cpu_limits};
@@ -85,6 +85,8 @@ pub(super) struct BootPlan<'a> {
     pub(super) host_boot: &'a str,
     /// The staging area, as a path for the runtime.
     pub(super) stage: &'a Path,
+    /// Whether the staging area has the files that show the computer's size.
+    pub(super) has_resource_files: bool,
     pub(super) limits: HostLimits,
 }
 
@@ -189,6 +191,11 @@ fn mounts(plan: &BootPlan<'_>) -> Value {
         let temporary = format!("size={}", memory / 4);
         mounts.push(kernel("/tmp", "tmpfs", &["nosuid", "nodev", "mode=1777", &temporary]));
     }
+    if plan.has_resource_files {
+        let files = lxcfs::FILES
+            .map(|(name, target)| staged(&format!("{}/{name}", stage::RESOURCE_FILES), target, &locked));
+        mounts.extend(files);
+    }
     Value::Array(mounts)
 }
 
@@ -208,6 +215,10 @@ mod tests {
     use hotdesk_base::ids::ComputerId;
 
     fn planned(cpu: f64, limits: HostLimits) -> Value {
+        planned_with(cpu, limits, false)
+    }
+
+    fn planned_with(cpu: f64, limits: HostLimits, has_resource_files: bool) -> Value {
         let id = ComputerId::random();
         config(&BootPlan {
             spec: &MachineSpec { id, cpu, memory_bytes: 1 << 30, disk_bytes: 8 << 30, bandwidth_mbps: 0 },
@@ -219,6 +230,7 @@ mod tests {
             image: Path::new("/image"),
             host_boot: "boot",
             stage: Path::new("/stage"),
+            has_resource_files,
             limits,
         })
     }
@@ -242,6 +254,22 @@ mod tests {
         assert_eq!(process(20_000, 900)["oomScoreAdj"], 900);
         assert_eq!(process(1 << 20, 0)["rlimits"][0]["hard"], OPEN_FILES);
         assert_eq!(process(1 << 20, -900)["oomScoreAdj"], OOM_SCORE);
+    }
+
+    #[test]
+    fn files_that_show_the_size_are_bound_over_the_kernel_s_and_locked() {
+        let limits = HostLimits { open_files: 1024, oom_score: 0 };
+        let targets = |has_resource_files| {
+            let config = planned_with(1.0, limits, has_resource_files);
+            let mounts = config["mounts"].as_array().unwrap().clone();
+            let staged = |mount: &&Value| {
+                mount["source"].as_str().unwrap().starts_with("/stage/lxcfs/")
+                    && mount["options"].as_array().unwrap().contains(&json!("ro"))
+            };
+            mounts.iter().filter(staged).map(|mount| mount["destination"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(targets(false), Vec::<Value>::new());
+        assert_eq!(targets(true), lxcfs::FILES.map(|(_, target)| json!(target)));
     }
 
     #[test]

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 
 use crate::container::runtime::{Runtime, RuntimeKind};
 use crate::container::stage::{self, FileSystemParts};
-use crate::container::{ContainerSettings, gvisor, idmap, throttle};
+use crate::container::{ContainerSettings, gvisor, idmap, lxcfs, throttle};
 use crate::driver::checks::{self, Check};
 use crate::host::cgroup;
-use crate::host::files::private_folder;
+use crate::host::command::host_error;
+use crate::host::files::{private_folder, remove_if_there};
 use crate::state::disk::DiskSpeed;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::{disk, trash};
@@ -53,6 +54,10 @@ pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings
             || whole_file_system(host),
         ),
     ];
+    if Runtime::new(&settings.runtime, PathBuf::new()).kind() == RuntimeKind::Shared {
+        let remedy = "apt install lxcfs, and a kernel with FUSE (/dev/fuse)";
+        checks.push(Check::new("size shown in guests", remedy, || resource_files(host)).optional());
+    }
     if host.network.enabled {
         checks.push(Check::new(
             "guest network",
@@ -137,6 +142,7 @@ fn whole_file_system(host: &HostSettings) -> EngineResult<String> {
         disk: folder.disk(),
         first_id: host.uid_base,
         files: Vec::new(),
+        resource_files: None,
     };
     let tried = disk::make(&folder, disk::SMALLEST)
         .and_then(|()| stage::with_file_system(&parts, || owner_of_root(STEP)));
@@ -148,6 +154,15 @@ fn whole_file_system(host: &HostSettings) -> EngineResult<String> {
     } else {
         Err(EngineError::failed(STEP, format!("the root folder belongs to {owner}, not {}", host.uid_base)))
     }
+}
+
+/// Starts lxcfs and reads from it.
+fn resource_files(host: &HostSettings) -> EngineResult<String> {
+    let pid_file = StateDir::open(&host.state_dir)?.trash().join(uuid::Uuid::new_v4().to_string());
+    let tried = lxcfs::try_once(&pid_file);
+    // lxcfs removes the file itself, when it notices that its mount is gone.
+    remove_if_there(&pid_file).map_err(host_error("try lxcfs", &pid_file))?;
+    tried
 }
 
 fn owner_of_root(step: &'static str) -> EngineResult<u32> {

@@ -28,9 +28,12 @@ use crate::{EngineError, EngineResult};
 /// Limits of the staging area, which holds a few text files. Guests may write some of them.
 const STAGE_OPTIONS: &std::ffi::CStr = c"size=1m,nr_inodes=64,mode=0711";
 
+/// The folder of the staging area with the files that show a computer's size.
+pub(super) const RESOURCE_FILES: &str = "lxcfs";
+
 /// The parts of a guest's file system.
 #[derive(Debug)]
-pub(super) struct FileSystemParts {
+pub(super) struct FileSystemParts<'a> {
     /// The image's root folder.
     pub(super) image: PathBuf,
     /// The executable that becomes the guest's agent.
@@ -41,6 +44,8 @@ pub(super) struct FileSystemParts {
     pub(super) first_id: u32,
     /// Small files of this boot.
     pub(super) files: Vec<BootFile>,
+    /// A mount of files that show the computer's size, if any.
+    pub(super) resource_files: Option<&'a OwnedFd>,
 }
 
 /// The path of a staged file or folder, valid inside the thread's namespace.
@@ -54,7 +59,7 @@ pub(super) fn path(name: &str) -> EngineResult<PathBuf> {
 /// Assembles a guest's file system and calls `then` in its namespace. On return the namespace exists only in
 /// processes that `then` started. Blocks.
 pub(super) fn with_file_system<T: Send>(
-    parts: &FileSystemParts,
+    parts: &FileSystemParts<'_>,
     then: impl FnOnce() -> EngineResult<T> + Send,
 ) -> EngineResult<T> {
     in_mount_namespace(|| {
@@ -91,7 +96,7 @@ fn enter_own_namespace() -> EngineResult<()> {
     mount_change("/", slave).map_err(|error| EngineError::failed(STEP, error))
 }
 
-fn assemble(parts: &FileSystemParts) -> EngineResult<()> {
+fn assemble(parts: &FileSystemParts<'_>) -> EngineResult<()> {
     let stage = path("")?;
     mount(
         "tmpfs",
@@ -101,7 +106,7 @@ fn assemble(parts: &FileSystemParts) -> EngineResult<()> {
         STAGE_OPTIONS,
     )
     .map_err(|error| EngineError::failed("mount the staging area", error))?;
-    for folder in ["image", "disk", "rootfs"] {
+    for folder in ["image", "disk", "rootfs", RESOURCE_FILES] {
         let path = stage.join(folder);
         fs::create_dir(&path).map_err(|error| EngineError::failed("make a mount point", error))?;
     }
@@ -112,6 +117,9 @@ fn assemble(parts: &FileSystemParts) -> EngineResult<()> {
     for file in &parts.files {
         write_staged(&stage.join(file.name), file, parts.first_id)
             .map_err(|error| EngineError::failed("write a boot file", format!("{}: {error}", file.name)))?;
+    }
+    if let Some(resource_files) = parts.resource_files {
+        idmap::attach(resource_files, &stage.join(RESOURCE_FILES))?;
     }
     let agent = stage.join("agent");
     fs::write(&agent, b"").map_err(|error| EngineError::failed("make a mount point", error))?;

@@ -18,6 +18,7 @@ pub struct Check<'a> {
     pub what: &'static str,
     /// Whether it takes milliseconds and changes nothing on the host.
     pub is_quick: bool,
+    is_optional: bool,
     remedy: &'static str,
     examine: Box<dyn FnOnce() -> EngineResult<String> + 'a>,
 }
@@ -29,7 +30,7 @@ impl<'a> Check<'a> {
         remedy: &'static str,
         examine: impl FnOnce() -> EngineResult<String> + 'a,
     ) -> Self {
-        Self { what, is_quick: false, remedy, examine: Box::new(examine) }
+        Self { what, is_quick: false, is_optional: false, remedy, examine: Box::new(examine) }
     }
 
     /// The same check, marked as quick.
@@ -37,12 +38,17 @@ impl<'a> Check<'a> {
         Self { is_quick: true, ..self }
     }
 
+    /// The same check, of something that computers can run without.
+    pub(crate) fn optional(self) -> Self {
+        Self { is_optional: true, ..self }
+    }
+
     /// Runs the check; the finding has the remedy only when it failed.
     pub fn run(self) -> Finding {
-        let Self { what, remedy, .. } = self;
+        let Self { what, is_optional: optional, remedy, .. } = self;
         match (self.examine)() {
-            Ok(detail) => Finding { what, ok: true, detail, remedy: "" },
-            Err(error) => Finding { what, ok: false, detail: format!("{error:#}"), remedy },
+            Ok(detail) => Finding { what, ok: true, optional, detail, remedy: "" },
+            Err(error) => Finding { what, ok: false, optional, detail: format!("{error:#}"), remedy },
         }
     }
 }

@@ -58,6 +58,11 @@ pub(crate) trait GuestDriver:
     /// Resizes a running machine. On error it is as `before`. Blocks.
     fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect>;
 
+    /// [`Engine::maintain`](crate::Engine::maintain). Blocks.
+    fn maintain(&self) -> EngineResult<()> {
+        Ok(())
+    }
+
     /// Copies the disk of a running or stopped machine at one moment. The copy is named `fresh` until it is
     /// complete, then `to`. Blocks.
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()>;

@@ -100,6 +100,10 @@ impl<M: GuestDriver> Engine for M {
         self.wait_ended(id).await
     }
 
+    async fn maintain(&self) -> EngineResult<()> {
+        self.blocking(GuestDriver::maintain).await
+    }
+
     async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
         suspend::suspend(self, id).await
     }

@@ -30,6 +30,7 @@ fn package(program: &OsStr) -> &'static str {
         "mkfs.ext4" | "e2fsck" | "resize2fs" => "e2fsprogs",
         "nsenter" | "fsfreeze" => "util-linux",
         "tee" | "cat" => "coreutils",
+        "sh" => "dash",
         "qemu-system-x86_64" => "qemu-system-x86",
         "zstd" => "zstd",
         "runsc" => "runsc, of gVisor's own archive",
@@ -42,6 +43,11 @@ pub(crate) fn tool(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", PATH).env("LC_ALL", "C").process_group(0).stdin(Stdio::null());
     command
+}
+
+/// Whether a tool is in one of the folders that [`tool`] searches.
+pub(crate) fn is_installed(program: &str) -> bool {
+    PATH.split(':').any(|folder| Path::new(folder).join(program).is_file())
 }
 
 /// Runs a tool and returns its standard output.

@@ -6,6 +6,7 @@
 //!                      /snapshots/     its snapshots (`driver/snapshot_files.rs`)
 //!                      /bundle/        the OCI runtime's description of the current boot
 //!                      /runtime.log    messages of the OCI runtime at the current boot
+//!                      /lxcfs.pid      process id of its lxcfs, while that runs
 //!                      /agent.sock     its agent's socket
 //!                      /agent          the agent of saved memory: an executable or a file system
 //!                      /seed           boot files of a virtual machine (`qemu/seed.rs`)
@@ -176,6 +177,10 @@ impl Folder {
 
     pub(crate) fn runtime_log(&self) -> PathBuf {
         self.path.join("runtime.log")
+    }
+
+    pub(crate) fn lxcfs_pid(&self) -> PathBuf {
+        self.path.join("lxcfs.pid")
     }
 
     pub(crate) fn agent(&self) -> PathBuf {

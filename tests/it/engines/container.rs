@@ -18,7 +18,7 @@ use super::conformance::{
 use super::guest::Guest;
 use super::host::{ContainerFixture, container, open_engine};
 use crate::harness::controller::skip_reason;
-use crate::harness::host::{control_groups, find_leftover, loop_devices, processes};
+use crate::harness::host::{control_groups, find_leftover, guest_processes, loop_devices, processes};
 use crate::harness::small_disk::SmallDisk;
 
 conformance_tests!(ContainerFixture::without_network());
@@ -41,7 +41,7 @@ async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {
         "1000:1000\n0:0\n0:0\n0:0"
     );
     let first = fixture.config.host.uid_base;
-    for pid in processes(&id.to_string()) {
+    for pid in guest_processes(&id.to_string()) {
         let owner = fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
         assert!(owner >= first, "process {pid} belongs to user {owner}");
     }
@@ -113,8 +113,9 @@ async fn a_guest_that_ignores_the_request_is_killed_after_its_grace_with_all_its
     let (engine, spec) = (open_engine(config), machine_spec());
     engine.create(&spec).await.expect("created");
     engine.start(&spec, &boot(1)).await.expect("started");
-    let daemons =
-        wait::until(END_TIMEOUT, || async { (processes(&spec.id.to_string()).len() == 4).then_some(()) });
+    let daemons = wait::until(END_TIMEOUT, || async {
+        (guest_processes(&spec.id.to_string()).len() == 4).then_some(())
+    });
     assert!(daemons.await.is_some(), "{:?}", processes(&spec.id.to_string()));
     let (begun, grace) = (Instant::now(), Duration::from_millis(300));
     engine.stop(spec.id, grace).await.expect("stopped");
@@ -245,7 +246,7 @@ async fn two_controllers_on_one_host_share_no_ids() {
     let (_, first, _) = one.start_machine(machine_spec()).await;
     let (_, second, _) = other.start_machine(machine_spec()).await;
     let owner = |id: ComputerId| {
-        let pids = processes(&id.to_string());
+        let pids = guest_processes(&id.to_string());
         fs::metadata(format!("/proc/{}", pids[0])).expect("a process").uid()
     };
     assert!(owner(first).abs_diff(owner(second)) >= 65536);

@@ -6,6 +6,7 @@ mod copies;
 mod crash;
 mod desktop;
 mod guest;
+mod guest_size;
 mod gvisor;
 mod gvisor_desktop;
 pub mod host;

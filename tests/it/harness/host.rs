@@ -49,6 +49,12 @@ pub fn processes(id: &str) -> Vec<u32> {
         .collect()
 }
 
+/// Host processes of a machine that are processes of its guest: without its lxcfs, which the guest does not see.
+pub fn guest_processes(id: &str) -> Vec<u32> {
+    let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    processes(id).into_iter().filter(|pid| name(pid).trim() != "lxcfs").collect()
+}
+
 /// The slots whose claim contains `text`: a machine's id or its controller's folder.
 pub fn slots(text: &str) -> Vec<u16> {
     let folder = Path::new("/run/hotdesk-engine/slots");

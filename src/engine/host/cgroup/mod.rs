@@ -1,5 +1,7 @@
 //! Control groups of machines, version 1, hybrid and 2: membership, and the end of all processes in them.
 
+pub(crate) mod balance;
+pub(crate) mod cpuset;
 pub(crate) mod create;
 pub(crate) mod limits;
 pub(crate) mod stopped;
@@ -79,6 +81,13 @@ pub(crate) fn contains(id: ComputerId, pid: u32) -> bool {
     let own = path(id);
     fs::read_to_string(format!("/proc/{pid}/cgroup"))
         .is_ok_and(|text| text.lines().any(|line| line.ends_with(&own) || line.contains(&format!("{own}/"))))
+}
+
+/// Kills all processes of a machine, without waiting for their end.
+pub(crate) fn kill(id: ComputerId) -> EngineResult<()> {
+    folders(id)
+        .iter()
+        .try_for_each(|folder| kill_all(folder).map_err(host_error("kill the machine's processes", folder)))
 }
 
 /// Kills all processes of a machine and removes its groups.
