@@ -24,7 +24,8 @@ run: deps ## build, start hotdesk and show a computer working
 	packaging/dev/side-by-side "cargo build --profile quick --bin hotdesk" "packaging/image/build --variant full"
 	packaging/demo/run $(CARGO_TARGET_DIR)/quick/hotdesk
 
-test: deps-test image image-small check ## run every check and test
+test: deps-test ## run every check and test
+	packaging/dev/side-by-side "$(MAKE) check" "$(MAKE) image image-small"
 	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test all
 
 test-fast: deps-test ## run the tests that need no computer, in minutes
