@@ -23,6 +23,12 @@ async fn record(agent: &RunningAgent, id: &str) -> Value {
     agent.get(&format!("/processes/{id}")).await.body
 }
 
+/// State of a process (proc_pid_stat(5)): `T` is stopped.
+fn state_of(pid: &str) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
 async fn until(agent: &RunningAgent, id: &str, what: &str, value: Value) -> Value {
     let found = wait::until(Duration::from_secs(30), || async {
         let observed = record(agent, id).await;
@@ -338,6 +344,9 @@ async fn signals_reach_the_process_or_its_whole_tree() {
     assert!(gone(&daemon).await);
     assert!(alive(&shell));
     assert_eq!(signal(&agent, &id, json!({"signal": "STOP"})).await.status, 200);
+    // Of two pending signals the kernel delivers TERM before STOP.
+    let stands = wait::until(Duration::from_secs(30), || async { state_of(&shell).filter(|it| *it == 'T') });
+    assert!(stands.await.is_some(), "the shell must stand still");
     assert_eq!(record(&agent, &id).await["status"], json!("running"));
     assert_eq!(signal(&agent, &id, json!({"signal": "TERM"})).await.status, 200);
     assert_eq!(signal(&agent, &id, json!({"signal": "CONT"})).await.status, 200);
