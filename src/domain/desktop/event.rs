@@ -131,7 +131,7 @@ const CATALOGUE: [EventDescription; EventKind::COUNT] = [
         kind: EventKind::ScreenChange,
         name: "screen_change",
         description: "A screen's resolution changed",
-        detection: "The X server's notification, once the size has stayed for 50 ms",
+        detection: "The X server's notification, once the size has stayed for 250 ms",
         data: &[
             field("width", "integer", "Pixels across"),
             field("height", "integer", "Pixels down"),
