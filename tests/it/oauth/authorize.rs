@@ -11,9 +11,9 @@ use crate::harness::agent::fetch_json;
 use crate::harness::caller::id_of;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a43_a44_a46_a49_a62_an_unsound_request_is_told_to_the_client_with_its_state_and_the_issuer() {
+async fn a43_a44_a46_a49_a62_an_unsound_request_is_told_to_a_known_client_with_its_state_and_the_issuer() {
     let scene = Scene::boot().await;
-    for (change, error) in [
+    let unsound = [
         (("response_type", None), "invalid_request"),
         (("response_type", Some("token")), "unsupported_response_type"),
         // A46: a request without a challenge never gets a code.
@@ -28,7 +28,14 @@ async fn a43_a44_a46_a49_a62_an_unsound_request_is_told_to_the_client_with_its_s
         (("scope", Some("admin")), "invalid_scope"),
         (("resource", Some("https://evil.example/mcp")), "invalid_target"),
         (("resource", Some("#x")), "invalid_target"),
-    ] {
+    ];
+    for (change, _) in unsound {
+        let page = scene.me.get(&scene.authorize_url(&[change])).await;
+        assert_eq!((page.status, page.location()), (400, None), "{change:?}: nobody let this client in");
+        assert!(page.text.contains("authorization request is invalid"), "{}", page.text);
+    }
+    scene.connect().await;
+    for (change, error) in unsound {
         let parameters = scene.me.get(&scene.authorize_url(&[change])).await.redirect_parameters(REDIRECT);
         assert_eq!(parameter(&parameters, "error"), Some(error), "{change:?}");
         assert_eq!(parameter(&parameters, "state"), Some("a state"), "{change:?}");
@@ -118,6 +125,8 @@ async fn a49_a50_the_state_comes_back_exactly_and_parameters_count_once() {
         assert_eq!(parameter(&parameters, "state").is_some(), change.0 != "state", "{parameters:?}");
         assert!(parameter(&parameters, "code").is_some(), "{parameters:?}");
     }
+    // An error goes to a client that the person has let in.
+    scene.connect().await;
     for name in ["state", "response_type", "code_challenge", "code_challenge_method", "scope", "resource"] {
         let parameters = scene
             .me

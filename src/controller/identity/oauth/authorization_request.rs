@@ -8,6 +8,7 @@ use super::{AuthorizationServer, resource};
 use crate::web::origin::Origin;
 use crate::web::page::Failure;
 use crate::web::source::Source;
+use hotdesk_base::ids::AccountId;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::oauth::client::Client;
 use hotdesk_domain::identity::oauth::refusal::Refusal;
@@ -30,7 +31,7 @@ pub(super) struct AuthorizationRequest {
 pub(super) enum AuthorizationFailure {
     /// The redirect address is not trusted, so the person sees an error page (RFC 6749 section 4.1.2.1).
     Page(Error),
-    /// The error is sent to the client's redirect address.
+    /// The error is sent to the redirect address of a client that the person knows.
     Redirect(Response),
 }
 
@@ -59,9 +60,12 @@ impl IntoResponse for AuthorizationFailure {
 }
 
 impl AuthorizationServer {
-    /// Checks a request: first the client and the redirect address, then the parameters.
+    /// Checks a request: first the client and the redirect address, then the parameters. Anybody can register a
+    /// client, so an error goes to its address only if the person has let the client in before (RFC 9700 section
+    /// 4.11.2).
     pub(super) async fn checked_request(
         &self,
+        who: AccountId,
         site: &Origin,
         source: Source,
         query: &str,
@@ -85,12 +89,11 @@ impl AuthorizationServer {
                 state: known.map(str::to_owned),
                 challenge: challenge.to_owned(),
             }),
-            Err(refusal) => Err(AuthorizationFailure::Redirect(redirect_back(
-                redirect_uri,
-                known,
-                site,
-                &refused(&refusal),
-            ))),
+            Err(refusal) if self.store.has_connection(who, &client.id, redirect_uri).await? => {
+                let back = redirect_back(redirect_uri, known, site, &refused(&refusal));
+                Err(AuthorizationFailure::Redirect(back))
+            }
+            Err(refusal) => Err(refusal.into()),
         }
     }
 }

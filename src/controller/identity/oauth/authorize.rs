@@ -73,7 +73,7 @@ impl AuthorizationServer {
         source: Source,
         query: &str,
     ) -> Result<Response, AuthorizationFailure> {
-        let request = self.checked_request(site, source, query).await?;
+        let request = self.checked_request(who.account, site, source, query).await?;
         let choices = self.store.grantable_workspaces(who.account).await?;
         let viewed = self.store.view_only_workspaces(who.account).await?;
         let account = self.store.account(who.account).await?;
@@ -92,7 +92,7 @@ impl AuthorizationServer {
         source: Source,
         query: &str,
     ) -> Result<Response, AuthorizationFailure> {
-        let request = self.checked_request(site, source, query).await?;
+        let request = self.checked_request(form.who.account, site, source, query).await?;
         audit::set_client(request.client.name.as_deref().unwrap_or(&request.client.id));
         if form.form.decision != "allow" {
             audit::set_action(AuditAction::ConsentRefused);

@@ -86,6 +86,25 @@ impl Store {
         rows.into_iter().map(connection).collect()
     }
 
+    /// Whether a person has a connection of a client that was made with this redirect address.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn has_connection(&self, account: AccountId, client: &str, redirect_uri: &str) -> Result<bool> {
+        let found: Option<(i64,)> = sqlx::query_as(
+            "SELECT 1 FROM oauth_grants WHERE account_id = $1 AND client_id = $2 AND redirect_uri = $3 \
+             AND refresh IS NOT NULL AND expires_at > $4 LIMIT 1",
+        )
+        .bind(account.to_string())
+        .bind(client)
+        .bind(redirect_uri)
+        .bind(clock::now().as_i64())
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(failed("find a connection"))?;
+        Ok(found.is_some())
+    }
+
     /// Removes a connection: its tokens become invalid, and its leases are revoked. With an account, removes
     /// only a connection of that account. Returns false when there is none.
     ///
