@@ -48,7 +48,7 @@ const CAPABILITIES: [&str; 11] = [
 ];
 
 /// Paths that reveal data of the host.
-const MASKED: [&str; 13] = [
+const MASKED: [&str; 18] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/interrupts",
@@ -59,9 +59,15 @@ const MASKED: [&str; 13] = [
     "/proc/scsi",
     "/proc/timer_list",
     "/proc/timer_stats",
+    // Disks of other computers, with the paths of their images.
+    "/sys/block",
+    "/sys/class/block",
+    "/sys/dev/block",
+    "/sys/devices/virtual/block",
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
     "/sys/fs/cgroup",
+    "/sys/fs/ext4",
 ];
 
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];

@@ -10,9 +10,18 @@ const ALLOWED: &str = include_str!("seccomp.txt");
 /// The `CLONE_NEW*` flags of sched.h that `clone` takes, and `CLONE_NEWTIME`, which only `unshare` takes.
 const NEW_NAMESPACES: u64 = 0x7E02_0000;
 const NEW_TIME_NAMESPACE: u64 = 0x80;
-/// Socket families: unix, IPv4, IPv6, netlink. Excluded are vsock, which reaches the hypervisor, packet,
-/// AF_ALG, and rare families with little-reviewed code.
-const SOCKET_FAMILIES: [u64; 4] = [1, 2, 10, 16];
+/// Socket families and their protocols; all others are excluded: vsock, which reaches the hypervisor, packet,
+/// AF_ALG, and rare ones with little-reviewed code (MPTCP, SCTP, DCCP, most families of netlink).
+const SOCKETS: [(u64, &[u64]); 4] = [(AF_UNIX, &[0]), (AF_INET, IP), (AF_INET6, IP), (AF_NETLINK, NETLINK)];
+const AF_UNIX: u64 = 1;
+const AF_INET: u64 = 2;
+const AF_INET6: u64 = 10;
+const AF_NETLINK: u64 = 16;
+/// The default, ICMP (of ping), TCP, UDP, ICMPv6.
+const IP: &[u64] = &[0, 1, 6, 17, 58];
+/// Addresses and routes, socket statistics (`ss`), audit (sshd refuses sign-ins without an answer), and device
+/// events (udev).
+const NETLINK: &[u64] = &[0, 4, 9, 15];
 /// `personality(2)`: Linux, 32-bit uname, no address randomization (debuggers, Wine), both, and the query.
 const PERSONALITIES: [u64; 5] = [0x0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
 const EPERM: u32 = 1;
@@ -34,10 +43,19 @@ pub(super) fn profile() -> Value {
         allow(json!(allowed()), json!([])),
         allow(json!(["clone"]), none_of(NEW_NAMESPACES)),
         allow(json!(["unshare"]), none_of(NEW_NAMESPACES | NEW_TIME_NAMESPACE)),
-        // A filter cannot read the arguments of clone3. With ENOSYS, libraries fall back to clone.
-        json!({ "names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS }),
+        // A filter cannot read the arguments of clone3. With ENOSYS, libraries fall back to clone. The kernel has
+        // 65,536 contexts of asynchronous I/O for all guests and the host; programs have threads instead.
+        json!({ "names": ["clone3", "io_setup"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS }),
     ];
-    rules.extend(SOCKET_FAMILIES.map(|family| allow(json!(["socket"]), equals(family))));
+    for (family, protocols) in SOCKETS {
+        rules.extend(protocols.iter().map(|protocol| {
+            let is_this = json!([
+                { "index": 0, "value": family, "op": "SCMP_CMP_EQ" },
+                { "index": 2, "value": protocol, "op": "SCMP_CMP_EQ" },
+            ]);
+            allow(json!(["socket"]), is_this)
+        }));
+    }
     rules.extend(PERSONALITIES.map(|personality| allow(json!(["personality"]), equals(personality))));
     let architecture = if cfg!(target_arch = "aarch64") { "SCMP_ARCH_AARCH64" } else { "SCMP_ARCH_X86_64" };
     json!({

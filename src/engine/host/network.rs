@@ -56,10 +56,12 @@ pub(crate) fn attach(
     fs::write(&filter, "1").map_err(host_error("filter source addresses", Path::new(&filter)))?;
     let mut inside = tool("nsenter");
     inside.arg(format!("--net=/proc/{pid}/ns/net")).args(["--", "ip", "-batch", "-"]);
+    // Without an IPv6 address: the kernel has one table of neighbours for all namespaces, and a guest that sends
+    // to many link-local addresses would fill it for the host.
     let mut guest_side = format!(
         "link set dev lo up\n\
          address add {}/30 dev eth0\n\
-         link set dev eth0 up\n",
+         link set dev eth0 addrgenmode none up\n",
         ends.guest
     );
     if config.enabled {

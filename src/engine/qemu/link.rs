@@ -82,11 +82,15 @@ fn set_up_nat() -> EngineResult<()> {
          link set dev {TAP} up\n"
     );
     run_with(STEP, tap, &commands)?;
+    let failed = |error: std::io::Error| EngineError::failed(STEP, error);
+    // Requests with forged source addresses would fill the kernel's table of neighbours, which the host shares.
+    let filter = format!("/proc/sys/net/ipv4/conf/{TAP}/rp_filter");
+    std::fs::write(filter, "1").map_err(failed)?;
     let mut rules = tool("nft");
     rules.args(["-f", "-"]);
     run_with(STEP, rules, &nat_rules())?;
     // This is the switch of the thread's namespace, not the host's.
-    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").map_err(|error| EngineError::failed(STEP, error))
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").map_err(failed)
 }
 
 fn nat_rules() -> String {

@@ -39,6 +39,7 @@ test -n \"$(head -c 1 /proc/kcore)\"
 test -n \"$(head -c 1 /proc/keys)\"
 test -n \"$(ls -A /sys/fs/cgroup)\"
 test -n \"$(ls -A /sys/firmware)\"
+test -n \"$(ls -A /sys/block /sys/class/block /sys/dev/block /sys/devices/virtual/block | grep -v :)\"
 ls /dev/loop0 || ls /dev/kvm || ls /dev/mem || ls /dev/fuse || ls /dev/net/tun
 hostname other
 date -s 2001-01-01
@@ -52,7 +53,7 @@ rm /etc/machine-id
 ";
 
 /// System calls of a hostile root: name, number, up to three arguments on x86-64, and the expected error.
-const SYSCALL_ATTEMPTS: [(&str, u32, [i64; 3], i32); 20] = [
+const SYSCALL_ATTEMPTS: [(&str, u32, [i64; 3], i32); 25] = [
     ("ptrace", 101, [0, 0, 0], 1),
     ("mount", 165, [0, 0, 0], 1),
     ("pivot_root", 155, [0, 0, 0], 1),
@@ -73,6 +74,11 @@ const SYSCALL_ATTEMPTS: [(&str, u32, [i64; 3], i32); 20] = [
     ("open_tree", 428, [0, 0, 0], 1),
     ("socket(AF_VSOCK)", 41, [40, 1, 0], 1),
     ("socket(AF_PACKET)", 41, [17, 3, 0], 1),
+    ("socket(IPPROTO_MPTCP)", 41, [2, 1, 262], 1),
+    ("socket(IPPROTO_SCTP)", 41, [2, 1, 132], 1),
+    ("socket(NETLINK_NETFILTER)", 41, [16, 3, 12], 1),
+    ("socket(NETLINK_GENERIC)", 41, [16, 3, 16], 1),
+    ("io_setup", 206, [1, 0, 0], 38),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -99,6 +99,32 @@ async fn a_guest_reaches_no_address_of_its_host() {
     assert!(guest.run_failing(&script).await.contains("refused"));
 }
 
+/// Sends to 4,000 link-local addresses, more than the neighbours that a kernel remembers, and prints how many were
+/// accepted.
+const FLOOD: &str = r#"python3 -c '
+import socket
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+sent = 0
+for number in range(1, 4001):
+    try:
+        s.sendto(b"x", (f"fe80::{number:x}", 9, 0, socket.if_nametoindex("eth0")))
+        sent += 1
+    except OSError:
+        pass
+print(sent)'"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_cannot_fill_the_kernel_s_table_of_neighbours() {
+    let Some(fixture) = ContainerFixture::with_network() else { return };
+    let (_, _, guest) = fixture.start_machine(machine_spec()).await;
+    let addresses = guest.run("cat /proc/net/if_inet6").await;
+    assert!(!addresses.contains("eth0"), "{addresses}");
+    assert_eq!(guest.run(FLOOD).await, "0");
+    let own =
+        guest.run("python3 -c 'import socket; socket.socket(socket.AF_INET6).bind((\"::1\", 0))'").await;
+    assert_eq!(own, "", "its own loopback");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn guests_do_not_reach_each_other() {
     let Some(fixture) = ContainerFixture::with_network() else { return };
