@@ -1,29 +1,26 @@
 //! Blobs in the data folder and signed links to them.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit, Mac};
+use rustix::fs::{StatVfs, statvfs};
 use sha2::Sha256;
 use uuid::Uuid;
 
+use super::screenshots::Ledger;
 use hotdesk_base::clock;
 use hotdesk_base::hex::{hex, unhex};
-use hotdesk_base::ids::FileId;
+use hotdesk_base::ids::{AccountId, FileId};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
 /// How long a link is valid (docs/api/files.md).
 pub const LINK_LIFE: Duration = Duration::from_secs(3600);
-/// Most screenshots in the folder; the oldest are removed first. At 0.1 to 1 MB each they need some gigabytes
-/// at most.
-const MAX_SCREENSHOTS: usize = 5000;
-/// Screenshots that are stored between two sweeps of the folder. A sweep takes some milliseconds.
-const UNSWEPT_SCREENSHOTS: usize = 500;
-
 /// Free bytes that blobs leave on the disk. The database can continue for long with it, and the largest
 /// upload fits.
 const RESERVE: u64 = 16 * 1024 * 1024;
@@ -57,8 +54,7 @@ impl BlobKind {
 pub struct BlobStore {
     folder: PathBuf,
     signer: Hmac<Sha256>,
-    /// Screenshots stored since the last sweep.
-    unswept: Arc<AtomicUsize>,
+    screenshots: Arc<Mutex<Ledger>>,
 }
 
 impl BlobStore {
@@ -73,17 +69,39 @@ impl BlobStore {
             std::fs::create_dir_all(&path).map_err(|error| failed("make", &path, &error))?;
         }
         let signer = Hmac::new_from_slice(signing_secret.as_bytes()).map_err(Error::internal)?;
-        Ok(Self { folder, signer, unswept: Arc::default() })
+        let disk = file_system(&folder)?;
+        let ledger = Ledger::new(disk.f_blocks.saturating_mul(disk.f_frsize));
+        let blobs = Self { folder, signer, screenshots: Arc::new(Mutex::new(ledger)) };
+        blobs.count_stored_screenshots()?;
+        Ok(blobs)
     }
 
-    /// Checks that [`RESERVE`] bytes are free.
+    /// Counts the screenshots of an earlier controller, which have no owner any more.
+    fn count_stored_screenshots(&self) -> Result<()> {
+        let mut stored = self.aged(BlobKind::Screenshot)?;
+        stored.sort_by_key(|(age, _)| Reverse(*age));
+        for (_, path) in stored {
+            let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+            let Some(id) = id_of(&path) else { continue };
+            for id in self.ledger().add(None, id, bytes) {
+                let path = self.path(BlobKind::Screenshot, id);
+                std::fs::remove_file(&path).map_err(|error| failed("remove", &path, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.screenshots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks that [`RESERVE`] bytes and `bytes` more are free.
     ///
     /// # Errors
     /// `Unavailable` (`disk_full`) when fewer are free; `Internal` when the disk cannot be queried.
-    pub fn check_free_space(&self) -> Result<()> {
-        let stat = rustix::fs::statvfs(&self.folder)
-            .map_err(|error| failed("query the free space of", &self.folder, &error.into()))?;
-        if stat.f_bavail.saturating_mul(stat.f_frsize) < RESERVE {
+    pub fn check_free_space(&self, bytes: u64) -> Result<()> {
+        let stat = file_system(&self.folder)?;
+        if stat.f_bavail.saturating_mul(stat.f_frsize) < RESERVE + bytes {
             return Err(failed("leave free space in", &self.folder, &io::ErrorKind::StorageFull.into()));
         }
         Ok(())
@@ -94,12 +112,21 @@ impl BlobStore {
         self.folder.join(kind.name()).join(id.to_string())
     }
 
-    /// Stores a screenshot and returns its id. It is not synced to the disk because it lives an hour.
+    /// Stores a screenshot of an account's computer and returns its id. The oldest ones make room for it. It is not
+    /// synced to the disk because it lives an hour.
     ///
     /// # Errors
-    /// `Unavailable` (`disk_full`) when the disk is full; `Internal` when it fails. Nothing is stored then.
-    pub async fn put_screenshot(&self, bytes: &[u8]) -> Result<Uuid> {
-        self.check_free_space()?;
+    /// `Unavailable` (`disk_full`) when the disk is full, and for more than an account may store; `Internal` when
+    /// the disk fails. Nothing is stored then.
+    pub async fn put_screenshot(&self, owner: AccountId, bytes: &[u8]) -> Result<Uuid> {
+        let size = bytes.len() as u64;
+        if !self.ledger().fits(size) {
+            return Err(Error::unavailable(
+                "The screenshot is larger than what one account may store: use response_format=binary",
+            )
+            .code(ErrorCode::DiskFull));
+        }
+        self.check_free_space(size)?;
         let id = Uuid::new_v4();
         let path = self.path(BlobKind::Screenshot, id);
         if let Err(error) = tokio::fs::write(&path, bytes).await {
@@ -107,10 +134,9 @@ impl BlobStore {
             let _removed = tokio::fs::remove_file(&path).await;
             return Err(failed("write", &path, &error));
         }
-        if self.unswept.fetch_add(1, Ordering::Relaxed) >= UNSWEPT_SCREENSHOTS {
-            let blobs = self.clone();
-            let swept = tokio::task::spawn_blocking(move || blobs.sweep_screenshots());
-            swept.await.map_err(Error::internal)??;
+        let oldest = self.ledger().add(Some(owner), id, size);
+        for id in oldest {
+            self.remove(BlobKind::Screenshot, id).await?;
         }
         Ok(id)
     }
@@ -161,17 +187,15 @@ impl BlobStore {
         }
     }
 
-    /// Removes expired screenshots, the oldest screenshots beyond [`MAX_SCREENSHOTS`], and file blobs that
-    /// are not in `known` and are older than a link's validity. A younger blob may belong to an upload in
-    /// progress. Returns the number of removed blobs.
+    /// Removes expired screenshots, and file blobs that are not in `known` and are older than a link's validity.
+    /// A younger blob may belong to an upload in progress. Returns the number of removed blobs.
     ///
     /// # Errors
     /// `Internal` when a folder cannot be read.
     pub fn sweep(&self, known: &[FileId]) -> Result<usize> {
         let mut removed = self.sweep_screenshots()?;
         for (age, path) in self.aged(BlobKind::File)? {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let recorded = name.parse().is_ok_and(|id: FileId| known.contains(&id));
+            let recorded = id_of(&path).is_some_and(|id| known.contains(&FileId(id)));
             if !recorded && age > LINK_LIFE {
                 removed += usize::from(std::fs::remove_file(&path).is_ok());
             }
@@ -180,16 +204,14 @@ impl BlobStore {
     }
 
     fn sweep_screenshots(&self) -> Result<usize> {
-        self.unswept.store(0, Ordering::Relaxed);
-        let mut removed = 0;
-        let mut shots = self.aged(BlobKind::Screenshot)?;
-        shots.sort_by_key(|(age, _)| *age);
-        for (index, (age, path)) in shots.iter().enumerate() {
-            if *age > LINK_LIFE || index >= MAX_SCREENSHOTS {
-                removed += usize::from(std::fs::remove_file(path).is_ok());
+        let mut removed = HashSet::new();
+        for (age, path) in self.aged(BlobKind::Screenshot)? {
+            if age > LINK_LIFE && std::fs::remove_file(&path).is_ok() {
+                removed.extend(id_of(&path));
             }
         }
-        Ok(removed)
+        self.ledger().forget(&removed);
+        Ok(removed.len())
     }
 
     fn aged(&self, kind: BlobKind) -> Result<Vec<(Duration, PathBuf)>> {
@@ -202,6 +224,15 @@ impl BlobStore {
         });
         Ok(aged.collect())
     }
+}
+
+/// The id of a blob at a path.
+fn id_of(path: &Path) -> Option<Uuid> {
+    path.file_name()?.to_str()?.parse().ok()
+}
+
+fn file_system(folder: &Path) -> Result<StatVfs> {
+    statvfs(folder).map_err(|error| failed("query the free space of", folder, &error.into()))
 }
 
 /// Converts a disk failure: a full disk is `Unavailable` (`disk_full`), any other is `Internal`. See T20
@@ -220,21 +251,21 @@ pub fn failed(step: &str, path: &Path, error: &io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data_dir::screenshots::MAX_COUNT;
 
     #[tokio::test]
-    async fn screenshots_are_bounded_between_two_sweeps() {
+    async fn screenshots_are_bounded_also_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let blobs = BlobStore::open(folder.path(), "secret").unwrap();
         let shots = folder.path().join("blobs/screenshots");
-        for _ in 0..MAX_SCREENSHOTS {
+        std::fs::create_dir_all(&shots).unwrap();
+        for _ in 0..MAX_COUNT + 3 {
             std::fs::write(shots.join(Uuid::new_v4().to_string()), "").unwrap();
         }
-        let mut last = Uuid::nil();
-        for _ in 0..=UNSWEPT_SCREENSHOTS {
-            last = blobs.put_screenshot(b"x").await.unwrap();
-        }
-        assert_eq!(std::fs::read_dir(&shots).unwrap().count(), MAX_SCREENSHOTS);
-        assert!(blobs.path(BlobKind::Screenshot, last).exists(), "the oldest went");
+        let blobs = BlobStore::open(folder.path(), "secret").unwrap();
+        assert_eq!(std::fs::read_dir(&shots).unwrap().count(), MAX_COUNT);
+        let last = blobs.put_screenshot(AccountId::random(), b"x").await.unwrap();
+        assert_eq!(std::fs::read_dir(&shots).unwrap().count(), MAX_COUNT);
+        assert!(blobs.path(BlobKind::Screenshot, last).exists(), "an older one went");
     }
 
     #[test]

@@ -3,3 +3,4 @@
 pub mod blobs;
 pub mod files;
 pub mod lock;
+mod screenshots;

@@ -158,6 +158,11 @@ impl Simulation {
         self.begin(&[]).await;
     }
 
+    /// The data folder.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     /// Starts another controller, with failures planned for its engine.
     pub async fn begin(&mut self, faults: &[Fault]) {
         (self.engine, self.tasks, self.caller.base, _) =

@@ -157,7 +157,7 @@ async fn store_upload(
 async fn receive(app: &AppState, field: &mut Field<'_>, id: FileId) -> Result<(FileName, String, u64)> {
     let name = FileName::parse(field.file_name().unwrap_or_default())?;
     let content_type = plain_type(field.content_type());
-    app.blobs.check_free_space()?;
+    app.blobs.check_free_space(0)?;
     let path = app.blobs.path(BlobKind::File, id.0);
     let failed = |step: &'static str| {
         let path = path.clone();
@@ -277,7 +277,7 @@ async fn fetch(
     id: FileId,
 ) -> Result<File> {
     let name = FileName::parse(path.rsplit('/').next().unwrap_or_default())?;
-    app.blobs.check_free_space()?;
+    app.blobs.check_free_space(0)?;
     // A file beyond the quota is not fetched at all, instead of being refused afterwards.
     let (quota, held) =
         (app.billing.terms(computer.owner).await?.plan.quota, app.store.stored_files(computer.owner).await?);

@@ -14,6 +14,7 @@ use crate::AppState;
 use crate::data_dir::blobs::BlobKind;
 use crate::web::origin::Origin;
 use hotdesk_base::clock;
+use hotdesk_base::ids::AccountId;
 use hotdesk_domain::error::Error;
 use hotdesk_guest::{ConditionalScreenshot, Guest, Image};
 use hotdesk_http::error_response::Result;
@@ -70,7 +71,7 @@ async fn screenshot(
             image if form == "base64" => {
                 Ok(Json(ScreenshotJson::Base64(encode_base64(&image)?)).into_response())
             }
-            image => url_response(&app, &origin, &image).await,
+            image => url_response(&app, computer.owner, &origin, &image).await,
         },
     }
 }
@@ -114,8 +115,8 @@ fn binary_response(sight: ConditionalScreenshot) -> Response {
     response
 }
 
-async fn url_response(app: &AppState, origin: &Origin, image: &Image) -> Result<Response> {
-    let id = app.blobs.put_screenshot(&image.bytes).await?;
+async fn url_response(app: &AppState, owner: AccountId, origin: &Origin, image: &Image) -> Result<Response> {
+    let id = app.blobs.put_screenshot(owner, &image.bytes).await?;
     let extension = image.mime_type.trim_start_matches("image/");
     let link = app.blobs.link(BlobKind::Screenshot, id, &format!("{id}.{extension}"));
     let marks = image.headers.as_ref();

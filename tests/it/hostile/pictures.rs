@@ -1,0 +1,53 @@
+//! Disk space of stored screenshots: T20 (docs/security.md).
+
+use std::path::Path;
+
+use axum::Router;
+use axum::http::header;
+use axum::routing::get;
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+
+use crate::harness::agent::fetch_json;
+use crate::harness::simulation::Simulation;
+
+const PICTURE_BYTES: usize = 100 * 1024 * 1024;
+/// More pictures than an account may store: a quarter of 4 GiB, or less on a small disk.
+const PICTURES: usize = 12;
+const ACCOUNT_BYTES: u64 = 1024 * 1024 * 1024;
+
+fn large_pictures() -> Router {
+    let picture = [&b"\x89PNG\r\n\x1a\n"[..], &[0; PICTURE_BYTES]].concat();
+    let picture = axum::body::Bytes::from(picture);
+    Router::new().route("/screenshot", get(async move || ([(header::CONTENT_TYPE, "image/png")], picture)))
+}
+
+fn stored_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).expect("the folder of screenshots");
+    entries.map(|entry| entry.expect("an entry").metadata().expect("its size").len()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t20_the_newest_pictures_of_an_account_replace_its_oldest() {
+    let controller = Simulation::boot_with(large_pictures()).await;
+    let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
+    let path = format!("/computers/{computer}/screenshot?response_format=url");
+    let mut links = Vec::new();
+    for _ in 0..PICTURES {
+        let answer = fetch_json(controller.request(Method::GET, &path)).await;
+        match answer.status {
+            200 => links.push(answer.body["image"].clone()),
+            // The disk of this machine is so small that not even one picture has room.
+            status => assert_eq!((status, &answer.body["code"]), (503, &Value::from("disk_full"))),
+        }
+    }
+    let stored = stored_bytes(&controller.data_dir().join("blobs/screenshots"));
+    assert!(stored <= ACCOUNT_BYTES, "{stored} bytes");
+    let status = async |link: &Value| {
+        let link = link.as_str().expect("a link");
+        crate::harness::client().get(link).send().await.expect("an answer").status()
+    };
+    if let [first, .., last] = &links[..] {
+        assert_eq!((status(first).await, status(last).await), (StatusCode::NOT_FOUND, StatusCode::OK));
+    }
+}
