@@ -1,5 +1,5 @@
 //! Basic utilities without domain knowledge: ids, secrets, the clock, times, tasks, polling, back-off,
-//! logging, file system calls, the allocator, semaphores by key, revocable leases, and errors of steps (floor 0).
+//! logging, file system calls, semaphores by key, revocable leases, and errors of steps (floor 0).
 
 pub mod backoff;
 pub mod clock;
@@ -7,7 +7,6 @@ pub mod filesystem;
 pub mod hex;
 pub mod ids;
 pub mod keyed_semaphore;
-pub mod memory;
 pub mod revocation_registry;
 pub mod secret;
 pub mod step_error;

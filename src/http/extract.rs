@@ -9,6 +9,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// The body of a request, as a stream of bytes: what rooms outside of the API layers read.
 pub use axum::body::Body;
@@ -18,6 +19,9 @@ use super::error_response::HttpError;
 
 /// Largest JSON body in bytes; scripts and texts to type are much smaller.
 pub const MAX_JSON_BYTES: usize = 2 * 1024 * 1024;
+
+/// Largest whole number of which a float knows the last digit, 2 to the power of 53 (RFC 8259 section 6).
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Longest time to receive a JSON body; a slower sender would occupy a connection (T13, docs/security.md).
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -46,8 +50,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for AnyJson<T> {
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, HttpError> {
         let bytes = read_body(request.into_body(), MAX_JSON_BYTES).await?;
-        let read = serde_json::from_slice(&bytes);
-        Ok(Self(read.map_err(|error| Error::invalid(format!("invalid JSON body: {error}")))?))
+        Ok(Self(parse(&bytes)?))
     }
 }
 
@@ -93,7 +96,40 @@ pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     if text.first() != Some(&b'{') {
         return Err(Error::invalid("the request body must be a JSON object"));
     }
-    serde_json::from_slice(text).map_err(|error| Error::invalid(format!("invalid JSON body: {error}")))
+    parse(text)
+}
+
+/// Parses JSON. A whole number may have a point, such as `2.0`: it is an integer (JSON Schema 2020-12, validation,
+/// section 6.1.1).
+fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
+    let error = match serde_json::from_slice(text) {
+        Ok(read) => return Ok(read),
+        Err(error) => error,
+    };
+    if error.is_data()
+        && let Ok(mut value) = serde_json::from_slice(text)
+        && write_as_integers(&mut value)
+        && let Ok(read) = serde_json::from_value(value)
+    {
+        return Ok(read);
+    }
+    Err(Error::invalid(format!("invalid JSON body: {error}")))
+}
+
+/// Replaces whole numbers that have a point by integers. Returns whether there were any.
+fn write_as_integers(value: &mut Value) -> bool {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|it| number.is_f64() && it.fract() == 0.0) {
+            Some(whole) if whole.abs() <= MAX_EXACT => {
+                *number = (whole as i64).into();
+                true
+            }
+            _ => false,
+        },
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| write_as_integers(item) | any),
+        Value::Object(fields) => fields.values_mut().fold(false, |any, field| write_as_integers(field) | any),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
 }
 
 /// The query string. Unknown keys are ignored (docs/api/conventions.md).
@@ -132,12 +168,38 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
     use hyper::body::{Frame, SizeHint};
 
     use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Sample {
+        count: u32,
+        list: Vec<i64>,
+    }
+
+    #[test]
+    fn a_whole_number_with_a_point_is_an_integer() {
+        for (text, count, list) in [
+            (r#"{"count": 2.0, "list": [1, -3.0, 4e2]}"#, 2, vec![1, -3, 400]),
+            (r#"{"count": 2, "list": []}"#, 2, vec![]),
+        ] {
+            assert_eq!(parse_object::<Sample>(text.as_bytes()).unwrap(), Sample { count, list });
+        }
+        for wrong in [
+            r#"{"count": 2.5, "list": []}"#,
+            r#"{"count": -2.0, "list": []}"#,
+            r#"{"count": 1e300, "list": []}"#,
+        ] {
+            let error = parse_object::<Sample>(wrong.as_bytes()).unwrap_err();
+            assert!(error.message.starts_with("invalid JSON body: invalid"), "{}", error.message);
+        }
+    }
+
     use hotdesk_domain::error::Kind;
     use hotdesk_wire::desktop::action::{Click, Wait};
 

@@ -13,3 +13,4 @@ pub mod image_headers;
 pub mod serve;
 pub mod socket;
 pub mod unread_body;
+pub mod untrusted_content;

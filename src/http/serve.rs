@@ -19,6 +19,7 @@ use tower::ServiceExt;
 
 use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::network::address::customer;
 
 /// Longest time to receive a request's header (T13, docs/security.md).
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,8 +28,8 @@ pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// Most concurrent connections, including WebSockets; more wait in the kernel's queue. At about 100 KB each
 /// this is below half a gigabyte.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
-/// Most concurrent connections from one address: a quarter of all, so that one source cannot exclude the
-/// others (T13, docs/security.md). Loopback has no limit, because a reverse proxy there serves all clients.
+/// Most concurrent connections of one customer (an IPv4 address or an IPv6 /64 network): a quarter of all, so that
+/// one source cannot exclude the others (T13, docs/security.md). Loopback has no limit, because a reverse proxy there serves all clients.
 const MAX_PER_SOURCE: usize = MAX_CONNECTIONS / 4;
 /// Time for connections to finish their request after the server starts to stop.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -184,13 +185,12 @@ pub(super) struct ConnectionPermit {
     _permits: Arc<(OwnedSemaphorePermit, Option<Permit<IpAddr>>)>,
 }
 
-/// Takes a permit for a peer's address; `None` when that has too many connections.
+/// Takes a permit for a peer's customer; `None` when that has too many connections.
 fn acquire_source(sources: &KeyedSemaphore<IpAddr>, peer: &Peer) -> Option<Option<Permit<IpAddr>>> {
-    match peer {
-        Peer::Tcp(address) if !address.ip().to_canonical().is_loopback() => {
-            sources.try_acquire(address.ip().to_canonical(), MAX_PER_SOURCE).map(Some)
-        }
-        Peer::Tcp(_) | Peer::Local => Some(None),
+    let Peer::Tcp(address) = peer else { return Some(None) };
+    match customer(address.ip()) {
+        Some(customer) => sources.try_acquire(customer, MAX_PER_SOURCE).map(Some),
+        None => Some(None),
     }
 }
 
@@ -225,6 +225,17 @@ mod tests {
         assert!(acquire_source(&sources, &peer("192.0.2.1:2")).is_none());
         assert!(acquire_source(&sources, &peer("[::ffff:192.0.2.1]:2")).is_none(), "the same address");
         assert!(acquire_source(&sources, &peer("192.0.2.2:1")).is_some());
+        let network: Vec<_> = (0..MAX_PER_SOURCE)
+            .map(|host| {
+                acquire_source(&sources, &peer(&format!("[2001:db8::{host:x}]:1"))).expect("a permit")
+            })
+            .collect();
+        assert!(
+            acquire_source(&sources, &peer("[2001:db8::ffff:1]:1")).is_none(),
+            "another host of the network"
+        );
+        assert!(acquire_source(&sources, &peer("[2001:db8:0:1::1]:1")).is_some());
+        drop(network);
         let local = (0..=MAX_PER_SOURCE).filter_map(|_| acquire_source(&sources, &peer("127.0.0.1:1")));
         assert_eq!(local.count(), MAX_PER_SOURCE + 1, "a proxy on this host serves all clients");
         drop(permits);

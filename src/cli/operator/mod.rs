@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod agent;
+mod allocator;
 pub mod doctor;
 pub mod image;
 pub mod repair;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::allocator;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_base::tasks::Tasks;
-use hotdesk_base::{memory, telemetry};
+use hotdesk_base::telemetry;
 use hotdesk_controller::config::{CONTAINER, Config, Flags, QEMU};
 use hotdesk_controller::data_dir::lock;
 use hotdesk_domain::plural::plural;
@@ -77,7 +78,7 @@ pub fn run(options: &Options) -> Outcome<()> {
     // A core dump would contain keys (T24, docs/security.md).
     nix::sys::prctl::set_dumpable(false)
         .map_err(|error| format!("cannot disable core dumps (prctl): {error}"))?;
-    memory::return_large_blocks()
+    allocator::return_large_blocks()
         .map_err(|error| format!("cannot set up the allocator (mallopt): {error}"))?;
     let _lock = lock::acquire(&config.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -154,7 +155,7 @@ fn log_obstacles(settings: &EngineSettings) {
 pub fn purge(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
-    memory::return_large_blocks()
+    allocator::return_large_blocks()
         .map_err(|error| format!("cannot set up the allocator (mallopt): {error}"))?;
     let _lock = lock::acquire(&config.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

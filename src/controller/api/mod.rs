@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::identity::{auth, oauth, pages};
-use crate::web::{cors, hosts, metrics, viewer};
+use crate::web::{cors, hosts, metrics, transport_security, viewer};
 use crate::{AppState, audit, idempotency, relay};
 use hotdesk_http::edge;
 
@@ -78,6 +78,7 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     let inner = routes
         .fallback(pages::unknown)
         .method_not_allowed_fallback(edge::method_not_allowed)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), transport_security::announce))
         .layer(axum::middleware::from_fn(edge::pass))
         .with_state(app);
     Router::new().fallback_service(inner.map_request(canonical))

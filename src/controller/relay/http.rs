@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Uri, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 
@@ -20,6 +20,7 @@ use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Path, check_declared};
 use hotdesk_http::idempotency::REPLAYED;
+use hotdesk_http::untrusted_content::{confine, forbid_caching};
 use hotdesk_wire::desktop::action::Action;
 
 /// Endpoints of the agent that clients may reach besides the actions, by their first path segment.
@@ -64,13 +65,12 @@ const DROPPED: [HeaderName; 12] = [
     header::HOST,
 ];
 
-/// Header fields of an agent's response that may pass, besides those of [`RESPONSE_PREFIXES`]. This is an
-/// allow-list, because browsers apply many fields to the whole origin (cookies, `Clear-Site-Data`, `Alt-Svc`,
-/// CORS and future ones).
-const RESPONSE_FIELDS: [HeaderName; 15] = [
+/// Header fields of an agent's response that may pass. Exact names, because browsers apply many fields to the
+/// whole origin (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS and future ones), and proxies in front obey
+/// others (`X-Accel-Redirect`, `X-Sendfile`).
+const RESPONSE_FIELDS: [HeaderName; 29] = [
     header::ACCEPT_RANGES,
     header::ALLOW,
-    header::CACHE_CONTROL,
     header::CONTENT_DISPOSITION,
     header::CONTENT_ENCODING,
     header::CONTENT_LANGUAGE,
@@ -83,9 +83,24 @@ const RESPONSE_FIELDS: [HeaderName; 15] = [
     header::RETRY_AFTER,
     header::VARY,
     REPLAYED,
+    // Resumable uploads (tus.io).
+    HeaderName::from_static("tus-extension"),
+    HeaderName::from_static("tus-max-size"),
+    HeaderName::from_static("tus-resumable"),
+    HeaderName::from_static("tus-version"),
+    HeaderName::from_static("upload-expires"),
+    HeaderName::from_static("upload-length"),
+    HeaderName::from_static("upload-metadata"),
+    HeaderName::from_static("upload-offset"),
+    // Screenshots, and output of background processes.
+    HeaderName::from_static("x-hotdesk-frame"),
+    HeaderName::from_static("x-hotdesk-height"),
+    HeaderName::from_static("x-hotdesk-lost"),
+    HeaderName::from_static("x-hotdesk-offset"),
+    HeaderName::from_static("x-hotdesk-scale"),
+    HeaderName::from_static("x-hotdesk-screen"),
+    HeaderName::from_static("x-hotdesk-width"),
 ];
-/// Prefixes of further fields that may pass: hotdesk's own, and those of resumable uploads (tus.io).
-const RESPONSE_PREFIXES: [&str; 3] = ["x-", "tus-", "upload-"];
 
 /// `ANY /desktops/{id}/proxy/{path}`.
 pub async fn proxy(
@@ -111,10 +126,8 @@ pub async fn proxy(
     let mut response = Response::new(Body::new(Limited::new(content.map_err(axum::Error::new), MAX_ANSWER)));
     *response.status_mut() = answered.status;
     *response.headers_mut() = response_fields(&answered.headers);
-    let headers = response.headers_mut();
-    // Content of a guest must never run as a page of this origin.
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    confine(response.headers_mut());
+    forbid_caching(response.headers_mut());
     Ok(response)
 }
 
@@ -141,13 +154,10 @@ fn end_to_end_fields(headers: &HeaderMap) -> HeaderMap {
 
 /// Returns the fields of an agent's response that may pass to the client.
 fn response_fields(headers: &HeaderMap) -> HeaderMap {
-    let passes = |name: &HeaderName| {
-        RESPONSE_FIELDS.contains(name) || RESPONSE_PREFIXES.iter().any(|kind| name.as_str().starts_with(kind))
-    };
     let crossed = end_to_end_fields(headers);
     crossed
         .iter()
-        .filter(|(name, _)| passes(name))
+        .filter(|(name, _)| RESPONSE_FIELDS.contains(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
@@ -187,6 +197,8 @@ fn plain(segment: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -230,7 +242,9 @@ mod tests {
             "idempotency-replayed",
             "content-range",
             "etag",
-            "x-frame",
+            "x-hotdesk-frame",
+            "x-accel-redirect",
+            "x-sendfile",
             "upload-offset",
             "location",
             "set-cookie",
@@ -251,7 +265,14 @@ mod tests {
         passed.sort_unstable();
         assert_eq!(
             passed,
-            ["content-range", "content-type", "etag", "idempotency-replayed", "upload-offset", "x-frame"]
+            [
+                "content-range",
+                "content-type",
+                "etag",
+                "idempotency-replayed",
+                "upload-offset",
+                "x-hotdesk-frame"
+            ]
         );
     }
 

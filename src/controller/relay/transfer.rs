@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::bounded_body::{BoundedBody, Progress};
@@ -17,6 +17,7 @@ use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::error_response::{self, Result};
+use hotdesk_http::untrusted_content::{confine, forbid_caching};
 
 /// Largest body in either direction, in bytes: larger than a computer's disk.
 const MAX_BYTES: u64 = 1 << 40;
@@ -82,7 +83,7 @@ pub async fn transfer(
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let progress = Progress::starting();
     let mut forwarded = Request::new(Body::new(BoundedBody::new(body, MAX_BYTES, TIMEOUT, progress.clone())));
-    *forwarded.method_mut() = parts.method;
+    *forwarded.method_mut() = parts.method.clone();
     *forwarded.uri_mut() = format!("http://agent{path}{query}")
         .parse()
         .map_err(|error| Error::invalid("the query cannot be read").context(error))?;
@@ -112,8 +113,10 @@ pub async fn transfer(
         error.message = "The computer's agent sent an invalid answer".to_owned();
         return Err(error.into());
     }
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    confine(&mut headers);
+    if parts.method.is_safe() {
+        forbid_caching(&mut headers);
+    }
     let content = Body::new(answer.into_body());
     let content = BoundedBody::new(content, MAX_BYTES, ANSWER_TIMEOUT, Progress::starting());
     let mut response = Response::new(Body::new(content));
@@ -133,6 +136,8 @@ fn selected_fields(headers: &HeaderMap, names: &[&'static str]) -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]

@@ -10,4 +10,5 @@ pub mod origin;
 pub mod page;
 pub mod request_lease;
 pub mod source;
+pub mod transport_security;
 pub mod viewer;

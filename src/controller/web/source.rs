@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::HeaderMap;
@@ -10,9 +10,13 @@ use axum::http::request::Parts;
 
 use crate::App;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::network::address::customer;
 use hotdesk_domain::network::forwarded::TrustedProxies;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::serve::Peer;
+
+/// The warning about a proxy that is not among the trusted ones, once for each start.
+static UNNAMED_PROXY: Once = Once::new();
 
 /// Client for rate limits: an IPv4 address, an IPv6 /64 network (one customer), or this machine (`None`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,19 +25,7 @@ pub struct Source(Option<IpAddr>);
 impl Source {
     /// Returns the client of a request, behind any trusted proxies.
     pub fn of_request(trusted: &TrustedProxies, peer: &Peer, headers: &HeaderMap) -> Self {
-        address(trusted, peer, headers).map_or(Self(None), Self::of)
-    }
-
-    fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            address if address.is_loopback() => Self(None),
-            IpAddr::V4(address) => Self(Some(IpAddr::V4(address))),
-            IpAddr::V6(address) => {
-                let mut parts = address.octets();
-                parts[8..].fill(0);
-                Self(Some(IpAddr::V6(parts.into())))
-            }
-        }
+        Self(address(trusted, peer, headers).and_then(customer))
     }
 
     /// Whether many clients may share it: a proxy on this machine that is not among the trusted ones. Its
@@ -58,6 +50,17 @@ impl fmt::Display for Source {
 /// addresses); `None` for a process on this machine.
 pub fn address(trusted: &TrustedProxies, peer: &Peer, headers: &HeaderMap) -> Option<IpAddr> {
     let Peer::Tcp(address) = peer else { return None };
+    if address.ip().to_canonical().is_loopback()
+        && headers.contains_key("x-forwarded-for")
+        && !trusted.has(address.ip())
+    {
+        UNNAMED_PROXY.call_once(|| {
+            tracing::warn!(
+                "a proxy on this host sends X-Forwarded-For, but trusted_proxies does not name it: all its clients count \
+                 as one for limits and in the audit log; set trusted_proxies = \"127.0.0.1, ::1\""
+            );
+        });
+    }
     let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
     Some(trusted.client(address.ip(), forwarded))
 }
@@ -76,7 +79,7 @@ impl FromRequestParts<Arc<App>> for Source {
 impl Source {
     /// Returns the source of an address.
     pub fn parse(text: &str) -> Self {
-        Self::of(text.parse().expect("an address"))
+        Self(customer(text.parse().expect("an address")))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Classification of IP addresses as public or not (T6, docs/security.md).
+//! Classification of IP addresses: public or not (T6, docs/security.md), and whose they are.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -35,6 +35,20 @@ pub fn is_public(address: IpAddr) -> bool {
         IpAddr::V6(address) => {
             let within = |(block, length): &([u16; 8], u32)| v6_in(address, (*block).into(), *length);
             within(&GLOBAL_V6) && !CARRIERS_V6.iter().any(within)
+        }
+    }
+}
+
+/// The customer of an address, for limits: an IPv4 address, or the /64 network of an IPv6 address, which one
+/// customer has whole (RFC 6177 section 2). `None` for this machine.
+pub fn customer(address: IpAddr) -> Option<IpAddr> {
+    match address.to_canonical() {
+        address if address.is_loopback() => None,
+        IpAddr::V4(address) => Some(IpAddr::V4(address)),
+        IpAddr::V6(address) => {
+            let mut parts = address.octets();
+            parts[8..].fill(0);
+            Some(IpAddr::V6(parts.into()))
         }
     }
 }

@@ -31,7 +31,9 @@ impl fmt::Display for TrustedProxies {
 }
 
 impl TrustedProxies {
-    fn has(&self, address: IpAddr) -> bool {
+    /// Whether an address is one of theirs.
+    pub fn has(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 

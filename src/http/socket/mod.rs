@@ -40,6 +40,9 @@ const WRITE_AHEAD: usize = 4096;
 pub const MAX_MESSAGE: usize = 2 * 1024 * 1024;
 /// Interval of pings to the peer (T12, docs/security.md).
 const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Most pings of a peer in one [`HEARTBEAT`]. Their answers wait in memory until the peer reads them, and
+/// clients send a few.
+pub const MAX_PINGS: u32 = 256;
 /// A peer that sends nothing for two heartbeats and a margin counts as gone.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(75);
 /// Longest write (T12, docs/security.md).
@@ -195,7 +198,8 @@ fn split(socket: WebSocket) -> (Sender, Receiver) {
     let sender = Sender { sink, stream: Arc::clone(&stream), violation: Arc::default() };
     let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let receiver = Receiver { sender: sender.clone(), stream, heartbeat, last_received: Instant::now() };
+    let receiver =
+        Receiver { sender: sender.clone(), stream, heartbeat, last_received: Instant::now(), pings: 0 };
     (sender, receiver)
 }
 
@@ -279,6 +283,8 @@ pub struct Receiver {
     stream: Stream,
     heartbeat: tokio::time::Interval,
     last_received: Instant,
+    /// Pings since the last heartbeat.
+    pings: u32,
 }
 
 impl Receiver {
@@ -295,7 +301,13 @@ impl Receiver {
                         Some(Ok(Message::Text(text))) => return Some(PeerMessage::Text(text)),
                         Some(Ok(Message::Binary(bytes))) => return Some(PeerMessage::Binary(bytes)),
                         // The library answers pings by itself.
-                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                        Some(Ok(Message::Ping(_))) if self.pings < MAX_PINGS => self.pings += 1,
+                        Some(Ok(Message::Ping(_))) => {
+                            let reason = format!("more than {MAX_PINGS} pings in {} seconds", HEARTBEAT.as_secs());
+                            let _first = self.sender.violation.set(CloseReason::new(POLICY_VIOLATION, reason));
+                            return None;
+                        }
+                        Some(Ok(Message::Pong(_))) => {}
                         Some(Ok(Message::Close(_))) | None => return None,
                         Some(Err(error)) => {
                             if let Some(closing) = CloseReason::of_violation(error) {
@@ -307,6 +319,7 @@ impl Receiver {
                     }
                 }
                 _ = self.heartbeat.tick() => {
+                    self.pings = 0;
                     self.sender.send(Message::Ping(Bytes::new())).await.ok()?;
                 }
                 () = tokio::time::sleep_until(deadline) => return None,

@@ -72,6 +72,16 @@ async fn a19_too_many_requests_of_one_key_do_not_touch_another_s() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_that_nobody_named_is_noticed_once() {
+    let controller = RunningController::boot().await;
+    for _ in 0..3 {
+        let request = controller.bare(Method::GET, "/api/workspaces").header("x-forwarded-for", "192.0.2.1");
+        assert_eq!(fetch_json(request).await.status, 401);
+    }
+    assert_eq!(controller.log().matches("trusted_proxies does not name it").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a77_a_request_needs_exactly_one_host() {
     let controller = Simulation::boot().await;
     let with = |hosts: &str| {

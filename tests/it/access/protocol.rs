@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use hotdesk::controller::config::Config;
 use reqwest::Method;
 use serde_json::json;
 
@@ -54,6 +55,21 @@ async fn a_declared_length_beyond_the_bound_is_refused_before_any_of_it_is_sent(
         let raw = exchange(controller.address(), request.as_bytes(), EXCHANGE_DEADLINE).await;
         assert_eq!(raw.status(), 413, "{path} {bytes}: {}", raw.text);
         assert!(raw.body()["error"].is_string(), "{path}: {}", raw.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn browsers_are_told_to_use_https_where_the_service_has_it() {
+    for (public_url, policy) in
+        [("https://desk.example", Some("max-age=31536000")), ("http://desk.example", None), ("", None)]
+    {
+        let config = Config { public_url: public_url.to_owned(), ..Config::default() };
+        let controller = Simulation::boot_configured(config).await;
+        for path in ["/health", "/api/workspaces", "/sign-in", "/nowhere"] {
+            let answer = controller.bare(Method::GET, path).send().await.expect("an answer");
+            let told = answer.headers().get("strict-transport-security").map(|it| it.to_str().expect("text"));
+            assert_eq!(told, policy, "{public_url} {path}");
+        }
     }
 }
 

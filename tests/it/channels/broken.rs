@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::SinkExt;
 use hotdesk::domain::desktop::channel::Channel;
-use hotdesk::http::socket::MAX_MESSAGE;
+use hotdesk::http::socket::{MAX_MESSAGE, MAX_PINGS};
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -22,6 +22,7 @@ fn violations() -> Vec<(&'static str, Vec<u8>, u16)> {
         ("a reserved bit", vec![0xc1, 0x80, 0, 0, 0, 0], 1002),
         ("a large ping", [&[0x89, 0xfe, 0, 126, 0, 0, 0, 0][..], &[0; 126]].concat(), 1002),
         ("no UTF-8", vec![0x81, 0x82, 0, 0, 0, 0, 0xff, 0xfe], 1007),
+        ("a flood of pings", [0x89, 0x80, 0, 0, 0, 0].repeat(MAX_PINGS as usize + 1), 1008),
         ("too large a message", [&[0x82, 0xff][..], &too_large, &[0; 4]].concat(), 1009),
     ]
 }

@@ -223,7 +223,7 @@ async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
     let elsewhere = format!("http://{}/trap", trap.local_addr().expect("an address"));
     let headers = format!(
         "Location: {elsewhere}\r\nSet-Cookie: a=b\r\nContent-Type: text/html\r\nKeep-Alive: timeout=9\r\nX-Named: 1\r\n\
-         X-Kept: 1\r\nClear-Site-Data: \"*\"\r\nAlt-Svc: h2=\":1\"\r\nContent-Security-Policy: default-src *\r\nX-Request-Id: forged\r\nWWW-Authenticate: Basic\r\n"
+         X-Hotdesk-Frame: 1\r\nX-Accel-Redirect: /internal\r\nX-Sendfile: /etc/shadow\r\nCache-Control: public\r\nClear-Site-Data: \"*\"\r\nAlt-Svc: h2=\":1\"\r\nContent-Security-Policy: default-src *\r\nX-Request-Id: forged\r\nWWW-Authenticate: Basic\r\n"
     );
     let tasks = Tasks::new();
     let page = "<script>alert(1)</script>";
@@ -235,9 +235,17 @@ async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
     answer_with(&attack, controller.replace_agent(&liar), &tasks);
     let response = proxied(&controller, &liar).send().await.expect("an answer");
     assert_eq!(response.status(), 302);
-    for name in
-        ["location", "set-cookie", "keep-alive", "x-named", "clear-site-data", "alt-svc", "www-authenticate"]
-    {
+    for name in [
+        "location",
+        "set-cookie",
+        "keep-alive",
+        "x-named",
+        "clear-site-data",
+        "alt-svc",
+        "www-authenticate",
+        "x-accel-redirect",
+        "x-sendfile",
+    ] {
         assert!(!response.headers().contains_key(name), "{name} passed");
     }
     let all = |name: &str| {
@@ -250,8 +258,9 @@ async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
     };
     assert_eq!(all("content-security-policy"), ["sandbox; default-src 'none'"]);
     assert_eq!(all("x-content-type-options"), ["nosniff"]);
+    assert_eq!(all("cache-control"), ["private, no-store"]);
     assert!(all("x-request-id").iter().all(|id| id != "forged"));
-    assert_eq!(all("x-kept"), ["1"]);
+    assert_eq!(all("x-hotdesk-frame"), ["1"]);
     assert_eq!(response.text().await.expect("a body"), page);
     tasks.drain(IMMEDIATE_TIMEOUT).await;
 

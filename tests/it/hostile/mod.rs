@@ -4,4 +4,6 @@ mod attack;
 mod faults;
 mod flood;
 mod lies;
+mod pictures;
 mod sign_in;
+mod unread;

@@ -15,6 +15,7 @@ use hotdesk_domain::desktop::image;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Path, Query};
+use hotdesk_http::untrusted_content::{confine, forbid_caching};
 
 /// Query of a link.
 #[derive(Debug, Deserialize)]
@@ -63,10 +64,8 @@ pub async fn fetch(
     for (name, value) in [(header::CONTENT_TYPE, content_type), (header::CONTENT_DISPOSITION, disposition)] {
         headers.insert(name, HeaderValue::from_str(&value).map_err(Error::internal)?);
     }
-    // Uploaded content must never run as a page of this origin.
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    confine(headers);
+    forbid_caching(headers);
     Ok(response)
 }
 

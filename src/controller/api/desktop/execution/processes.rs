@@ -21,6 +21,7 @@ use hotdesk_domain::limits::{MAX_STDIN, bounded_seconds};
 use hotdesk_guest::{Guest, QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Read, Path, Query};
+use hotdesk_http::untrusted_content::{confine, forbid_caching};
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::programs::process::{
     LOST_HEADER, OFFSET_HEADER, OutputQuery, Process, ProcessList, SendSignal, SignalResult, StartProcess,
@@ -117,7 +118,8 @@ async fn output(
     let mut response = Body::new(Limited::new(content.map_err(axum::Error::new), MAX_OUTPUT)).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    confine(headers);
+    forbid_caching(headers);
     for name in [OFFSET_HEADER, LOST_HEADER] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from(number(&answered.headers, name)));
     }

@@ -39,7 +39,6 @@ const TUS: TransferRules = TransferRules {
         "x-http-method-override",
     ],
     response_fields: &[
-        "cache-control",
         "location",
         "tus-extension",
         "tus-max-size",

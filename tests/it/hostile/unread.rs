@@ -1,0 +1,54 @@
+//! Answers of computers that their clients do not read: T13 (docs/security.md).
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::header;
+use axum::routing::get;
+use hotdesk::base::wait;
+use reqwest::Method;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::harness::agent::fetch_json;
+use crate::harness::simulation::Simulation;
+
+/// A picture of this size leaves no room for another one of its computer, at most 128 MiB in all.
+const PICTURE_BYTES: usize = 100 * 1024 * 1024;
+/// Longest time until the controller notices that a client is gone, on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// An agent whose screenshots are as large as a hostile guest makes them.
+fn large_pictures() -> Router {
+    let picture = [&b"\x89PNG\r\n\x1a\n"[..], &[0; PICTURE_BYTES]].concat();
+    let picture = axum::body::Bytes::from(picture);
+    Router::new().route("/screenshot", get(async move || ([(header::CONTENT_TYPE, "image/png")], picture)))
+}
+
+/// Asks for a screenshot and reads only the beginning of the answer.
+async fn read_little(controller: &Simulation, path: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(controller.address()).await.expect("a connection");
+    let key = controller.key();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut beginning = vec![0; 12];
+    stream.read_exact(&mut beginning).await.expect("the beginning of an answer");
+    (stream, String::from_utf8(beginning).expect("text"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t13_an_unread_answer_keeps_its_room() {
+    let controller = Simulation::boot_with(large_pictures()).await;
+    let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
+    let path = format!("/computers/{computer}/screenshot?response_format=binary");
+    let (unread, beginning) = read_little(&controller, &format!("/api{path}")).await;
+    assert_eq!(beginning, "HTTP/1.1 200");
+    let refused = fetch_json(controller.request(Method::GET, &path)).await;
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    drop(unread);
+    let served = async || {
+        let answer = controller.request(Method::GET, &path).send().await.expect("an answer");
+        (answer.status() == 200).then_some(())
+    };
+    assert!(wait::until(DEADLINE, served).await.is_some(), "the room of a client that is gone is free again");
+}
