@@ -133,9 +133,7 @@ impl RunningAgent {
     }
 
     fn memory_kib(&self, field: &str) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the agent runs");
-        let line = status.lines().find(|line| line.starts_with(field)).expect(field);
-        line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
+        super::process::memory_kib(self.pid(), field)
     }
 }
 

@@ -31,6 +31,13 @@ impl OwnedChild {
     }
 }
 
+/// A field of a process's memory in KiB, such as `VmRSS:` or `VmHWM:`, its peak (proc_pid_status(5)).
+pub fn memory_kib(pid: u32, field: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let line = status.lines().find(|line| line.starts_with(field)).expect("the field");
+    line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
+}
+
 impl Drop for OwnedChild {
     fn drop(&mut self) {
         end(&mut self.0);

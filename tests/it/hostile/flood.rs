@@ -9,17 +9,11 @@ use tokio::net::UnixListener;
 use super::attack::{Attack, Then, answer_with};
 use crate::harness::agent::fetch_json;
 use crate::harness::controller::{RunningController, skip_reason};
+use crate::harness::process::memory_kib;
 
 /// Peak memory limit in KiB: the response buffer of one computer, twice while it grows, and the controller
 /// itself.
 const MOST_KIB: u64 = 512 * 1024;
-
-/// Peak resident memory in KiB.
-fn peak_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the controller runs");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("VmHWM");
-    line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t4_endless_answers_to_many_calls_at_once_fill_no_memory() {
@@ -49,7 +43,7 @@ async fn t4_endless_answers_to_many_calls_at_once_fill_no_memory() {
         assert!([500, 503, 504].contains(&answer.status), "{} {}", answer.status, answer.body);
         assert!(answer.body["request_id"].is_string());
     }
-    let peak = peak_kib(controller.pid());
+    let peak = memory_kib(controller.pid(), "VmHWM:");
     println!("peak of the controller: {} MiB", peak >> 10);
     assert!(peak < MOST_KIB, "the controller had {peak} KiB");
     assert_eq!(controller.bash(&honest, "echo hi").await, "hi\n");

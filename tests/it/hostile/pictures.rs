@@ -2,25 +2,16 @@
 
 use std::path::Path;
 
-use axum::Router;
-use axum::http::header;
-use axum::routing::get;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
+use super::large_pictures;
 use crate::harness::agent::fetch_json;
 use crate::harness::simulation::Simulation;
 
-const PICTURE_BYTES: usize = 100 * 1024 * 1024;
 /// More pictures than an account may store: a quarter of 4 GiB, or less on a small disk.
 const PICTURES: usize = 12;
 const ACCOUNT_BYTES: u64 = 1024 * 1024 * 1024;
-
-fn large_pictures() -> Router {
-    let picture = [&b"\x89PNG\r\n\x1a\n"[..], &[0; PICTURE_BYTES]].concat();
-    let picture = axum::body::Bytes::from(picture);
-    Router::new().route("/screenshot", get(async move || ([(header::CONTENT_TYPE, "image/png")], picture)))
-}
 
 fn stored_bytes(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).expect("the folder of screenshots");

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::harness::controller::{RunningController, skip_reason};
+use crate::harness::process::memory_kib;
 
 /// Sign-ins at once: more than are hashed or wait, so that some are refused.
 const AT_ONCE: u8 = 64;
@@ -10,13 +11,6 @@ const AT_ONCE: u8 = 64;
 const ROUNDS: u8 = 4;
 /// Memory in KiB that may remain: connections and caches. One hash alone needs 19 MiB.
 const MOST_KEPT_KIB: u64 = 20 * 1024;
-
-/// A field of the process's status in KiB.
-fn memory_kib(pid: u32, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the controller runs");
-    let line = status.lines().find(|line| line.starts_with(field)).expect("the field");
-    line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
-}
 
 /// Signs in with a wrong password from an address of its own, because each address has few tries. Returns the
 /// status, and whether the answer says when to try again.

@@ -2,28 +2,17 @@
 
 use std::time::Duration;
 
-use axum::Router;
-use axum::http::header;
-use axum::routing::get;
 use hotdesk::base::wait;
 use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::large_pictures;
 use crate::harness::agent::fetch_json;
 use crate::harness::simulation::Simulation;
 
-/// A picture of this size leaves no room for another one of its computer, at most 128 MiB in all.
-const PICTURE_BYTES: usize = 100 * 1024 * 1024;
 /// Longest time until the controller notices that a client is gone, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
-
-/// An agent whose screenshots are as large as a hostile guest makes them.
-fn large_pictures() -> Router {
-    let picture = [&b"\x89PNG\r\n\x1a\n"[..], &[0; PICTURE_BYTES]].concat();
-    let picture = axum::body::Bytes::from(picture);
-    Router::new().route("/screenshot", get(async move || ([(header::CONTENT_TYPE, "image/png")], picture)))
-}
 
 /// Asks for a screenshot and reads only the beginning of the answer.
 async fn read_little(controller: &Simulation, path: &str) -> (TcpStream, String) {
