@@ -155,8 +155,6 @@ fn log_obstacles(settings: &EngineSettings) {
 pub fn purge(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
-    allocator::return_large_blocks()
-        .map_err(|error| format!("cannot set up the allocator (mallopt): {error}"))?;
     let _lock = lock::acquire(&config.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
