@@ -164,6 +164,9 @@ enum Command {
         /// Log file of the agent; one rotated file stays beside it.
         #[arg(long, value_name = "FILE", default_value = "/var/log/hotdesk/agent.log")]
         log: PathBuf,
+        /// CPUs that programs see. The engine sets this for gVisor, whose kernel shows all CPUs of the host.
+        #[arg(long, value_name = "COUNT", hide = true)]
+        cpus: Option<usize>,
         /// Options of `hotdesk agent`.
         #[arg(last = true, value_name = "AGENT OPTIONS")]
         agent: Vec<OsString>,
@@ -183,6 +186,12 @@ enum Command {
     SetHostname {
         /// Host name.
         name: String,
+    },
+    /// Set how many CPUs the programs of this computer see. The engine runs this after a change of vCPUs.
+    #[command(hide = true)]
+    SetCpus {
+        /// CPUs, at least one.
+        count: usize,
     },
     /// Wait until a TCP port has no remote connection. The engine runs this before it saves memory.
     #[command(hide = true)]
@@ -209,10 +218,14 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Serve(options) => serve::run(&options)?,
         Command::Purge { options, yes: _ } => serve::purge(&options)?,
         Command::Agent(options) => agent::run(options)?,
-        Command::Init { log, agent } => hotdesk_agent::system::init::run(&agent, &log)?,
+        Command::Init { log, cpus, agent } => {
+            cpus.map_or(Ok(()), hotdesk_agent::system::cpus::limit_own)?;
+            hotdesk_agent::system::init::run(&agent, &log)?;
+        }
         Command::VmInit { command } => hotdesk_agent::system::vm::run(&command)?,
         Command::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
         Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
+        Command::SetCpus { count } => hotdesk_agent::system::cpus::limit_all(count)?,
         Command::AwaitHangup { port } => hotdesk_agent::system::hangup::wait(port)?,
         Command::Image(command) => image::run(command)?,
         Command::Config(options) => settings::config(&options, global.json)?,

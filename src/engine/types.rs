@@ -54,6 +54,15 @@ pub struct MachineSpec {
     pub bandwidth_mbps: u32,
 }
 
+/// The number of whole CPUs for vCPUs, of which one may be a share.
+pub(crate) fn whole_cpus(vcpus: f64) -> u32 {
+    // The clamp makes the cast exact. No kernel has more CPUs.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    {
+        vcpus.ceil().clamp(1.0, 65536.0) as u32
+    }
+}
+
 /// One dimension of a machine's hardware with its new size, for [`Engine::resize`](crate::Engine::resize).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {

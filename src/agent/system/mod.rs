@@ -1,9 +1,10 @@
-//! Interfaces to the guest's kernel: process 1, memory, epoll, file descriptors, connections, identity and SSH.
+//! Interfaces to the guest's kernel: process 1, CPUs, memory, epoll, file descriptors, connections, identity and SSH.
 
 use nix::sys::signal::SigSet;
 
 use hotdesk_base::step_error::StepError;
 
+pub mod cpus;
 mod epoll;
 pub mod hangup;
 pub mod identity;

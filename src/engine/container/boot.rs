@@ -18,6 +18,7 @@ use crate::host::command::{host_error, run_with, tool};
 use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{bandwidth, network, process, slots};
 use crate::state::{boot_files, disk};
+use crate::types::whole_cpus;
 use crate::{Endpoint, EngineError, EngineResult};
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -111,11 +112,13 @@ impl ContainerStarter<'_> {
         let MachineBoot { folder, spec, boot, .. } = *machine;
         let settings = &self.host.settings;
         let network = &settings.network;
-        let agent = (self.runtime.kind() == RuntimeKind::Gvisor).then(|| network::agent(network, slot));
+        let gvisor = self.runtime.kind() == RuntimeKind::Gvisor;
+        let agent = gvisor.then(|| network::agent(network, slot));
+        let cpus = gvisor.then(|| whole_cpus(spec.cpu));
         let plan = BootPlan {
             spec,
             generation: boot.generation,
-            args: self.host.init_args(boot, agent.is_some()),
+            args: self.host.init_args(boot, agent.is_some(), cpus),
             first_id: settings.host_ids(slot),
             addresses: network.enabled.then(|| network.addresses(slot)),
             agent,

@@ -40,6 +40,7 @@ use crate::host::files::canonicalize;
 use crate::host::{process, slots};
 use crate::state::layout::{Folder, Record};
 use crate::state::{agent_binary, disk, disk_copy};
+use crate::types::whole_cpus;
 use crate::{
     Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, OpenMode,
 };
@@ -94,7 +95,11 @@ impl ContainerEngine {
     /// Changes the vCPUs of a running machine. On error it has `before`.
     fn set_cpu(&self, id: ComputerId, before: f64, vcpus: f64) -> EngineResult<()> {
         if self.runtime.kind() == RuntimeKind::Gvisor {
-            return limits::set_cpu(id, vcpus);
+            limits::set_cpu(id, vcpus)?;
+            if whole_cpus(vcpus) != whole_cpus(before) {
+                self.set_guest_cpus(id, whole_cpus(vcpus));
+            }
+            return Ok(());
         }
         cpuset::assign(id, vcpus)?;
         limits::set_cpu(id, vcpus).inspect_err(|_| {

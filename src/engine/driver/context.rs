@@ -36,25 +36,19 @@ impl HostContext {
 
     /// The first process of a guest, and its arguments: the configured one, else that of hotdesk's own image,
     /// whose agent takes the inherited socket. With `by_address`, under gVisor and in virtual machines, the
-    /// agent listens on every address, because a resume may change the address.
-    pub(crate) fn init_args(&self, boot: &Boot, by_address: bool) -> Vec<String> {
+    /// agent listens on every address, because a resume may change the address. `cpus` is the number of CPUs that
+    /// programs see, where the guest's kernel shows all of the host.
+    pub(crate) fn init_args(&self, boot: &Boot, by_address: bool, cpus: Option<u32>) -> Vec<String> {
         if let Some(args) = &self.settings.init_args {
             return args.clone();
         }
         let listen = if by_address { format!("0.0.0.0:{AGENT_PORT}") } else { format!("fd:{PASSED_FD}") };
         let resolution = boot.resolution.to_string();
-        let args = [
-            "/usr/bin/hotdesk",
-            "init",
-            "--",
-            "--listen",
-            &listen,
-            "--token-file",
-            "/run/hotdesk/token",
-            "--resolution",
-            &resolution,
-        ];
+        let cpus = cpus.map(|count| format!("--cpus={count}"));
+        let init = ["/usr/bin/hotdesk", "init"].into_iter().chain(cpus.as_deref());
+        let args =
+            ["--", "--listen", &listen, "--token-file", "/run/hotdesk/token", "--resolution", &resolution];
         let remote = by_address.then_some("--allow-remote");
-        args.into_iter().chain(remote).map(str::to_owned).collect()
+        init.chain(args).chain(remote).map(str::to_owned).collect()
     }
 }

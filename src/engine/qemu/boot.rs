@@ -159,7 +159,7 @@ impl QemuStarter<'_> {
         let MachineBoot { folder, spec, boot, .. } = *machine;
         let resolvers = network::resolvers(&self.host.settings.network)?;
         let mut files = boot_files::files(spec, boot, &network::resolv_conf(&resolvers));
-        files.extend(seed::vm_files(&self.host.init_args(boot, true), link::GUEST, link::GATEWAY)?);
+        files.extend(seed::vm_files(&self.host.init_args(boot, true, None), link::GUEST, link::GATEWAY)?);
         seed::write(&folder.seed(), &files)
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::qemu::link;
+use crate::types::whole_cpus;
 use crate::{DiskSpeed, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 
@@ -109,13 +110,9 @@ impl Hardware {
     }
 }
 
-/// The number of whole processors for a share of them.
+/// The number of processors of a machine, within what QEMU's machine type takes.
 pub(super) fn cpus(cpu: f64) -> u32 {
-    // The clamp makes the cast exact.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    {
-        cpu.ceil().clamp(1.0, 255.0) as u32
-    }
+    whole_cpus(cpu).min(255)
 }
 
 /// Bytes of the host's memory that a machine with this much guest memory may take.

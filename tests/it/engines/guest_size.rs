@@ -16,8 +16,9 @@ use super::guest::Guest;
 use super::host::ContainerFixture;
 use super::limits::cgroup_value;
 use crate::cli::person::Shell;
+use crate::harness::caller::id_of;
 use crate::harness::capability::Capability;
-use crate::harness::controller::{RunningController, image, skip_reason};
+use crate::harness::controller::{RunningController, gvisor, image, skip_reason};
 use crate::harness::host::control_groups;
 
 /// Prints what programs of a guest read, a name and a number in each line.
@@ -103,6 +104,26 @@ async fn programs_see_the_computer_s_size_and_its_live_changes() {
     let restarted = guest.run(FIGURES).await;
     assert_size(&restarted, 1, 512 << 20);
     assert!(parse(&restarted)["df"] > disk, "{restarted}");
+}
+
+/// Prints the numbers of CPUs that a new shell and Python see, and the CPUs of an earlier process as bits.
+const GVISOR_CPUS: &str = "echo $(nproc) $(python3 -c 'import os; print(len(os.sched_getaffinity(0)))') \
+                           $(taskset -p $(pgrep -xo sleep) | grep -o '[^ ]*$')";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_over_gvisor_count_the_computer_s_cpus_also_after_a_live_change() {
+    let Some(configuration) = gvisor() else { return };
+    if host_cpus() < 2 {
+        return Capability::Host.skip("one CPU shows no difference");
+    }
+    let controller = RunningController::boot_with(&configuration).await;
+    let workspace = controller.workspace("demo").await;
+    let id = id_of(&controller.computer(&workspace, "one").await);
+    controller.bash(&id, "setsid sleep 1000 >/dev/null 2>&1 </dev/null &").await;
+    assert_eq!(controller.bash(&id, GVISOR_CPUS).await.trim(), "1 1 1", "one CPU");
+    let resized = controller.act(&id, "resize", json!({"vcpus": 2})).await;
+    assert_eq!((resized.status, &resized.body["vcpus"]), (200, &json!(2)), "{}", resized.body);
+    assert_eq!(controller.bash(&id, GVISOR_CPUS).await.trim(), "2 2 3", "two CPUs: bits 0 and 1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

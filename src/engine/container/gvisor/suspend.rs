@@ -152,6 +152,17 @@ impl ContainerEngine {
         run("set the guest's host name", call).map(drop)
     }
 
+    /// Sets how many CPUs the programs of a running guest see.
+    pub(in super::super) fn set_guest_cpus(&self, id: ComputerId, count: u32) {
+        let mut call = self.runtime.call();
+        call.arg("exec").arg(id.to_string());
+        call.args(["/usr/bin/hotdesk", "set-cpus"]).arg(count.to_string());
+        if let Err(error) = run("set the CPUs that the guest's programs see", call) {
+            // The control group bounds the guest all the same.
+            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not tell a guest its new number of CPUs; its programs count the earlier one until the next start");
+        }
+    }
+
     /// Blocks the agent's clients, ends their connections, and pauses the guest.
     fn pause(&self, folder: &Folder) -> EngineResult<ContainerState> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::host::cgroup::{self, limits};
 use crate::host::command::host_error;
+use crate::types::whole_cpus;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
@@ -83,9 +84,7 @@ pub(crate) fn assign(id: ComputerId, vcpus: f64) -> EngineResult<()> {
 }
 
 fn choose(vcpus: f64, available: &CpuSet, present: &CpuSet, others: &[CpuSet]) -> CpuSet {
-    // Both bounds keep the cast exact.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let count = vcpus.ceil().clamp(1.0, 65536.0) as usize;
+    let count = whole_cpus(vcpus) as usize;
     let machines = |cpu: &u32| others.iter().filter(|set| set.contains(cpu)).count();
     let mut ordered: Vec<u32> = available.iter().copied().collect();
     ordered.sort_by_key(|cpu| (machines(cpu), !present.contains(cpu)));
