@@ -37,6 +37,7 @@ async fn files_go_in_and_out(controller: RunningController) {
     let created = controller.computer(&workspace, "one").await;
     let id = created["id"].as_str().expect("text");
     let at = |rest: &str| format!("/computers/{id}/files{rest}");
+    expect_own_files_unserved(&controller, id).await;
 
     // A small transfer first, so that only the large one counts towards the peak.
     let small = controller
@@ -125,6 +126,40 @@ async fn files_go_in_and_out(controller: RunningController) {
     assert!(ran.status.success(), "{output}\n{errors}");
     let hashed = controller.get(&at("/hash?path=videos/large.bin")).await;
     assert_eq!(hashed.body["hash"], output.trim(), "{}", hashed.body);
+}
+
+/// Asserts that no read of files returns hotdesk's own ones, by whatever path.
+async fn expect_own_files_unserved(controller: &RunningController, id: &str) {
+    let token = controller
+        .bash(id, "ln -s /run/hotdesk/token /root/link; echo hello >/run/other; cat /run/hotdesk/token")
+        .await;
+    assert!(token.trim().len() > 20, "the token is where the test looks for it");
+    let read = async |path: &str| {
+        let request = controller.request(Method::GET, &format!("/computers/{id}/files{path}"));
+        let answer = request.send().await.expect("an answer");
+        (answer.status(), answer.bytes().await.expect("a body"))
+    };
+    for path in [
+        "/content?path=/run/hotdesk/token",
+        "/content?path=/var/run/hotdesk/token",
+        "/content?path=/root/../run/hotdesk/token",
+        "/content?path=/proc/1/root/run/hotdesk/token",
+        "/content?path=link",
+        "/stat?path=/run/hotdesk/token",
+        "/hash?path=/run/hotdesk/token",
+        "/list?path=/run/hotdesk",
+        "/archive?path=/run/hotdesk",
+    ] {
+        let (status, body) = read(path).await;
+        // gVisor shows nobody the root of another process.
+        let elsewhere = path.contains("/proc/") && status == 403;
+        assert!(status == 400 || elsewhere, "{path}: {status}: {}", String::from_utf8_lossy(&body));
+    }
+    // The folder that contains them is served without them.
+    let (status, archive) = read("/archive?path=/run").await;
+    let holds = |text: &str| archive.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(status == 200 && holds("hello"), "{status}, {} bytes", archive.len());
+    assert!(!holds(token.trim()), "the archive holds the token");
 }
 
 #[tokio::test(flavor = "multi_thread")]

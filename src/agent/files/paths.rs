@@ -19,6 +19,14 @@ pub const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags:
 /// Flags to open an entry without following, reading or changing it.
 const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// Beginning of the paths of hotdesk's own files in a computer, which hold the agent's token among others.
+const RESERVED: &str = "/run/hotdesk";
+
+/// Whether a path without links belongs to hotdesk itself and is never served.
+pub fn is_reserved(real: &Path) -> bool {
+    real.as_os_str().as_encoded_bytes().starts_with(RESERVED.as_bytes())
+}
+
 /// Makes a client's path absolute: relative to the home folder, `~`, `~/...`, or absolute.
 ///
 /// # Errors
@@ -55,8 +63,16 @@ fn alias(home: &Path, path: &str) -> Option<PathBuf> {
 /// followed.
 ///
 /// # Errors
-/// Those of `look`; `Invalid` for a malformed path.
+/// Those of `look`; `Invalid` for a malformed path, and for hotdesk's own files (`protected_path`).
 pub fn resolve<T>(home: &Path, path: &str, look: impl Fn(&Path) -> Result<T>) -> Result<T> {
+    let look = |full: &Path| {
+        // Who can change links between this check and `look` is root in the computer and needs no path to read a file.
+        if full.canonicalize().is_ok_and(|real| is_reserved(&real)) {
+            let what = format!("{path} is one of hotdesk's own files, which are not served");
+            return Err(Error::invalid(what).code(ErrorCode::ProtectedPath));
+        }
+        look(full)
+    };
     let first = look(&absolute(home, path)?);
     match (first, alias(home, path)) {
         (Err(error), Some(other)) if error.kind == Kind::NotFound => look(&other),

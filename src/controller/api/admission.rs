@@ -19,6 +19,9 @@ use hotdesk_http::error_response::HttpError;
 /// Beginnings of routes that concern the account alone.
 const ACCOUNT_ROUTES: [&str; 3] = ["/account/", "/agent-accounts/claim-link", "/v1/accounts"];
 
+/// Beginning of the routes of a computer's files.
+const FILES: &str = "/computers/{id}/files";
+
 /// Changing operations that a viewer may use in part: tickets to view, and leaving a workspace.
 const OPEN_TO_VIEWERS: [(Method, &str); 2] =
     [(Method::POST, "/computers/{id}/stream-tickets"), (Method::DELETE, "/workspaces/{id}/members")];
@@ -59,7 +62,10 @@ async fn admit(app: &AppState, parts: &mut Parts) -> Result<()> {
         caller
     };
     if route.starts_with("/computers/{id}") {
-        app.directory.find_computer(caller, &id).await?;
+        let (computer, role) = app.directory.find_computer_as(caller, &id).await?;
+        if route.starts_with(FILES) {
+            app.directory.check_files(role, &computer).await?;
+        }
     } else if route.starts_with("/workspaces/{id}") {
         let least = if is_in(&OF_ADMINS) { Role::Admin } else { Role::Viewer };
         app.directory.find_workspace_as(caller, &id, least).await?;

@@ -54,6 +54,18 @@ impl Directory {
         Ok((computer, role))
     }
 
+    /// Checks whether a caller with this role in a computer's workspace may read the computer's files.
+    ///
+    /// # Errors
+    /// `Forbidden` by [`access::check_files`]; `Unavailable` or `Internal` when the store fails.
+    pub async fn check_files(&self, role: Role, computer: &Computer) -> Result<()> {
+        if role > Role::Viewer {
+            return Ok(());
+        }
+        let workspace = self.store.workspace(computer.workspace).await?;
+        access::check_files(role, workspace.is_some_and(|it| it.viewers_read_files))
+    }
+
     /// Returns a computer's API record after a command on it. It has the password only if the caller still
     /// has access. The command has succeeded in any case, so a refusal would be wrong.
     pub async fn record_for(&self, caller: &Caller, computer: &Computer, origin: &Origin) -> Record {

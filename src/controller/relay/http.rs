@@ -23,6 +23,8 @@ use hotdesk_http::idempotency::REPLAYED;
 use hotdesk_http::untrusted_content::{confine, forbid_caching};
 use hotdesk_wire::desktop::action::Action;
 
+/// First path segment of the files' endpoints, which viewers may not read by default.
+const FILES: &str = "files";
 /// Endpoints of the agent that clients may reach besides the actions, by their first path segment.
 const ENDPOINTS: [&str; 16] = [
     "actions",
@@ -32,7 +34,7 @@ const ENDPOINTS: [&str; 16] = [
     "elements",
     "events",
     "exec",
-    "files",
+    FILES,
     "health",
     "launch",
     "processes",
@@ -110,8 +112,11 @@ pub async fn proxy(
     OriginalUri(uri): OriginalUri,
     request: Request,
 ) -> Result<Response> {
-    let computer = app.directory.find_computer(&caller, &id).await?;
+    let (computer, role) = app.directory.find_computer_as(&caller, &id).await?;
     let target = upstream(&uri)?;
+    if target.path().split('/').nth(1) == Some(FILES) {
+        app.directory.check_files(role, &computer).await?;
+    }
     let guest = app.directory.guest_for(request.method(), &computer).await?;
     let (parts, body) = request.into_parts();
     check_declared(&body, MAX_REQUEST)?;

@@ -145,6 +145,20 @@ pub fn check_role(role: Role, least: Role) -> Result<()> {
     Err(Error::forbidden(format!("Access denied: only {least} may do that in this workspace")))
 }
 
+/// Checks whether a role may read the files of a workspace's computers. Files hold what is not shown on a screen, so
+/// viewers need the workspace's permission.
+///
+/// # Errors
+/// `Forbidden`; the message names the setting.
+pub fn check_files(role: Role, viewers_read_files: bool) -> Result<()> {
+    if role > Role::Viewer || viewers_read_files {
+        return Ok(());
+    }
+    Err(Error::forbidden(
+        "Access denied: files are for members. An admin of the workspace can let viewers read them (viewers_read_files)",
+    ))
+}
+
 /// Checks whether the caller can create a workspace.
 ///
 /// # Errors

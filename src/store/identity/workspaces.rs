@@ -24,6 +24,8 @@ pub struct Workspace {
     pub icon_url: Option<String>,
     /// `active` or `inactive`.
     pub status: String,
+    /// Whether viewers may read the files of its computers.
+    pub viewers_read_files: bool,
     /// Creation time.
     pub created_at: UnixMillis,
     /// Time of the last change.
@@ -39,6 +41,8 @@ pub struct WorkspaceChange {
     pub icon_url: Option<Option<String>>,
     /// A new status.
     pub status: Option<String>,
+    /// Whether viewers may read files from now on.
+    pub viewers_read_files: Option<bool>,
 }
 
 row! {
@@ -48,6 +52,7 @@ row! {
         name: String,
         icon_url: Option<String>,
         status: String,
+        viewers_read_files: i64,
         created_at: i64,
         updated_at: i64,
     }
@@ -63,6 +68,7 @@ impl TryFrom<Row> for Workspace {
             name: row.name,
             icon_url: row.icon_url,
             status: row.status,
+            viewers_read_files: row.viewers_read_files != 0,
             created_at: UnixMillis::new(row.created_at),
             updated_at: UnixMillis::new(row.updated_at),
         })
@@ -172,15 +178,18 @@ impl Store {
         if let Some(status) = &change.status {
             changed.status.clone_from(status);
         }
+        changed.viewers_read_files = change.viewers_read_files.unwrap_or(changed.viewers_read_files);
         changed.updated_at = clock::now();
         let updated = sqlx::query(
-            "UPDATE workspaces SET name = $2, name_folded = $3, icon_url = $4, status = $5, updated_at = $6 WHERE id = $1",
+            "UPDATE workspaces SET name = $2, name_folded = $3, icon_url = $4, status = $5, viewers_read_files = $6, \
+             updated_at = $7 WHERE id = $1",
         )
         .bind(workspace.to_string())
         .bind(&changed.name)
         .bind(hotdesk_domain::name::fold(&changed.name))
         .bind(&changed.icon_url)
         .bind(&changed.status)
+        .bind(i64::from(changed.viewers_read_files))
         .bind(changed.updated_at.as_i64())
         .execute(&mut *write.tx)
         .await;
@@ -240,6 +249,7 @@ impl Write {
             name: name.as_str().to_owned(),
             icon_url: icon_url.map(str::to_owned),
             status: status.to_owned(),
+            viewers_read_files: false,
             created_at: now,
             updated_at: now,
         })

@@ -18,6 +18,8 @@ pub struct Workspace {
     pub status: String,
     /// URL of its icon.
     pub icon_url: Option<String>,
+    /// Whether viewers may read the files of its computers. By default files are for members.
+    pub viewers_read_files: bool,
     /// Time of creation, ISO 8601.
     pub created_at: String,
     /// Time of the last change, ISO 8601.
@@ -73,6 +75,9 @@ pub struct UpdateWorkspace {
     /// `active` or `inactive`.
     #[serde(default)]
     pub status: Option<String>,
+    /// Whether viewers may read the files of its computers.
+    #[serde(default)]
+    pub viewers_read_files: Option<bool>,
 }
 
 /// The answer to start, stop and restart of all computers of a workspace.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub fn open(home: &Path, path: &str) -> Result<(OwnedFd, PathBuf)> {
 }
 
 /// Sends a folder's tar; entries have paths relative to the folder, in the order of their names. Sockets,
-/// FIFOs and devices are left out, and mounted file systems are not entered. A failure breaks the stream, so
+/// FIFOs, devices and hotdesk's own files are left out, and mounted file systems are not entered. A failure breaks the stream, so
 /// that the client does not take a part for the whole.
 pub fn pack(folder: &OwnedFd, sender: mpsc::Sender<io::Result<Bytes>>, handle: Handle) {
     let stream = PieceWriter {
@@ -51,7 +51,8 @@ pub fn pack(folder: &OwnedFd, sender: mpsc::Sender<io::Result<Bytes>>, handle: H
         buffer: BytesMut::with_capacity(PIECE),
     };
     let packed = rustix::fs::fstat(folder).map_err(io::Error::from).and_then(|facts| {
-        let mut packer = Packer { tar: Builder::new(stream), entries: 0, device: facts.st_dev };
+        let root = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
+        let mut packer = Packer { tar: Builder::new(stream), entries: 0, device: facts.st_dev, root };
         packer.add_folder(folder, Path::new(""), 0)?;
         packer.tar.into_inner()?.flush()
     });
@@ -66,6 +67,8 @@ struct Packer {
     tar: Builder<PieceWriter>,
     entries: u64,
     device: u64,
+    /// Path of the folder without links.
+    root: PathBuf,
 }
 
 impl Packer {
@@ -104,6 +107,9 @@ impl Packer {
     }
 
     fn add_entry(&mut self, folder: &OwnedFd, name: &Path, path: &Path, depth: usize) -> io::Result<()> {
+        if paths::is_reserved(&self.root.join(path)) {
+            return Ok(());
+        }
         let facts = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(facts.st_mode) {
             FileType::Directory => {

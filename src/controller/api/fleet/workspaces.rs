@@ -142,6 +142,7 @@ async fn update(
         name: wanted.name.as_deref().map(Name::parse).transpose()?,
         icon_url: wanted.icon_url.map(|url| Some(url).filter(|url| !url.is_empty())),
         status: wanted.status,
+        viewers_read_files: wanted.viewers_read_files,
     };
     let changed = app.store.change_workspace(workspace.id, &change).await?;
     Ok(Json(record(&app, &caller, changed, &origin).await?))
@@ -261,6 +262,7 @@ async fn record(app: &AppState, caller: &Caller, workspace: Workspace, origin: &
         user_id: workspace.account.to_string(),
         status: workspace.status,
         icon_url: workspace.icon_url,
+        viewers_read_files: workspace.viewers_read_files,
         created_at: workspace.created_at.iso8601(),
         updated_at: workspace.updated_at.iso8601(),
         role: role.name().to_owned(),

@@ -67,6 +67,45 @@ async fn a17_a_viewer_changes_nothing_and_gets_nothing_that_could() {
     assert_eq!(files["files"].as_array().map(Vec::len), Some(1), "{files}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_computers_are_for_members_unless_the_workspace_lets_viewers_read_them() {
+    let scene = Scene::new().await;
+    let proxied = Operation {
+        method: Method::GET,
+        path: "/desktops/{id}/proxy/files/list".to_owned(),
+        definition: json!({"parameters": []}),
+    };
+    let reads: Vec<Operation> = scene
+        .guarded_operations()
+        .into_iter()
+        .filter(|it| it.method == Method::GET && it.path.starts_with("/computers/{id}/files"))
+        .chain([proxied])
+        .collect();
+    assert!(reads.len() >= 6, "only {} operations read files", reads.len());
+    let ask =
+        async |operation: &Operation| fetch_json(scene.request(operation).0.bearer_auth(&scene.viewer)).await;
+    for operation in &reads {
+        let answer = ask(operation).await;
+        let text = answer.body["error"].as_str().unwrap_or_default().to_owned();
+        assert!(answer.status == 403 && text.contains("viewers_read_files"), "{}: {text}", operation.name());
+    }
+    let path = format!("/workspaces/{}", scene.home);
+    let own = json!({"viewers_read_files": true});
+    let changed = fetch_json(scene.controller.request_with(&scene.viewer, Method::PATCH, &path).json(&own));
+    assert_eq!(changed.await.status, 403, "a viewer cannot let itself in");
+    let changed = scene.controller.patch(&path, own).await;
+    assert_eq!(
+        (changed.status, &changed.body["viewers_read_files"]),
+        (200, &json!(true)),
+        "{}",
+        changed.body
+    );
+    for operation in &reads {
+        let answer = ask(operation).await;
+        assert_ne!(answer.status, 403, "{}: {}", operation.name(), answer.body);
+    }
+}
+
 /// Response headers without the values that differ between answers.
 fn stable_headers(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
