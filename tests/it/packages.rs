@@ -1,12 +1,17 @@
 //! Debian package and archive: Debian's check, installation, upgrade and removal in a root folder of their own.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::harness::capability::Capability;
 use crate::harness::controller;
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging");
+const CHANGELOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/CHANGELOG.md");
 
 /// Runs a command; fails the test with its output unless it succeeds.
 fn succeed(command: &mut Command) -> String {
@@ -19,11 +24,45 @@ fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
-/// Builds the package and the archive of the program under test into `folder`.
+/// Builds the packages and the archive of the program under test, and returns their folder. The tests of this module, each a
+/// process of its own, share it: the program under test is large. The last change of its inputs is a part of its name.
+fn built() -> PathBuf {
+    let inputs = [Path::new(env!("CARGO_BIN_EXE_hotdesk")), Path::new(PACKAGING), Path::new(CHANGELOG)];
+    let changed = inputs.into_iter().map(last_change).max().expect("inputs");
+    let age = changed.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_nanos();
+    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+    std::fs::create_dir_all(&parent).expect("a folder");
+    let lock = File::open(&parent).expect("the folder");
+    flock(&lock, FlockOperation::LockExclusive).expect("the lock");
+    let folder = parent.join(age.to_string());
+    if !folder.exists() {
+        for old in std::fs::read_dir(&parent).expect("the folder") {
+            std::fs::remove_dir_all(old.expect("an entry").path()).expect("removed");
+        }
+        let part = parent.join("part");
+        std::fs::create_dir(&part).expect("a folder");
+        build(&part);
+        std::fs::rename(&part, &folder).expect("renamed");
+    }
+    folder
+}
+
+/// The time of the latest change of a file, or of the files in a folder.
+fn last_change(path: &Path) -> SystemTime {
+    let metadata = path.metadata().expect("an input");
+    let own = metadata.modified().expect("a time");
+    if !metadata.is_dir() {
+        return own;
+    }
+    let entries = std::fs::read_dir(path).expect("a folder");
+    entries.map(|entry| last_change(&entry.expect("an entry").path())).fold(own, SystemTime::max)
+}
+
+/// Builds into `folder`.
 fn build(folder: &Path) {
     let mut deb = Command::new(format!("{PACKAGING}/deb/build"));
     deb.arg(env!("CARGO_BIN_EXE_hotdesk")).arg(folder);
-    // The program under test is large, and small packages are not what is tested.
+    // Small packages are not what is tested.
     deb.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
     let package = succeed(&mut deb);
     succeed(Command::new(format!("{PACKAGING}/tarball/build")).arg(package.trim()).env("GZIP", "-1"));
@@ -34,10 +73,7 @@ fn debian_s_check_of_the_packages_finds_no_error() {
     if Command::new("lintian").arg("--version").output().is_err() {
         return Capability::Lintian.skip("lintian is not installed");
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    build(folder.path());
-    let packages =
-        std::fs::read_dir(folder.path()).expect("packages").map(|entry| entry.expect("a file").path());
+    let packages = std::fs::read_dir(built()).expect("packages").map(|entry| entry.expect("a file").path());
     let packages: Vec<_> = packages.filter(|path| path.extension().is_some_and(|it| it == "deb")).collect();
     assert_eq!(packages.len(), 2, "{packages:?}");
     let found = Command::new("lintian").arg("--allow-root").args(&packages).output().expect("lintian runs");
@@ -89,11 +125,9 @@ fn a_package_is_installed_upgraded_removed_and_purged() {
     if let Some(skip) = controller::skip_reason() {
         return skip.report();
     }
-    let folder = tempfile::tempdir().expect("a folder");
     let root = tempfile::tempdir().expect("a folder");
-    build(folder.path());
     let version = env!("CARGO_PKG_VERSION");
-    let package = folder.path().join(format!("hotdesk_{version}_amd64.deb"));
+    let package = built().join(format!("hotdesk_{version}_amd64.deb"));
     let mut life = Command::new("unshare");
     life.args(["--mount", "sh", "-c", LIFE_OF_A_PACKAGE, "life"]);
     succeed(life.arg(controller::image().join("rootfs")).arg(root.path()).arg(&package));
@@ -104,11 +138,11 @@ fn an_archive_is_installed_and_finds_the_image_that_the_tree_has_built() {
     if let Some(skip) = controller::skip_reason() {
         return skip.report();
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    build(folder.path());
-    succeed(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(folder.path()));
+    let (built, folder) = (built(), tempfile::tempdir().expect("a folder"));
+    succeed(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&built));
     let name = format!("hotdesk-{}-amd64", env!("CARGO_PKG_VERSION"));
-    succeed(Command::new("tar").arg("-xf").arg(format!("{name}.tar.gz")).current_dir(folder.path()));
+    let archive = built.join(format!("{name}.tar.gz"));
+    succeed(Command::new("tar").arg("-xf").arg(archive).current_dir(folder.path()));
     let root = folder.path().join("root");
     let install = || {
         succeed(Command::new(folder.path().join(&name).join("install")).arg("--root").arg(&root));

@@ -173,7 +173,7 @@ async fn a_flood_keeps_its_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_costs_the_agent_less_than_16_mb() {
-    let (size, floor) = sampled(("2G", 200_000_000), ("10G", 1_000_000_000));
+    let (size, floor) = sampled(("400M", 100_000_000), ("10G", 1_000_000_000));
     let agent = RunningAgent::headless().await;
     agent.bash("head -c 10M /dev/zero | tr '\\0' x").await;
     for (flood, seconds) in [("tr '\\0' x", 90.0), ("cat", 90.0), ("tee /dev/stderr", 20.0)] {

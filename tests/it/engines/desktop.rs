@@ -16,13 +16,14 @@ use crate::harness::picture;
 /// emulated.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Starts a terminal window whose program records what it reads, and a counter without a window.
+/// Starts a terminal window whose program records what it reads, and a counter without a window. The counter pauses without
+/// a process for it: under emulation and gVisor a process each tenth of a second keeps the computer busy.
 const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
     touch /root/reads\n\
     while read line; do echo $line >>/root/typed; done\n\
     END\n\
     DISPLAY=:99 setsid xterm -geometry 80x20+100+80 -e bash /root/read.sh >/dev/null 2>&1 &\n\
-    setsid bash -c 'while :; do echo $((++i)) >/root/count; sleep 0.1; done' >/dev/null 2>&1 &";
+    setsid bash -c 'exec 9<> <(:); while :; do echo $((++i)) >/root/count; read -t 0.1 -u 9; done' >/dev/null 2>&1 &";
 
 /// Waits for the terminal window and its program.
 async fn wait_for_terminal(controller: &RunningController, id: &str) {

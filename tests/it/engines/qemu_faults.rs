@@ -75,7 +75,7 @@ async fn a_stop_waits_for_what_the_guest_still_writes() {
     let speed = DiskSpeed { mb_per_second: 4, ops_per_second: 0 };
     let Some(fixture) = QemuFixture::with_config(|config| config.host.disk_speed = speed) else { return };
     let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
-    let sum = guest.run("head -c 50M /dev/urandom >/root/data; sha256sum </root/data").await;
+    let sum = guest.run("head -c 30M /dev/urandom >/root/data; sha256sum </root/data").await;
     let begun = Instant::now();
     fixture.engine.stop(id, SHORT_GRACE).await.expect("stopped");
     let took = begun.elapsed();

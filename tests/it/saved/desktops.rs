@@ -14,8 +14,9 @@ use crate::harness::controller::{RunningController, runsc, skip_reason};
 /// Longest time to copy tens of megabytes and read them back, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A process that counts in its memory and writes the count to a file.
-const COUNT: &str = "setsid bash -c 'while :; do echo $((++i)) >/root/count; sleep 0.1; done' \
+/// A process that counts in its memory and writes the count to a file. It starts no other process, which would keep an
+/// emulated computer busy.
+const COUNT: &str = "setsid bash -c 'exec 9<> <(:); while :; do echo $((++i)) >/root/count; read -t 0.1 -u 9; done' \
                      >/dev/null 2>&1 </dev/null & echo $! >/root/counter; echo kept >/root/note";
 
 /// All files below a folder, with their sizes.

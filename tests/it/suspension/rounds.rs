@@ -20,8 +20,9 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(120);
 /// A page whose title counts and has the time at which it was opened.
 const PAGE: &str = "<!doctype html><title>count 0</title><script>let count = 0, opened = Date.now(); \
     setInterval(() => document.title = `count ${++count} of ${opened} end`, 200)</script>";
-/// A process that counts in its memory.
-const COUNTER: &str = "setsid bash -c 'i=0; while :; do i=$((i+1)); echo $i >/root/count.new; mv /root/count.new /root/count; sleep 0.1; done' \
+/// A process that counts in its memory. It starts no other process, which would keep a gVisor computer busy.
+const COUNTER: &str = "setsid python3 -c 'import os, time; from itertools import count; \
+    [(open(\"/root/new\", \"w\").write(str(i)), os.replace(\"/root/new\", \"/root/count\"), time.sleep(0.1)) for i in count(1)]' \
     >/dev/null 2>&1 </dev/null & echo $! >/root/counter";
 
 /// The count of the page, and the time at which it was opened.
