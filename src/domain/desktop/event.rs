@@ -247,6 +247,9 @@ pub fn catalogue() -> &'static [EventDescription] {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventKinds(u32);
 
+// A bit for each type.
+const _: () = assert!(EventKind::COUNT <= u32::BITS as usize, "EventKinds needs a wider integer");
+
 impl EventKinds {
     /// No type.
     pub const NONE: Self = Self(0);
