@@ -44,7 +44,7 @@ fn documented() -> OpenApiRouter<AppState> {
 pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     let (routes, document) = documented().split_for_parts();
     let idempotency_layer = idempotency::IdempotencyLayer::new(Arc::clone(&app), &document);
-    let document = Arc::new(openapi::complete(document));
+    let document = openapi::Document::new(document);
     let identified = |routes: Router<AppState>| {
         routes
             // Within `once`: a repeated DELETE gets its stored answer, although the object is gone.
@@ -60,7 +60,7 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
         .route("/computers/{id}/ssh", get(relay::ssh::open))
         .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch));
     let for_people = Router::new()
-        .route("/openapi.json", cors::allow_any_origin(get(move || openapi::answer(Arc::clone(&document)))))
+        .route("/openapi.json", cors::allow_any_origin(get(move || document.clone().answer())))
         .route("/desktops/{id}/ws/{channel}", get(relay::socket::open))
         .merge(viewer::router())
         .merge(pages::router())

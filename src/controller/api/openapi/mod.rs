@@ -1,9 +1,11 @@
 //! OpenAPI document: generated from the routes, completed with what holds for all operations.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use axum::Json;
+use axum::body::Bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response as HttpResponse};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::server::Server;
@@ -18,6 +20,7 @@ mod schemas;
 use crate::idempotency;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
+use hotdesk_http::error_response::HttpError;
 use hotdesk_http::idempotency::StoredAnswerHeader;
 use hotdesk_wire::error::ErrorBody;
 
@@ -224,9 +227,28 @@ fn complete_content(kind: &str, content: &mut RefOr<Content>) {
     }
 }
 
-/// `GET /openapi.json`.
-pub async fn answer(document: Arc<OpenApi>) -> Json<OpenApi> {
-    Json((*document).clone())
+/// The document of a router as JSON, completed and serialized when it is first read. It is large, so a start does not wait
+/// for it, and strangers who read it again and again cost little.
+#[derive(Clone)]
+pub struct Document(Arc<LazyLock<serde_json::Result<Bytes>, Complete>>);
+
+type Complete = Box<dyn FnOnce() -> serde_json::Result<Bytes> + Send>;
+
+impl Document {
+    /// The document of the routes that `paths` describes.
+    pub fn new(paths: OpenApi) -> Self {
+        let complete: Complete = Box::new(move || Ok(complete(paths).to_json()?.into()));
+        Self(Arc::new(LazyLock::new(complete)))
+    }
+
+    /// `GET /openapi.json`.
+    ///
+    /// # Errors
+    /// `Internal` when the document cannot be serialized.
+    pub async fn answer(self) -> Result<HttpResponse, HttpError> {
+        let json = (*self.0).as_ref().map_err(|error| Error::internal(error.to_string()))?;
+        Ok(([(CONTENT_TYPE, "application/json")], json.clone()).into_response())
+    }
 }
 
 /// Returns the complete document.

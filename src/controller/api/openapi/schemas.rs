@@ -6,7 +6,7 @@
 //! | unnamed variants of a tagged union | named schemas and a discriminator | a generated type needs a name |
 //! | a pattern that lists words | a named enumeration | generators make types of enumerations |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value;
 use utoipa::openapi::schema::{
@@ -47,8 +47,10 @@ pub fn simplify(schemas: &mut Schemas, strict: &BTreeSet<String>) {
 pub fn remove_unused(document: &mut OpenApi) {
     // A document that cannot be serialized is reported where it is served.
     let text = document.to_json().unwrap_or_default();
+    let references = text.split("\"#/components/schemas/").skip(1);
+    let used: HashSet<&str> = references.filter_map(|rest| Some(rest.split_once('"')?.0)).collect();
     if let Some(components) = &mut document.components {
-        components.schemas.retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
+        components.schemas.retain(|name, _| used.contains(name.as_str()));
     }
 }
 
