@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -291,4 +292,22 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
     engine.stop(spec.id, GRACE).await.expect("stopped");
     engine.destroy(spec.id).await.expect("destroyed");
     fixture.expect_removed(spec.id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_started_a_machine_is_not_taken_for_it() {
+    // The process has a lower pid than QEMU and ends while the guest boots.
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("qemu");
+    let script = "#!/bin/sh\nsleep 1 </dev/null >/dev/null 2>&1 &\nexec qemu-system-x86_64 \"$@\"\n";
+    fs::write(&program, script).expect("a script");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("the mode is set");
+    let program = program.to_str().expect("text").to_owned();
+    let replace = |config: &mut EngineSettings| {
+        *config = settings_with_program(config.host.state_dir.clone(), program);
+    };
+    let Some(fixture) = QemuFixture::with_config(replace) else { return };
+    let (_, id, _) = fixture.start_machine(machine_spec()).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    expect_running(&*fixture.engine, id, 1).await.wait_until_ready().await;
 }

@@ -48,7 +48,7 @@ async fn a_disk_is_no_quicker_than_it_may_be() {
         let speed = DiskSpeed { mb_per_second, ops_per_second };
         let Some(fixture) = QemuFixture::with_config(|config| config.host.disk_speed = speed) else { return };
         let (spec, id, mut guest) = fixture.start_machine(machine_spec()).await;
-        for script in bounded {
+        for (number, script) in bounded.into_iter().enumerate() {
             let begun = Instant::now();
             guest.run(script).await;
             let took = begun.elapsed();
@@ -56,6 +56,9 @@ async fn a_disk_is_no_quicker_than_it_may_be() {
             // Three seconds, minus the permitted burst.
             assert!(took > Duration::from_secs(2), "{took:?}: {script}");
             // The limit also applies after a suspend.
+            if number > 0 {
+                continue;
+            }
             fixture.engine.suspend(id).await.expect("suspended");
             guest = Guest::new(&fixture.engine.resume(&spec, &boot(2)).await.expect("resumed"));
             guest.wait_until_ready().await;
