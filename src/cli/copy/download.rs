@@ -59,7 +59,7 @@ pub async fn run(files: &GuestFiles<'_>, path: &str, to: &Path, overwrite: bool)
                 files.name
             )));
         }
-        return folder::receive(files, path, &absolute(&target(to, path)?)?, overwrite).await;
+        return folder::download::receive(files, path, &absolute(&target(to, path)?)?, overwrite).await;
     }
     let version = version(files, path).await?;
     if is_stream(to) {

@@ -1,6 +1,8 @@
 //! Folders as tar archives: download and extraction.
 
+mod extract;
 mod merge;
 pub mod pack;
 mod tar_entries;
+pub mod unfinished;
 pub mod unpack;

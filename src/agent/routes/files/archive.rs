@@ -11,13 +11,14 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::content::last_name;
-use crate::files::archive::{pack, unpack};
+use crate::files::archive::pack::{self, Selection};
+use crate::files::archive::unpack;
 use crate::files::blocking;
 use crate::state::Agent;
 use hotdesk_http::encode::attachment;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Query;
-use hotdesk_wire::files::guest_file::{PathQuery, UnpackQuery, UnpackResult};
+use hotdesk_wire::files::guest_file::{ArchiveQuery, UnpackQuery, UnpackResult};
 
 pub(super) fn router() -> Router<Agent> {
     Router::new().route("/files/archive", get(pack_folder).put(unpack_into))
@@ -25,9 +26,10 @@ pub(super) fn router() -> Router<Agent> {
 
 async fn pack_folder(
     State(agent): State<Agent>,
-    Query(query): Query<PathQuery>,
+    Query(query): Query<ArchiveQuery>,
     method: Method,
 ) -> Result<Response> {
+    let selection = Selection::After(pack::relative(&query.after)?);
     let home = agent.home.clone();
     let (folder, path) = blocking(move || pack::open(&home, &query.path)).await?;
     let named = attachment(&format!("{}.tar", last_name(&path.to_string_lossy())));
@@ -42,7 +44,7 @@ async fn pack_folder(
     // It ends with its last piece, or when the body is dropped; no task waits for it.
     let _task = tokio::task::spawn_blocking(move || {
         let _slot = slot;
-        pack::pack(&folder, sender, handle);
+        pack::pack(&folder, &selection, sender, handle);
     });
     Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }

@@ -79,6 +79,34 @@ async fn a_folder_that_is_packed_and_unpacked_is_the_same() {
     let conflicting = unpack(&agent, &[("path", "to/folder"), ("overwrite", "true")], packed).await;
     assert_eq!((conflicting.status, fs::read_to_string(to.join("run")).unwrap().as_str()), (409, "mine"));
 
+    // It continues after any entry, also after one that does not exist.
+    let all = ["dangling", &"d".repeat(120), &long, "empty", "link", "run", "名前"].map(str::to_owned);
+    for (after, left_out) in [
+        ("", 0),
+        ("a", 0),
+        ("dangling", 1),
+        (&all[1], 2),
+        (&long, 3),
+        ("empty/x", 4),
+        ("run/x/y", 6),
+        ("名前", 7),
+        ("龍", 7),
+    ] {
+        let request =
+            agent.request(Method::GET, "/files/archive").query(&[("path", "from"), ("after", after)]);
+        let packed = request.send().await.expect("an answer").bytes().await.expect("a body");
+        let mut archive = tar::Archive::new(&packed[..]);
+        let paths: Vec<_> =
+            archive.entries().unwrap().map(|it| it.unwrap().path().unwrap().display().to_string()).collect();
+        assert_eq!(paths, all[left_out..], "{after}");
+    }
+    for after in ["/etc", "..", "a/../b", "./a", "a\0b", &"x/".repeat(2100)] {
+        let request =
+            agent.request(Method::GET, "/files/archive").query(&[("path", "from"), ("after", after)]);
+        let refused = fetch_json(request).await;
+        assert_eq!((refused.status, &refused.body["code"]), (400, &json!("INVALID_REQUEST")), "{after}");
+    }
+
     for (path, status) in [("none", 404), ("from/run", 400), ("", 400)] {
         let request = agent.request(Method::GET, "/files/archive").query(&[("path", path)]);
         assert_eq!(fetch_json(request).await.status, status, "{path:?}");
