@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
-use tar::Archive;
+use tar::{Archive, Header};
 
 use crate::files::archive::tar_entries::{Member, MemberKind, next, unreadable};
 use crate::files::paths::{Parents, enter, open_inside};
@@ -22,7 +22,7 @@ const MAX_ENTRIES: u64 = 200_000;
 const MAX_BYTES: u64 = 1 << 40;
 
 /// Extracts an archive into a folder and adds it to `unpacked`, which the limits count. `record` is called after each
-/// entry with its path and what is unpacked by then.
+/// entry with its header and what is unpacked by then.
 ///
 /// # Errors
 /// `Invalid` (`bad_archive`, `unsafe_archive`) or when the body ends early; `TooLarge`; `Unavailable` (`disk_full`);
@@ -31,7 +31,7 @@ pub fn extract_all(
     inside: &OwnedFd,
     pieces: BodyPieces,
     unpacked: &mut UnpackResult,
-    mut record: impl FnMut(&Path, &UnpackResult) -> Result<()>,
+    mut record: impl FnMut(&Member, &Header, &UnpackResult) -> Result<()>,
 ) -> Result<()> {
     let mut archive = Archive::new(pieces);
     let mut entries = archive.entries().map_err(unreadable)?.raw(true);
@@ -43,7 +43,7 @@ pub fn extract_all(
             let what = format!("the archive contains more than {MAX_ENTRIES} entries or {MAX_BYTES} bytes");
             return Err(Error::too_large(what));
         }
-        record(&member.path, unpacked)?;
+        record(&member, content.header(), unpacked)?;
     }
     // Data after the end marker is read too, so that a truncated body is detected.
     let mut rest = archive.into_inner();

@@ -3,6 +3,7 @@
 mod extract;
 mod merge;
 pub mod pack;
+pub mod prefix;
 mod tar_entries;
 pub mod unfinished;
 pub mod unpack;

@@ -25,7 +25,7 @@ use hotdesk_domain::filename::MAX_PATH;
 /// Most entries of one archive.
 const MAX_ENTRIES: u64 = 1_000_000;
 /// Deepest folder level; each level needs an open file descriptor.
-const MAX_DEPTH: usize = 200;
+pub(super) const MAX_DEPTH: usize = 200;
 /// Bytes of one piece of the stream.
 const PIECE: usize = 64 * 1024;
 /// Most pieces that wait for the client.
@@ -60,7 +60,7 @@ pub fn relative(path: &str) -> Result<PathBuf> {
 
 /// Entries of a folder that an archive contains, as paths relative to the folder.
 #[derive(Debug)]
-pub enum Selection {
+pub enum ArchiveSelection {
     /// All that follow this path in the order of the archive; everything for an empty path.
     After(PathBuf),
     /// These, in this order, without the content of folders. Those that vanished are left out.
@@ -73,7 +73,7 @@ pub enum Selection {
 /// whole.
 pub fn pack(
     folder: &OwnedFd,
-    selection: &Selection,
+    selection: &ArchiveSelection,
     sender: mpsc::Sender<io::Result<Bytes>>,
     handle: Handle,
 ) {
@@ -85,8 +85,8 @@ pub fn pack(
     let packed = rustix::fs::fstat(folder).map_err(io::Error::from).and_then(|facts| {
         let mut packer = Packer { tar: Builder::new(stream), entries: 0, device: facts.st_dev };
         match selection {
-            Selection::After(sent) => packer.add_folder(folder, Path::new(""), 0, sent)?,
-            Selection::Paths(paths) => {
+            ArchiveSelection::After(sent) => packer.add_folder(folder, Path::new(""), 0, sent)?,
+            ArchiveSelection::Paths(paths) => {
                 for path in paths {
                     unless_vanished(packer.add_path(folder, path))?;
                 }
@@ -113,20 +113,7 @@ impl Packer {
         if depth >= MAX_DEPTH {
             return Err(io::Error::other(format!("{}: folders deeper than {MAX_DEPTH}", prefix.display())));
         }
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        let mut entries = Dir::read_from(folder)?;
-        while let Some(read) = entries.read() {
-            let read = read?;
-            let name = read.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") {
-                names.push(name.to_owned());
-            }
-            if names.len() as u64 + self.entries > MAX_ENTRIES {
-                return Err(io::Error::other(format!("more than {MAX_ENTRIES} entries")));
-            }
-        }
-        drop(entries);
-        names.sort_unstable();
+        let names = sorted_names(folder, self.entries)?;
         let mut inside = sent.components();
         let sent = inside.next().map(|first| first.as_os_str().as_bytes());
         for name in names {
@@ -206,8 +193,26 @@ impl Packer {
     }
 }
 
+/// Names in a folder, in the order of an archive that has `entries` already.
+pub(super) fn sorted_names(folder: &OwnedFd, entries: u64) -> io::Result<Vec<Vec<u8>>> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut found = Dir::read_from(folder)?;
+    while let Some(read) = found.read() {
+        let read = read?;
+        let name = read.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push(name.to_owned());
+        }
+        if names.len() as u64 + entries > MAX_ENTRIES {
+            return Err(io::Error::other(format!("more than {MAX_ENTRIES} entries")));
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
 /// Accepts that an entry vanished or changed its type meanwhile.
-fn unless_vanished(added: io::Result<()>) -> io::Result<()> {
+pub(super) fn unless_vanished(added: io::Result<()>) -> io::Result<()> {
     match added {
         Err(error)
             if matches!(
@@ -221,7 +226,8 @@ fn unless_vanished(added: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn header(facts: &Stat, kind: EntryType, size: u64) -> Header {
+/// Header of an entry, without its path.
+pub(super) fn header(facts: &Stat, kind: EntryType, size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
     header.set_size(size);

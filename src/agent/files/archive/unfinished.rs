@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::archive::extract::extract_all;
 use crate::files::archive::merge::{check, merge};
+use crate::files::archive::prefix::EntriesDigest;
 use crate::files::paths::{EntryHandle, Parents, enter};
 use crate::files::write::receive::{BodyPieces, receive};
 use crate::files::write::temp_file::stat_entry;
@@ -38,6 +39,8 @@ const TREE: &str = "tree";
 pub struct Checkpoint {
     /// Path of the last complete entry, relative to the folder; empty before the first.
     pub after: String,
+    /// Digest of the entries up to that one.
+    pub digest: EntriesDigest,
     /// What is extracted by then; the limits of an archive hold for all archives together.
     pub unpacked: UnpackResult,
 }
@@ -147,8 +150,12 @@ impl UnfinishedFolder {
         let stage = self.stage()?;
         let path = self.target.path.as_str();
         let fail = |error: Errno| errno(path, error);
-        let mut unpacked = UnpackResult { path: path.to_owned(), ..stage.checkpoint()?.unpacked };
-        extract_all(&stage.tree, pieces, &mut unpacked, |last, unpacked| stage.record(last, unpacked))?;
+        let Checkpoint { unpacked, mut digest, .. } = stage.checkpoint()?;
+        let mut unpacked = UnpackResult { path: path.to_owned(), ..unpacked };
+        extract_all(&stage.tree, pieces, &mut unpacked, |last, header, unpacked| {
+            digest.add(header, &last.path, &last.target);
+            stage.record(&last.path, &digest, unpacked)
+        })?;
         rustix::fs::syncfs(&stage.tree).map_err(fail)?;
         let target = (&self.target.folder, self.target.name.as_str());
         let renamed = match self.existing {
@@ -181,10 +188,11 @@ impl LockedStage {
         Ok(serde_json::from_slice(line).unwrap_or_default())
     }
 
-    fn record(&self, last: &Path, unpacked: &UnpackResult) -> Result<()> {
+    fn record(&self, last: &Path, digest: &EntriesDigest, unpacked: &UnpackResult) -> Result<()> {
         // A request can name only a path in UTF-8; the entries after an earlier one are received again.
         let Some(after) = last.to_str() else { return Ok(()) };
-        let checkpoint = Checkpoint { after: after.to_owned(), unpacked: unpacked.clone() };
+        let checkpoint =
+            Checkpoint { after: after.to_owned(), digest: digest.clone(), unpacked: unpacked.clone() };
         let line = serde_json::to_string(&checkpoint)
             .map_err(|error| Error::internal(format!("a checkpoint cannot be written: {error}")))?;
         // One write, so that a killed process leaves the earlier line or this one.

@@ -56,7 +56,7 @@ fn extract_into(entry_handle: &EntryHandle, pieces: BodyPieces, overwrite: bool)
     })?;
     let stage = StagingFolder::create(&folder, path)?;
     let mut unpacked = UnpackResult { path: path.to_owned(), ..UnpackResult::default() };
-    extract_all(&stage.inside, pieces, &mut unpacked, |_, _| Ok(()))?;
+    extract_all(&stage.inside, pieces, &mut unpacked, |_, _, _| Ok(()))?;
     check(&stage.inside, &folder, overwrite, path)?;
     // One sync for all files: a sync for each of many small files would take longer than writing them.
     rustix::fs::syncfs(&folder).map_err(|error| errno(path, error))?;

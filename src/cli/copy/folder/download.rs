@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
-use reqwest::Method;
+use reqwest::header::IF_MATCH;
+use reqwest::{Method, StatusCode};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
@@ -71,11 +72,20 @@ impl FolderDownload<'_> {
         *arrived = files + folders + links + bytes;
         progress.skip_to(bytes);
         let query = [("path", self.path), ("after", &before.after)];
-        let query = if before.after.is_empty() { &query[..1] } else { &query };
-        let request = self.files.request(Method::GET, &["archive"], query);
+        let request = if before.after.is_empty() {
+            self.files.request(Method::GET, &["archive"], &query[..1])
+        } else {
+            let request = self.files.request(Method::GET, &["archive"], &query);
+            request.header(IF_MATCH, before.digest.etag())
+        };
         let response = api.stream(request).await.map_err(Interruption::Connection)?;
         match response.status() {
             status if status.is_server_error() => {
+                return Err(Interruption::Connection(api.refusal(response).await));
+            }
+            // What arrived before has changed on the computer.
+            StatusCode::PRECONDITION_FAILED => {
+                self.unfinished()?.discard()?;
                 return Err(Interruption::Connection(api.refusal(response).await));
             }
             status if !status.is_success() => return Err(Interruption::Final(api.refusal(response).await)),

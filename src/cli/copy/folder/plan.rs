@@ -26,17 +26,17 @@ const MAX_DEPTH: usize = 200;
 
 /// A folder to send.
 #[derive(Debug)]
-pub struct Plan {
+pub struct UploadPlan {
     /// The parts in their order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<UploadPart>,
     /// What the folder contains.
     pub totals: UnpackResult,
 }
 
 /// A part of a folder.
 #[derive(Debug)]
-pub struct Part {
-    pub content: Content,
+pub struct UploadPart {
+    pub content: PartContent,
     /// Nearly the number of bytes that are sent: long names need more.
     pub size: u64,
     /// Digest of the names and metadata of this part and all before it.
@@ -45,9 +45,9 @@ pub struct Part {
     pub last: String,
 }
 
-/// Content of a part, as paths relative to the folder.
+/// PartContent of a part, as paths relative to the folder.
 #[derive(Debug)]
-pub enum Content {
+pub enum PartContent {
     /// Entries of one archive. It begins with the folders that contain the first of them.
     Batch(Vec<PathBuf>),
     /// A large file.
@@ -58,35 +58,35 @@ pub enum Content {
 ///
 /// # Errors
 /// When a folder cannot be read or is too deep.
-pub fn of(folder: &Path) -> io::Result<Plan> {
-    let mut planner = Planner {
+pub fn of(folder: &Path) -> io::Result<UploadPlan> {
+    let mut planner = UploadPlanner {
         device: fs::metadata(folder)?.dev(),
         digest: Sha256::new(),
         batch: Vec::new(),
         batch_size: 0,
         large: Vec::new(),
-        plan: Plan { parts: Vec::new(), totals: UnpackResult::default() },
+        plan: UploadPlan { parts: Vec::new(), totals: UnpackResult::default() },
     };
     planner.add_folder(folder, Path::new(""), 0)?;
     planner.end_batch();
     for (path, facts, size) in std::mem::take(&mut planner.large) {
         planner.digest.update(facts);
-        planner.end_part(Content::File(path.clone()), size, &path);
+        planner.end_part(PartContent::File(path.clone()), size, &path);
     }
     Ok(planner.plan)
 }
 
-struct Planner {
+struct UploadPlanner {
     device: u64,
     digest: Sha256,
     batch: Vec<PathBuf>,
     batch_size: u64,
     /// Path, input of the digest, and size.
     large: Vec<(PathBuf, Vec<u8>, u64)>,
-    plan: Plan,
+    plan: UploadPlan,
 }
 
-impl Planner {
+impl UploadPlanner {
     fn add_folder(&mut self, folder: &Path, prefix: &Path, depth: usize) -> io::Result<()> {
         if depth >= MAX_DEPTH {
             return Err(io::Error::other(format!("{}: folders deeper than {MAX_DEPTH}", prefix.display())));
@@ -152,14 +152,14 @@ impl Planner {
     fn end_batch(&mut self) {
         if let Some(last) = self.batch.last().cloned() {
             let (batch, size) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_size));
-            self.end_part(Content::Batch(batch), size, &last);
+            self.end_part(PartContent::Batch(batch), size, &last);
         }
     }
 
-    fn end_part(&mut self, content: Content, size: u64, last: &Path) {
+    fn end_part(&mut self, content: PartContent, size: u64, last: &Path) {
         let state = hex(&self.digest.clone().finalize());
         let last = last.to_str().unwrap_or_default().to_owned();
-        self.plan.parts.push(Part { content, size, state, last });
+        self.plan.parts.push(UploadPart { content, size, state, last });
     }
 }
 
@@ -178,10 +178,10 @@ mod tests {
         fs::File::create(path).and_then(|file| file.set_len(size)).unwrap();
     }
 
-    fn paths(part: &Part) -> Vec<&str> {
+    fn paths(part: &UploadPart) -> Vec<&str> {
         match &part.content {
-            Content::Batch(paths) => paths.iter().map(|path| path.to_str().unwrap()).collect(),
-            Content::File(path) => vec!["large", path.to_str().unwrap()],
+            PartContent::Batch(paths) => paths.iter().map(|path| path.to_str().unwrap()).collect(),
+            PartContent::File(path) => vec!["large", path.to_str().unwrap()],
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use uuid::Uuid;
 
-use super::plan::{self, Content, Plan};
+use super::plan::{self, PartContent, UploadPlan};
 use crate::client::retry::{Attempts, Interruption};
 use crate::copy::guest_files::{GuestFiles, decode};
 use crate::copy::resumable::ResumableUpload;
@@ -29,7 +29,7 @@ use crate::copy::upload_record::UploadRecord;
 use crate::failure::Outcome;
 use crate::output;
 use crate::progress::Progress;
-use hotdesk_agent::files::archive::pack::{self, Selection};
+use hotdesk_agent::files::archive::pack::{self, ArchiveSelection};
 use hotdesk_wire::files::guest_file::UnpackResult;
 
 /// Sends a folder. On the computer a new folder gets this path completely or not at all; into an existing one the
@@ -51,7 +51,7 @@ pub async fn send(files: &GuestFiles<'_>, source: &Path, path: &str, overwrite: 
         plan,
         progress: Arc::new(Progress::bytes(format!("sending {path}"), Some(total))),
     };
-    if let [] | [plan::Part { content: Content::Batch(_), .. }] = &upload.plan.parts[..] {
+    if let [] | [plan::UploadPart { content: PartContent::Batch(_), .. }] = &upload.plan.parts[..] {
         return upload.send_whole(overwrite).await;
     }
     // Nothing may be added to a folder before all of it is known to be new, which only the server can do at once.
@@ -66,13 +66,13 @@ struct FolderUpload<'a> {
     source: &'a Path,
     /// Path on the computer.
     path: &'a str,
-    plan: Plan,
+    plan: UploadPlan,
     record: UploadRecord,
     progress: Arc<Progress>,
 }
 
 /// What the computer has of a folder.
-struct Received {
+struct PartialCopy {
     /// Path at which it is collected; the target itself when that is an existing folder.
     folder: String,
     /// Number of parts.
@@ -88,7 +88,7 @@ struct ArchiveUpload {
 
 impl FolderUpload<'_> {
     async fn send_whole(self, overwrite: bool) -> Outcome<()> {
-        let upload = self.archive(Selection::After(PathBuf::new()), self.path, overwrite)?;
+        let upload = self.archive(ArchiveSelection::After(PathBuf::new()), self.path, overwrite)?;
         let exchange = self.files.session.api.exchange(upload.request).await;
         let exchange = exchange.map_err(|failure| match upload.failure.get() {
             Some(text) => text.clone().into(),
@@ -124,8 +124,8 @@ impl FolderUpload<'_> {
         for part in rest {
             self.progress.skip_to(*arrived);
             match &part.content {
-                Content::Batch(paths) => self.send_batch(&received.folder, paths).await?,
-                Content::File(path) => self.send_file(&received.folder, path, arrived).await?,
+                PartContent::Batch(paths) => self.send_batch(&received.folder, paths).await?,
+                PartContent::File(path) => self.send_file(&received.folder, path, arrived).await?,
             }
             self.record.store(&format!("{}\n{}", received.folder, part.state))?;
             *arrived += part.size;
@@ -143,7 +143,7 @@ impl FolderUpload<'_> {
     }
 
     /// What the computer has from an earlier attempt; begins anew when the folder or the computer has changed since.
-    async fn received(&self) -> Result<Received, Interruption> {
+    async fn received(&self) -> Result<PartialCopy, Interruption> {
         if let Some(record) = self.record.load()?
             && let Some((folder, state)) = record.rsplit_once('\n')
         {
@@ -152,24 +152,24 @@ impl FolderUpload<'_> {
                 // The computer may have been reset to an earlier state.
                 let at = async |folder: &str| self.files.exists(&format!("{folder}/{last}")).await;
                 if at(folder).await? {
-                    return Ok(Received { folder: folder.to_owned(), parts: index + 1 });
+                    return Ok(PartialCopy { folder: folder.to_owned(), parts: index + 1 });
                 }
                 // The answer to the move was lost.
                 if index + 1 == self.plan.parts.len() && at(self.path).await? {
-                    return Ok(Received { folder: self.path.to_owned(), parts: index + 1 });
+                    return Ok(PartialCopy { folder: self.path.to_owned(), parts: index + 1 });
                 }
             }
             self.discard(folder).await?;
         }
         if self.files.exists(self.path).await? {
-            return Ok(Received { folder: self.path.to_owned(), parts: 0 });
+            return Ok(PartialCopy { folder: self.path.to_owned(), parts: 0 });
         }
         let folder = self.path.rfind('/').map_or("", |slash| &self.path[..=slash]);
         let folder = format!("{folder}.{}.hotdesk-part", Uuid::new_v4().simple());
         self.record.store(&format!("{folder}\n"))?;
         let request = self.files.request(Method::POST, &["mkdir"], &[]).json(&json!({"path": folder}));
         let _made = self.files.attempt(request).await?.success()?;
-        Ok(Received { folder, parts: 0 })
+        Ok(PartialCopy { folder, parts: 0 })
     }
 
     /// Removes an unfinished copy.
@@ -189,7 +189,7 @@ impl FolderUpload<'_> {
     }
 
     async fn send_batch(&self, folder: &str, paths: &[PathBuf]) -> Result<(), Interruption> {
-        let upload = self.archive(Selection::Paths(paths.to_owned()), folder, true)?;
+        let upload = self.archive(ArchiveSelection::Paths(paths.to_owned()), folder, true)?;
         let answered = self.files.attempt_upload(upload.request, &self.progress).await;
         if let Some(text) = upload.failure.get() {
             return Err(Interruption::from(text.clone()));
@@ -216,7 +216,7 @@ impl FolderUpload<'_> {
         sent
     }
 
-    fn archive(&self, selection: Selection, path: &str, overwrite: bool) -> Outcome<ArchiveUpload> {
+    fn archive(&self, selection: ArchiveSelection, path: &str, overwrite: bool) -> Outcome<ArchiveUpload> {
         let shown = self.source.display().to_string();
         let folder = File::open(self.source).map_err(|error| format!("cannot read {shown}: {error}"))?;
         let folder = OwnedFd::from(folder);

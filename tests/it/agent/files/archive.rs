@@ -3,12 +3,13 @@
 //! T8 (docs/security.md).
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::Duration;
 
 use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use super::names;
@@ -100,6 +101,25 @@ async fn a_folder_that_is_packed_and_unpacked_is_the_same() {
             archive.entries().unwrap().map(|it| it.unwrap().path().unwrap().display().to_string()).collect();
         assert_eq!(paths, all[left_out..], "{after}");
     }
+    // It can be bound to the entries that are left out.
+    let bound = |digest: &str| {
+        let request =
+            agent.request(Method::GET, "/files/archive").query(&[("path", "from"), ("after", "dangling")]);
+        request.header("if-match", format!("\"{digest}\"")).send()
+    };
+    let facts = fs::symlink_metadata(from.join("dangling")).unwrap();
+    let mut digest = Sha256::new();
+    digest.update("2");
+    for number in [0o777, 0, u64::try_from(facts.mtime()).unwrap()] {
+        digest.update(number.to_le_bytes());
+    }
+    digest.update(format!("dangling\0{}\0", "/nowhere/".repeat(30)));
+    let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(bound(&digest).await.expect("an answer").status(), 200);
+    fs::remove_file(from.join("dangling")).unwrap();
+    assert_eq!(bound(&digest).await.expect("an answer").status(), 412);
+    symlink("/nowhere/".repeat(30), from.join("dangling")).unwrap();
+
     for after in ["/etc", "..", "a/../b", "./a", "a\0b", &"x/".repeat(2100)] {
         let request =
             agent.request(Method::GET, "/files/archive").query(&[("path", "from"), ("after", after)]);

@@ -124,6 +124,30 @@ async fn the_same_command_continues_a_copy_of_a_folder_that_was_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_continued_download_of_a_folder_misses_no_change() {
+    let Some((controller, _, _)) = RunningController::with_a_computer().await else { return };
+    let shell = Shell::with_key(controller.base(), controller.key());
+    make_tree(&shell.file("tree"));
+    shell.run(&["cp", "tree", "one:/srv"]).await.expect_success();
+    let download = ["cp", "one:/srv/tree", "back"];
+    // The first file has not arrived when the command is killed, the second one has.
+    for (changed, fewest, most) in [("ä b/名前 5", 0, SIZE / 2), ("deep/er/名前 5", SIZE * 7 / 8, 2 * SIZE)]
+    {
+        kill_at(&controller, &shell, &download, SIZE * 3 / 4).await;
+        fs::write(shell.file("tree").join(changed), "new").expect("a file");
+        let change = format!("printf new > '/srv/tree/{changed}'");
+        shell.run(&["bash", "one", &change]).await.expect_success();
+        let relay = Relay::start(controller.base(), None).await;
+        let ended = run_at(&relay.url, &shell, &download).await;
+        assert_eq!(ended.code, 0, "{ended:?}");
+        assert!((fewest..most).contains(&relay.carried()), "{changed}: {} bytes", relay.carried());
+        assert_same(&shell.file("back"), &shell.file("tree"));
+        assert_no_leftovers(&shell, &[".hotdesk", "back", "tree"]);
+        fs::remove_dir_all(shell.file("back")).expect("a folder");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_continued_upload_of_a_folder_misses_no_change() {
     let Some((controller, _, _)) = RunningController::with_a_computer().await else { return };
     let shell = Shell::with_key(controller.base(), controller.key());

@@ -17,7 +17,7 @@ pub(super) fn router() -> OpenApiRouter<AppState> {
 }
 
 const PACK: TransferRules = TransferRules {
-    request_fields: &[],
+    request_fields: &["if-match"],
     response_fields: &["content-disposition", "content-type"],
     requires_length: false,
 };
