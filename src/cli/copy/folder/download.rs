@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
 use crate::client::retry::{Attempts, Interruption};
+use crate::copy::PART;
 use crate::copy::guest_files::GuestFiles;
 use crate::failure::Outcome;
 use crate::output;
@@ -31,7 +32,7 @@ use hotdesk_wire::files::guest_file::UnpackResult;
 pub async fn receive(files: &GuestFiles<'_>, path: &str, target: &Path, overwrite: bool) -> Outcome<()> {
     let shown = target.display();
     let digest = Sha256::digest([&files.id, path, &shown.to_string()].map(str::as_bytes).join(&0));
-    let name = format!(".{}.hotdesk-part", hex(&digest[..16]));
+    let name = format!(".{}{PART}", hex(&digest[..16]));
     let download = FolderDownload { files, path, target, name, overwrite };
     let progress = Arc::new(Progress::bytes(format!("receiving {path}"), None));
     let mut arrived = 0;

@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use super::plan::{self, PartContent, UploadPlan};
 use crate::client::retry::{Attempts, Interruption};
+use crate::copy::PART;
 use crate::copy::guest_files::{GuestFiles, decode};
 use crate::copy::resumable::ResumableUpload;
 use crate::copy::upload_record::UploadRecord;
@@ -165,10 +166,14 @@ impl FolderUpload<'_> {
             return Ok(PartialCopy { folder: self.path.to_owned(), parts: 0 });
         }
         let folder = self.path.rfind('/').map_or("", |slash| &self.path[..=slash]);
-        let folder = format!("{folder}.{}.hotdesk-part", Uuid::new_v4().simple());
+        let folder = format!("{folder}.{}{PART}", Uuid::new_v4().simple());
         self.record.store(&format!("{folder}\n"))?;
         let request = self.files.request(Method::POST, &["mkdir"], &[]).json(&json!({"path": folder}));
-        let _made = self.files.attempt(request).await?.success()?;
+        let made = self.files.attempt(request).await?;
+        if !made.status.is_success() {
+            self.record.remove()?;
+        }
+        let _made = made.success()?;
         Ok(PartialCopy { folder, parts: 0 })
     }
 

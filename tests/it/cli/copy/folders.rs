@@ -182,6 +182,7 @@ async fn a_continued_upload_of_a_folder_misses_no_change() {
     let merged = run_at(&relay.url, &shell, &["cp", "--json", "tree", "one:/srv"]).await.json();
     assert_eq!((&merged["path"], &merged["files"]), (&"/srv/tree".into(), &300.into()));
     assert_eq!(shell.run(&read).await.expect_success(), "mine\nnew");
+    shell.run(&["cp", "tree", "one:/nowhere/tree"]).await.expect_failure(1, &["/nowhere", "no such file"]);
     assert_eq!(listed(&shell, "/srv").await, "tree\n");
     assert_no_leftovers(&shell, &[".hotdesk", "back", "tree"]);
 }
