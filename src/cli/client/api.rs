@@ -76,7 +76,12 @@ impl Exchange {
         if self.status.is_success() {
             return Ok(ApiResponse { body: self.body });
         }
-        Err(refusal(&self.base, self.status, &self.body).into())
+        Err(self.refusal())
+    }
+
+    /// Describes a refusal.
+    pub fn refusal(&self) -> Failure {
+        refusal(&self.base, self.status, &self.body).into()
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt;
 
 use super::guest_files::GuestFiles;
-use super::{folder, is_stream};
+use super::{PART, folder, is_stream};
 use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::retry::{Attempts, Interruption};
 use crate::failure::{Failure, Outcome};
@@ -29,8 +29,6 @@ use hotdesk_wire::files::guest_file::EntryType;
 
 /// Longest time between two chunks: the server gives up earlier.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// End of the name of an incomplete file.
-const PART: &str = ".hotdesk-part";
 /// Bytes of the digest in that name.
 const TAG: usize = 8;
 
@@ -59,7 +57,7 @@ pub async fn run(files: &GuestFiles<'_>, path: &str, to: &Path, overwrite: bool)
                 files.name
             )));
         }
-        return folder::receive(files, path, &absolute(&target(to, path)?)?, overwrite).await;
+        return folder::download::receive(files, path, &absolute(&target(to, path)?)?, overwrite).await;
     }
     let version = version(files, path).await?;
     if is_stream(to) {

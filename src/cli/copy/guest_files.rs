@@ -1,13 +1,23 @@
 //! Requests for the files of one computer (docs/api/files.md#files-of-a-computer).
 
+use std::time::Duration;
+
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 
 use crate::client::Session;
 use crate::client::api::{Exchange, REQUEST_TIMEOUT};
+use crate::client::retry::Interruption;
 use crate::failure::Outcome;
 use crate::output;
+use crate::progress::Progress;
 use hotdesk_wire::files::guest_file::{EntryType, Stat};
+
+/// Longest time without progress of an upload. The server gives up after 330 s, and stores what it received before it
+/// answers.
+const STALL_TIMEOUT: Duration = Duration::from_secs(340);
+/// Code of a refusal that another attempt does not change (docs/api/errors.md#files).
+const DISK_FULL: &str = "disk_full";
 
 /// The files of a computer.
 pub struct GuestFiles<'a> {
@@ -58,6 +68,50 @@ impl GuestFiles<'_> {
             }
             Some((stat, _)) => stat.entry.kind == EntryType::Folder,
         })
+    }
+
+    /// Sends a request of a copy that continues after an interruption, and reads the response.
+    ///
+    /// # Errors
+    /// When the connection breaks, or the computer restarts or is busy (5xx).
+    pub async fn attempt(&self, request: RequestBuilder) -> Result<Exchange, Interruption> {
+        let exchange = self.session.api.exchange(request).await.map_err(Interruption::Connection)?;
+        let is_full = exchange.refused().is_some_and(|refused| refused.code.as_deref() == Some(DISK_FULL));
+        if exchange.status.is_server_error() && !is_full {
+            return Err(Interruption::Connection(exchange.refusal()));
+        }
+        Ok(exchange)
+    }
+
+    /// The same for a request whose body advances a progress bar.
+    ///
+    /// # Errors
+    /// Also when there is no progress.
+    pub async fn attempt_upload(
+        &self,
+        request: RequestBuilder,
+        progress: &Progress,
+    ) -> Result<Exchange, Interruption> {
+        tokio::select! {
+            answered = self.attempt(request) => answered,
+            () = progress.stalled(STALL_TIMEOUT) => {
+                Err(Interruption::Connection("the upload stalled".into()))
+            }
+        }
+    }
+
+    /// Whether there is an object at a path, in an attempt of a copy.
+    ///
+    /// # Errors
+    /// Those of [`GuestFiles::attempt`], or the server refuses.
+    pub async fn exists(&self, path: &str) -> Result<bool, Interruption> {
+        let request = self.request(Method::GET, &["stat"], &[("path", path)]).timeout(REQUEST_TIMEOUT);
+        let exchange = self.attempt(request).await?;
+        if exchange.status == StatusCode::NOT_FOUND {
+            return Ok(false);
+        }
+        let _stat = exchange.success()?;
+        Ok(true)
     }
 
     /// Prints what a copy to the computer made: the raw response with `--json`, otherwise the path.

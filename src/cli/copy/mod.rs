@@ -16,6 +16,9 @@ mod resumable;
 mod upload;
 mod upload_record;
 
+/// End of the name of an incomplete file, and of a folder that collects an incomplete one.
+const PART: &str = ".hotdesk-part";
+
 /// `hotdesk cp`.
 #[derive(Debug, Args)]
 pub struct Options {

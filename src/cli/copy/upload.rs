@@ -1,6 +1,5 @@
 //! Copies to a computer.
 
-use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,16 +12,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::io::ReaderStream;
 
 use super::guest_files::{GuestFiles, decode};
-use super::resumable::ResumableUpload;
-use super::upload_record::UploadRecord;
+use super::resumable::{RESUMABLE_SIZE, ResumableUpload};
 use super::{folder, is_stream};
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
 use crate::remote::stdio;
 use hotdesk_wire::files::guest_file::FileWritten;
 
-/// Size in bytes from which a file is sent as a resumable upload: below, it is sent again within seconds.
-const RESUMABLE_SIZE: u64 = 16 * 1024 * 1024;
 /// Folder that an empty target path names, in the home folder.
 const DESKTOP: &str = "Desktop";
 
@@ -72,10 +68,10 @@ pub async fn run(
         None => path.to_owned(),
     };
     if metadata.is_dir() {
-        return folder::send(files, source, &path, overwrite).await;
+        return folder::upload::send(files, source, &path, overwrite).await;
     }
     if metadata.is_file() && metadata.len() >= RESUMABLE_SIZE {
-        return send_resumable(files, source, &metadata, &path, overwrite).await;
+        return send_resumable(files, source, metadata.len(), &path, overwrite).await;
     }
     let content = File::open(source).await.map_err(failed)?;
     // A device or a FIFO has no length.
@@ -122,24 +118,12 @@ async fn put(
 async fn send_resumable(
     files: &GuestFiles<'_>,
     source: &Path,
-    metadata: &Metadata,
+    length: u64,
     path: &str,
     overwrite: bool,
 ) -> Outcome<()> {
-    let failed = |error: std::io::Error| format!("cannot read {}: {error}", source.display());
-    let mut content = File::open(source).await.map_err(failed)?;
-    let full = std::path::absolute(source).map_err(failed)?;
-    let replace = if overwrite { "true" } else { "false" };
-    let mode = format!("{:o}", metadata.permissions().mode() & 0o777);
-    let upload = ResumableUpload {
-        files,
-        record: UploadRecord::of(&full, metadata, &[&files.id, path, replace])?,
-        length: metadata.len(),
-        metadata: &[("path", path), ("overwrite", replace), ("mode", &mode)],
-        progress: Arc::new(Progress::bytes(format!("sending {path}"), Some(metadata.len()))),
-    };
-    upload.send(&mut content).await?;
-    drop(upload);
+    let progress = Arc::new(Progress::bytes(format!("sending {path}"), Some(length)));
+    ResumableUpload::open(files, source, path, overwrite, progress).await?.send().await?;
     let (stat, exchange) = files.stat(path).await?.ok_or("the file was sent, but is not on the computer")?;
     files.show_copied(exchange, &stat.path)
 }

@@ -239,6 +239,21 @@ pub struct FileHash {
     pub size: u64,
 }
 
+/// The query of `GET archive`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ArchiveQuery {
+    /// Path of the folder: relative to the home folder, `~/...`, or absolute.
+    #[serde(default)]
+    #[param(required = true, example = "Desktop/project")]
+    pub path: String,
+    /// Path of an entry, relative to the folder, to continue an archive after it. The archive begins with the entry
+    /// that follows.
+    #[serde(default)]
+    #[param(required = false, example = "src/main.rs")]
+    pub after: String,
+}
+
 /// The query of `PUT archive`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

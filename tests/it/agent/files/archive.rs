@@ -3,12 +3,13 @@
 //! T8 (docs/security.md).
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::Duration;
 
 use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use super::names;
@@ -78,6 +79,53 @@ async fn a_folder_that_is_packed_and_unpacked_is_the_same() {
     let packed = pack(&agent, "from").await;
     let conflicting = unpack(&agent, &[("path", "to/folder"), ("overwrite", "true")], packed).await;
     assert_eq!((conflicting.status, fs::read_to_string(to.join("run")).unwrap().as_str()), (409, "mine"));
+
+    // It continues after any entry, also after one that does not exist.
+    let all = ["dangling", &"d".repeat(120), &long, "empty", "link", "run", "名前"].map(str::to_owned);
+    for (after, left_out) in [
+        ("", 0),
+        ("a", 0),
+        ("dangling", 1),
+        (&all[1], 2),
+        (&long, 3),
+        ("empty/x", 4),
+        ("run/x/y", 6),
+        ("名前", 7),
+        ("龍", 7),
+    ] {
+        let request =
+            agent.request(Method::GET, "/files/archive").query(&[("path", "from"), ("after", after)]);
+        let packed = request.send().await.expect("an answer").bytes().await.expect("a body");
+        let mut archive = tar::Archive::new(&packed[..]);
+        let paths: Vec<_> =
+            archive.entries().unwrap().map(|it| it.unwrap().path().unwrap().display().to_string()).collect();
+        assert_eq!(paths, all[left_out..], "{after}");
+    }
+    // It can be bound to the entries that are left out.
+    let bound = |digest: &str| {
+        let request =
+            agent.request(Method::GET, "/files/archive").query(&[("path", "from"), ("after", "dangling")]);
+        request.header("if-match", format!("\"{digest}\"")).send()
+    };
+    let facts = fs::symlink_metadata(from.join("dangling")).unwrap();
+    let mut digest = Sha256::new();
+    digest.update("2");
+    for number in [0o777, 0, u64::try_from(facts.mtime()).unwrap()] {
+        digest.update(number.to_le_bytes());
+    }
+    digest.update(format!("dangling\0{}\0", "/nowhere/".repeat(30)));
+    let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(bound(&digest).await.expect("an answer").status(), 200);
+    fs::remove_file(from.join("dangling")).unwrap();
+    assert_eq!(bound(&digest).await.expect("an answer").status(), 412);
+    symlink("/nowhere/".repeat(30), from.join("dangling")).unwrap();
+
+    for after in ["/etc", "..", "a/../b", "./a", "a\0b", &"x/".repeat(2100)] {
+        let request =
+            agent.request(Method::GET, "/files/archive").query(&[("path", "from"), ("after", after)]);
+        let refused = fetch_json(request).await;
+        assert_eq!((refused.status, &refused.body["code"]), (400, &json!("INVALID_REQUEST")), "{after}");
+    }
 
     for (path, status) in [("none", 404), ("from/run", 400), ("", 400)] {
         let request = agent.request(Method::GET, "/files/archive").query(&[("path", path)]);

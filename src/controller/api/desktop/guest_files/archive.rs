@@ -10,14 +10,14 @@ use crate::AppState;
 use crate::relay::transfer::{TransferRules, transfer};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
-use hotdesk_wire::files::guest_file::{PathQuery, UnpackQuery, UnpackResult};
+use hotdesk_wire::files::guest_file::{ArchiveQuery, UnpackQuery, UnpackResult};
 
 pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(pack, unpack))
 }
 
 const PACK: TransferRules = TransferRules {
-    request_fields: &[],
+    request_fields: &["if-match"],
     response_fields: &["content-disposition", "content-type"],
     requires_length: false,
 };
@@ -29,10 +29,11 @@ const UNPACK: TransferRules = TransferRules {
 
 /// Returns a folder as a tar stream.
 ///
-/// Links are stored as links. Sockets, FIFOs, devices and other file systems inside are omitted. An
-/// incomplete stream ends as a broken transfer.
+/// Links are stored as links. Sockets, FIFOs, devices and other file systems inside are omitted. A folder is
+/// followed by its content, and names are sorted by their bytes. An incomplete stream ends as a broken transfer;
+/// `after` continues it.
 #[utoipa::path(get, path = "/computers/{id}/files/archive", tag = "computer files",
-    params(("id" = String, Path), PathQuery), responses(
+    params(("id" = String, Path), ArchiveQuery), responses(
         (status = 200, description = "The folder", body = String, content_type = "application/x-tar")))]
 async fn pack(
     State(app): State<AppState>,
