@@ -54,8 +54,12 @@ fn copy(from: &EntryHandle, to: &EntryHandle, overwrite: bool, mode: u32) -> Res
         .map_err(|error| errno(&from.path, error))?;
     let (unfinished, mut file) = TempFile::create(&to.folder, &to.path)?;
     std::io::copy(&mut File::from(source), &mut file).map_err(|error| file_error(&to.path, &error))?;
-    let replaced =
-        unfinished.finish(&file, &to.name, WriteOptions { overwrite, mode: Some(mode) }, &to.path)?;
+    let replaced = unfinished.finish(
+        &file,
+        &to.name,
+        WriteOptions { overwrite, mode: Some(mode), modified: None },
+        &to.path,
+    )?;
     rustix::fs::unlinkat(&from.folder, &from.name, AtFlags::empty())
         .map_err(|error| errno(&from.path, error))?;
     Ok(replaced)

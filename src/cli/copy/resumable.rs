@@ -1,7 +1,7 @@
 //! Resumable upload of one file (tus 1.0.0, docs/api/files.md#resumable-uploads).
 
 use std::io::SeekFrom;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct ResumableUpload<'a> {
     file: File,
     length: u64,
     /// `Upload-Metadata`: names and values.
-    metadata: [(&'static str, String); 3],
+    metadata: Vec<(&'static str, String)>,
     record: UploadRecord,
     progress: Arc<Progress>,
     /// Position of the file's first byte in the progress.
@@ -40,7 +40,8 @@ pub struct ResumableUpload<'a> {
 }
 
 impl<'a> ResumableUpload<'a> {
-    /// Opens a regular file for an upload to a path. The progress is at the position of the file's first byte.
+    /// Opens a regular file for an upload to a path. The progress is at the position of the file's first byte. With
+    /// `keep_time` the copy has the file's time of modification, as the other files of a folder do.
     ///
     /// # Errors
     /// When the file cannot be opened or this user has no home folder.
@@ -49,6 +50,7 @@ impl<'a> ResumableUpload<'a> {
         source: &Path,
         path: &str,
         overwrite: bool,
+        keep_time: bool,
         progress: Arc<Progress>,
     ) -> Outcome<Self> {
         let failed = |error: std::io::Error| format!("cannot read {}: {error}", source.display());
@@ -57,11 +59,14 @@ impl<'a> ResumableUpload<'a> {
         let full = std::path::absolute(source).map_err(failed)?;
         let record = UploadRecord::of_file(&full, &metadata, &[&files.id, path, &overwrite.to_string()])?;
         let mode = format!("{:o}", metadata.permissions().mode() & 0o777);
+        let mut target =
+            vec![("path", path.to_owned()), ("overwrite", overwrite.to_string()), ("mode", mode)];
+        target.extend(keep_time.then(|| ("modified", metadata.mtime().to_string())));
         Ok(Self {
             files,
             file,
             length: metadata.len(),
-            metadata: [("path", path.to_owned()), ("overwrite", overwrite.to_string()), ("mode", mode)],
+            metadata: target,
             record,
             start: progress.position(),
             progress,

@@ -123,7 +123,7 @@ async fn send_resumable(
     overwrite: bool,
 ) -> Outcome<()> {
     let progress = Arc::new(Progress::bytes(format!("sending {path}"), Some(length)));
-    ResumableUpload::open(files, source, path, overwrite, progress).await?.send().await?;
+    ResumableUpload::open(files, source, path, overwrite, false, progress).await?.send().await?;
     let (stat, exchange) = files.stat(path).await?.ok_or("the file was sent, but is not on the computer")?;
     files.show_copied(exchange, &stat.path)
 }

@@ -5,13 +5,14 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use tar::{Archive, Header};
 
 use crate::files::archive::tar_entries::{Member, MemberKind, next, unreadable};
 use crate::files::paths::{Parents, enter, open_inside};
 use crate::files::write::receive::BodyPieces;
+use crate::files::write::temp_file::times;
 use crate::files::{errno, file_error};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::files::guest_file::UnpackResult;
@@ -122,11 +123,6 @@ fn create_file(folder: &OwnedFd, name: &Path, flags: OFlags) -> Result<File, Err
 
 fn replace(folder: &OwnedFd, name: &Path) -> Result<(), Errno> {
     rustix::fs::unlinkat(folder, name, AtFlags::empty())
-}
-
-fn times(modified: i64) -> Timestamps {
-    let at = Timespec { tv_sec: modified, tv_nsec: 0 };
-    Timestamps { last_access: at, last_modification: at }
 }
 
 /// `io::copy` fails for the archive and for the disk; an error with an errno comes from the disk.

@@ -68,9 +68,9 @@ pub enum ArchiveSelection {
 }
 
 /// Sends a folder's tar; entries have paths relative to the folder. Folders are sorted by the bytes of their
-/// names, and a folder's content follows it. Sockets, FIFOs, devices and hotdesk's own
-/// files are left out, and mounted file systems are not entered. A failure breaks the stream, so that the client does not take a part for the
-/// whole.
+/// names, and a folder's content follows it. Sockets, FIFOs, devices and hotdesk's own files are left out, and
+/// mounted file systems are not entered. A failure breaks the stream, so that the client does not take a part
+/// for the whole.
 pub fn pack(
     folder: &OwnedFd,
     selection: &ArchiveSelection,
@@ -83,8 +83,7 @@ pub fn pack(
         buffer: BytesMut::with_capacity(PIECE),
     };
     let packed = rustix::fs::fstat(folder).map_err(io::Error::from).and_then(|facts| {
-        let root = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
-        let mut packer = Packer { tar: Builder::new(stream), entries: 0, device: facts.st_dev, root };
+        let mut packer = Packer { tar: Builder::new(stream), entries: 0, device: facts.st_dev };
         match selection {
             ArchiveSelection::After(sent) => packer.add_folder(folder, Path::new(""), 0, sent)?,
             ArchiveSelection::Paths(paths) => {
@@ -106,8 +105,6 @@ struct Packer {
     tar: Builder<PieceWriter>,
     entries: u64,
     device: u64,
-    /// Path of the folder without links.
-    root: PathBuf,
 }
 
 impl Packer {
@@ -196,14 +193,15 @@ impl Packer {
     }
 }
 
-/// Names in a folder, in the order of an archive that has `entries` already.
+/// Names in a folder, in the order of an archive that has `entries` already, without hotdesk's own files.
 pub(super) fn sorted_names(folder: &OwnedFd, entries: u64) -> io::Result<Vec<Vec<u8>>> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut found = Dir::read_from(folder)?;
     while let Some(read) = found.read() {
         let read = read?;
         let name = read.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") {
+        if !matches!(name, b"." | b"..") && !paths::is_reserved(&path.join(OsStr::from_bytes(name))) {
             names.push(name.to_owned());
         }
         if names.len() as u64 + entries > MAX_ENTRIES {

@@ -44,7 +44,7 @@ impl TargetPath {
 }
 
 /// Parses `Upload-Metadata`: `path` (`filename` is appended when it ends with `/`) or `filename`;
-/// `overwrite`, `parents`, `mode`. Other keys are ignored.
+/// `overwrite`, `parents`, `mode`, `modified`. Other keys are ignored.
 ///
 /// # Errors
 /// `Invalid`; the message names the bad key.
@@ -78,7 +78,12 @@ pub fn parse_target(metadata: &str) -> Result<UploadTarget> {
         (None, Some(name)) => TargetPath::Desktop(FileName::parse(&name)?),
         (None, None) => return Err(invalid("path or filename is needed")),
     };
-    let options = WriteOptions { overwrite: flag("overwrite")?, mode: mode(text("mode")?.as_deref())? };
+    let modified = text("modified")?.map(|text| text.parse());
+    let options = WriteOptions {
+        overwrite: flag("overwrite")?,
+        mode: mode(text("mode")?.as_deref())?,
+        modified: modified.transpose().map_err(|_| invalid("modified is not a whole number of seconds"))?,
+    };
     Ok(UploadTarget { path: place, options, parents: flag("parents")? })
 }
 
@@ -115,9 +120,11 @@ mod tests {
         ] {
             assert_eq!(parse_target(&metadata).unwrap().path, place, "{metadata}");
         }
-        let all = [("path", "x"), ("overwrite", "true"), ("parents", "true"), ("mode", "600")];
+        let all =
+            [("path", "x"), ("overwrite", "true"), ("parents", "true"), ("mode", "600"), ("modified", "-7")];
         let all = parse_target(&encoded(&all)).unwrap();
         assert!(all.parents && all.options.overwrite && all.options.mode == Some(0o600));
+        assert_eq!(all.options.modified, Some(-7));
         for bad in [
             String::new(),
             "path".to_owned(),
@@ -129,6 +136,7 @@ mod tests {
             encoded(&[("filename", "a/b")]),
             encoded(&[("path", "x"), ("overwrite", "yes")]),
             encoded(&[("path", "x"), ("mode", "4755")]),
+            encoded(&[("path", "x"), ("modified", "1.5")]),
             encoded(&[("path", &"x".repeat(MAX_METADATA))]),
         ] {
             assert!(parse_target(&bad).is_err(), "{bad}");

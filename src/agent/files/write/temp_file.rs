@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::files::{already_exists, errno, file_error, is_a_folder};
@@ -21,6 +21,8 @@ pub struct WriteOptions {
     pub overwrite: bool,
     /// Permissions; absent: those of the replaced file, else `0644`.
     pub mode: Option<u32>,
+    /// Time of modification in Unix seconds; absent: now.
+    pub modified: Option<i64>,
 }
 
 /// A file with a temporary name, removed when dropped.
@@ -120,7 +122,16 @@ pub fn settle(file: &File, folder: &impl AsFd, name: &str, options: WriteOptions
         rustix::fs::fchown(file, owner, group).map_err(|error| errno(shown, error))?;
     }
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(|error| errno(shown, error))?;
+    if let Some(modified) = options.modified {
+        rustix::fs::futimens(file, &times(modified)).map_err(|error| errno(shown, error))?;
+    }
     file.sync_all().map_err(|error| file_error(shown, &error))
+}
+
+/// The same time, in Unix seconds, for access and modification.
+pub fn times(modified: i64) -> Timestamps {
+    let at = Timespec { tv_sec: modified, tv_nsec: 0 };
+    Timestamps { last_access: at, last_modification: at }
 }
 
 /// Renames an entry; true when it replaced another one.

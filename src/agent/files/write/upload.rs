@@ -23,7 +23,8 @@ use hotdesk_wire::files::guest_file::{FileWritten, PutQuery, WriteOutcome};
 /// path or mode, or a body that ends early; `Unavailable` (`disk_full`, `too_many_transfers`). Nothing is
 /// changed then.
 pub async fn put(files: &Files, home: PathBuf, query: PutQuery, body: Body) -> Result<FileWritten> {
-    let options = WriteOptions { overwrite: query.overwrite, mode: mode(query.mode.as_deref())? };
+    let options =
+        WriteOptions { overwrite: query.overwrite, mode: mode(query.mode.as_deref())?, modified: None };
     let slot = files.slot()?;
     receive(body, CancellationToken::new(), move |mut pieces| {
         let _slot = slot;

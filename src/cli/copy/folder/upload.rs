@@ -212,7 +212,7 @@ impl FolderUpload<'_> {
             return Ok(());
         }
         let progress = Arc::clone(&self.progress);
-        let upload = ResumableUpload::open(self.files, &source, &target, true, progress).await?;
+        let upload = ResumableUpload::open(self.files, &source, &target, true, true, progress).await?;
         let mut offset = 0;
         let sent = upload.attempt(&mut offset).await;
         if sent.is_err() {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use super::relay::{Fault, Relay, kill_at, run_at};
 use crate::cli::person::Shell;
@@ -21,6 +22,8 @@ fn make_tree(root: &Path) {
         let mut random = fs::File::open("/dev/urandom").expect("a device");
         std::io::Read::read_exact(&mut random, &mut content).expect("noise");
         fs::write(path, content).expect("a file");
+        let file = fs::File::options().append(true).open(path).expect("a file");
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("a time");
     };
     fs::create_dir_all(root.join("empty/inside")).expect("a folder");
     fs::create_dir(root.join("a")).expect("a folder");
@@ -38,8 +41,8 @@ fn make_tree(root: &Path) {
     symlink("/nowhere", root.join("dangling")).expect("a link");
 }
 
-/// Entries of a folder: kind and permissions, and the content or the link's target.
-fn entries(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+/// Entries of a folder: kind and permissions, time of modification of a file, and the content or the link's target.
+fn entries(root: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -55,7 +58,8 @@ fn entries(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
                 fs::read(&path).expect("a file")
             };
             let inside = path.strip_prefix(root).expect("inside").to_owned();
-            found.insert(inside, (metadata.permissions().mode(), content));
+            let modified = if metadata.is_file() { metadata.mtime() } else { 0 };
+            found.insert(inside, (metadata.permissions().mode(), modified, content));
         }
     }
     found
@@ -67,7 +71,13 @@ fn assert_same(copy: &Path, original: &Path) {
     let names = |of: &BTreeMap<PathBuf, _>| of.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&copy), names(&original));
     for (path, entry) in &original {
-        assert!(&copy[path] == entry, "{} is not the same: mode {:o}", path.display(), copy[path].0);
+        assert!(
+            &copy[path] == entry,
+            "{} is not the same: {:o}, {}",
+            path.display(),
+            copy[path].0,
+            copy[path].1
+        );
     }
 }
 
