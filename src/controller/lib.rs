@@ -64,7 +64,7 @@ use identity::people::operator::Operator;
 use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use web::hosts::Hosts;
-use web::metrics::Metrics;
+use web::metrics::{Metrics, MetricsAccess};
 
 /// Services and state that all handlers share.
 pub struct App {
@@ -80,6 +80,8 @@ pub struct App {
     pub tasks: Tasks,
     /// Renders the metrics.
     pub metrics: Metrics,
+    /// Who may read them.
+    pub metrics_access: MetricsAccess,
     /// When the controller started.
     pub started: Instant,
     /// The audit log.
@@ -226,6 +228,7 @@ pub async fn start_with(
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config.suspension, archive);
     let metrics = Metrics::install()?;
+    let metrics_access = MetricsAccess::open(&config.web.metrics_key_file)?;
     let signatures = Signatures::open(&config.billing.webhook_secret_file)?;
     let plans = config.plans();
     let audit = audit::Log::new(store.clone());
@@ -271,6 +274,7 @@ pub async fn start_with(
         blobs,
         plans,
         metrics,
+        metrics_access,
         audit,
         fleet,
         directory,

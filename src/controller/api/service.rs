@@ -1,8 +1,8 @@
-//! Health check and metrics. They need no key.
+//! Health check, which needs no key, and metrics.
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,6 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::web::source::Source;
 use hotdesk_http::error_response::Result;
 
 /// Returns the routes of the service itself.
@@ -45,9 +46,14 @@ async fn health(State(app): State<AppState>) -> Result<Json<Health>> {
 }
 
 /// Returns the metrics in the Prometheus exposition format.
+///
+/// With `web.metrics_key_file` they need its key, else only callers on the service's machine read them.
 #[utoipa::path(get, path = "/metrics", tag = "service", responses(
-    (status = 200, description = "The metrics", body = String, content_type = "text/plain")))]
-async fn metrics(State(app): State<AppState>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
-        .into_response()
+    (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
+    (status = 401, description = "The key is missing or wrong", body = hotdesk_wire::error::ErrorBody),
+    (status = 403, description = "The caller is elsewhere", body = hotdesk_wire::error::ErrorBody)))]
+async fn metrics(State(app): State<AppState>, source: Source, headers: HeaderMap) -> Result<Response> {
+    app.metrics_access.check(source, &headers)?;
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    Ok((kind, app.metrics.render()).into_response())
 }

@@ -10,6 +10,7 @@ mod limits;
 mod load;
 mod machines;
 mod plans;
+pub mod secret_file;
 mod suspension;
 
 pub use limits::Limits;
@@ -103,6 +104,8 @@ pub struct Web {
     /// Origins, separated by commas, whose pages may use the API, `/mcp` and live channels from a browser and
     /// show the viewer in a frame, besides the service's own, such as `https://app.example.org`.
     pub allowed_origins: String,
+    /// File (mode 0600) with the key that reads `GET /metrics`; empty: callers on this machine read it without a key.
+    pub metrics_key_file: PathBuf,
 }
 
 /// Retention of the audit log.

@@ -28,9 +28,9 @@ impl Source {
         Self(address(trusted, peer, headers).and_then(customer))
     }
 
-    /// Whether many clients may share it: a proxy on this machine that is not among the trusted ones. Its
+    /// Whether it is this machine. Many clients may share it: a proxy that is not among the trusted ones. Its
     /// wrong passwords must not lock out the correct one.
-    pub fn may_be_many(self) -> bool {
+    pub fn is_this_machine(self) -> bool {
         self.0.is_none()
     }
 }
@@ -93,8 +93,8 @@ mod tests {
         assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
         assert_eq!(source("2001:db8::1"), source("2001:db8::2:3"));
         assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
-        assert!(source("127.0.0.1").may_be_many() && source("::1").may_be_many());
-        assert!(!source("192.0.2.1").may_be_many());
+        assert!(source("127.0.0.1").is_this_machine() && source("::1").is_this_machine());
+        assert!(!source("192.0.2.1").is_this_machine());
         for (text, shown) in
             [("192.0.2.1", "192.0.2.1"), ("2001:db8::7", "2001:db8::/64"), ("::1", "this machine")]
         {

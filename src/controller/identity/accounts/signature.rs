@@ -2,50 +2,32 @@
 //!
 //! They use a shared secret and cover the time of signing.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::config::secret_file;
 use hotdesk_base::hex::unhex;
 use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
-use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error::Result;
 
 /// Greatest difference between the time of signing and now, in seconds. A replayed event is useless after
 /// that, and clocks differ by less.
 const TOLERANCE_SECONDS: i64 = 300;
-/// Fewest characters of a secret: 32 of base62 are 190 bits.
-const MIN_SECRET: usize = 32;
 
 /// Verifies signatures; without a secret none is valid.
 #[derive(Debug)]
 pub struct Signatures(Option<Secret>);
 
 impl Signatures {
-    /// Reads the secret from a file with mode 0600; an empty path means no secret.
+    /// Reads the secret from the file of `billing.webhook_secret_file`; an empty path means no secret.
     ///
     /// # Errors
-    /// `Internal` with a context that names the file and the problem, without the contents.
+    /// Those of [`secret_file::read`].
     pub fn open(file: &Path) -> Result<Self> {
-        if file.as_os_str().is_empty() {
-            return Ok(Self(None));
-        }
-        let described = |what: String| {
-            let file = file.display();
-            Error::internal(format!("configuration: billing.webhook_secret_file {file}: {what}"))
-        };
-        let mode = file.metadata().map_err(|error| described(error.to_string()))?.permissions().mode();
-        if mode & 0o077 != 0 {
-            return Err(described("other users can read it; run chmod 0600 on it".to_owned()));
-        }
-        let text = std::fs::read_to_string(file).map_err(|error| described(error.to_string()))?;
-        let secret = text.trim();
-        if secret.len() < MIN_SECRET {
-            return Err(described(format!("a secret has at least {MIN_SECRET} characters")));
-        }
-        Ok(Self(Some(Secret::new(secret))))
+        Ok(Self(secret_file::read("billing.webhook_secret_file", file)?))
     }
 
     /// Whether `header` (`t=SECONDS,v1=HEX`) signs a body: HMAC-SHA-256 over the seconds, a dot and the body,

@@ -76,12 +76,12 @@ impl SignIns {
         let account = keys::digest(email);
         let pair = (source, account.clone());
         // An attempt that one limit refuses counts in none of them.
-        if !source.may_be_many() {
+        if !source.is_this_machine() {
             self.sources.attempt(&source, now)?;
             self.pairs.attempt(&pair, now).inspect_err(|_| self.sources.forgive(&source))?;
         }
         self.accounts.attempt(&account, now).inspect_err(|_| {
-            if !source.may_be_many() {
+            if !source.is_this_machine() {
                 self.sources.forgive(&source);
                 self.pairs.forgive(&pair);
             }

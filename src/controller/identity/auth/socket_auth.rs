@@ -129,7 +129,7 @@ impl SocketAuth {
         let too_many = self.wrong_passwords.wait(&tried, now).is_some();
         // Many clients may share this address, so the correct password must pass. It has 95 bits and cannot
         // be guessed.
-        if too_many && !source.may_be_many() {
+        if too_many && !source.is_this_machine() {
             return refused(Failure::Unauthenticated, TOO_MANY);
         }
         let Some(given) = check(&computer, shown) else {
