@@ -11,6 +11,7 @@ use crate::exec::process::ProcessOutput;
 use crate::state::Agent;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path, Query};
+use hotdesk_http::serve::ClientMayPause;
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::programs::exec::SessionList;
 use hotdesk_wire::programs::process::{
@@ -57,6 +58,7 @@ async fn output(
 ) -> Result<Response> {
     let ProcessOutput { offset, lost, length, bytes } = agent.processes.find(&id)?.output(&query).await?;
     let mut response = Body::from_stream(bytes).into_response();
+    response.extensions_mut().insert(ClientMayPause);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     headers.insert(HeaderName::from_static(OFFSET_HEADER), HeaderValue::from(offset));

@@ -20,9 +20,12 @@ use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Path, check_declared};
 use hotdesk_http::idempotency::REPLAYED;
+use hotdesk_http::serve::ClientMayPause;
 use hotdesk_http::untrusted_content::{confine, forbid_caching};
 use hotdesk_wire::desktop::action::Action;
 
+/// First path segment of the endpoints of background processes, whose output people read in a pager.
+const PROCESSES: &str = "processes";
 /// First path segment of the files' endpoints, which viewers may not read by default.
 const FILES: &str = "files";
 /// Endpoints of the agent that clients may reach besides the actions, by their first path segment.
@@ -37,7 +40,7 @@ const ENDPOINTS: [&str; 16] = [
     FILES,
     "health",
     "launch",
-    "processes",
+    PROCESSES,
     "recordings",
     "screens",
     "selftest",
@@ -114,7 +117,8 @@ pub async fn proxy(
 ) -> Result<Response> {
     let (computer, role) = app.directory.find_computer_as(&caller, &id).await?;
     let target = upstream(&uri)?;
-    if target.path().split('/').nth(1) == Some(FILES) {
+    let endpoint = target.path().split('/').nth(1).map(str::to_owned);
+    if endpoint.as_deref() == Some(FILES) {
         app.directory.check_files(role, &computer).await?;
     }
     let guest = app.directory.guest_for(request.method(), &computer).await?;
@@ -133,6 +137,9 @@ pub async fn proxy(
     *response.headers_mut() = response_fields(&answered.headers);
     confine(response.headers_mut());
     forbid_caching(response.headers_mut());
+    if endpoint.as_deref() == Some(PROCESSES) {
+        response.extensions_mut().insert(ClientMayPause);
+    }
     Ok(response)
 }
 

@@ -70,6 +70,15 @@ async fn bash_passes_all_streams_exactly_and_ends_as_the_command_did() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn output_waits_for_a_reader_that_pauses() {
+    let Some((controller, _, _)) = RunningController::with_a_computer().await else { return };
+    let shell = Shell::with_key(controller.base(), controller.key());
+    // More than all buffers between the process and the reader hold. The server ends other answers after 60 s.
+    let line = "hotdesk bash one seq 20000000 | (sleep 75; tail -n 1); echo ${PIPESTATUS[0]}";
+    assert_eq!(shell.run_in_bash(line).await.expect_success(), "20000000\n0\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bash_is_live_and_an_interrupt_ends_everything_on_the_computer() {
     let Some((controller, _, _)) = RunningController::with_a_computer().await else { return };
     let shell = Shell::with_key(controller.base(), controller.key());

@@ -21,6 +21,7 @@ use hotdesk_domain::limits::{MAX_STDIN, bounded_seconds};
 use hotdesk_guest::{Guest, QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Read, Path, Query};
+use hotdesk_http::serve::ClientMayPause;
 use hotdesk_http::untrusted_content::{confine, forbid_caching};
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::programs::process::{
@@ -120,6 +121,8 @@ async fn output(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     confine(headers);
     forbid_caching(headers);
+    response.extensions_mut().insert(ClientMayPause);
+    let headers = response.headers_mut();
     for name in [OFFSET_HEADER, LOST_HEADER] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from(number(&answered.headers, name)));
     }

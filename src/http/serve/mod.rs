@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::response::Response;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -17,9 +18,14 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
+pub use stalled_client::ClientMayPause;
+use stalled_client::{ClientConnection, PausePermission, STALL_TIMEOUT};
+
 use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::network::address::customer;
+
+mod stalled_client;
 
 /// Longest time to receive a request's header (T13, docs/security.md).
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -138,12 +144,19 @@ pub async fn serve(bound: BoundListener, router: Router, tasks: &Tasks) {
         let connection_permit = ConnectionPermit { _permits: Arc::new((slot, permit)) };
         let task_permit = connection_permit.clone();
         let group = tasks.clone();
-        let service =
-            router.clone().map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        let permission = PausePermission::default();
+        let stream = ClientConnection::new(stream, STALL_TIMEOUT, permission.clone());
+        let service = router
+            .clone()
+            .map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
                 request.extensions_mut().insert(group.clone());
                 request.extensions_mut().insert(ConnectInfo(peer.clone()));
                 request.extensions_mut().insert(connection_permit.clone());
                 request
+            })
+            .map_response(move |response: Response| {
+                permission.note(&response);
+                response
             });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
