@@ -52,6 +52,8 @@ impl Signatures {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use hotdesk_base::hex::hex;
 
