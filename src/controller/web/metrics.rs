@@ -79,9 +79,10 @@ impl MetricsAccess {
                 "The metrics are for callers on the service's machine; web.metrics_key_file admits others";
             return Err(Error::forbidden(what));
         };
-        match bearer::credentials(headers) {
-            Credentials::Bearer(shown) if key.matches(shown) => Ok(()),
-            _ => Err(Error::unauthenticated("The key of web.metrics_key_file is needed")),
+        if matches!(bearer::credentials(headers), Credentials::Bearer(shown) if key.matches(shown)) {
+            Ok(())
+        } else {
+            Err(Error::unauthenticated("The key of web.metrics_key_file is needed"))
         }
     }
 }
