@@ -122,15 +122,16 @@ impl FolderUpload<'_> {
         let received = self.received().await?;
         let (before, rest) = self.plan.parts.split_at(received.parts);
         *arrived = before.iter().map(|part| part.size).sum();
-        for part in rest {
+        for (number, part) in rest.iter().enumerate() {
             self.progress.skip_to(*arrived);
+            self.note(&received.folder, received.parts + number)?;
             match &part.content {
                 PartContent::Batch(paths) => self.send_batch(&received.folder, paths).await?,
                 PartContent::File(path) => self.send_file(&received.folder, path, arrived).await?,
             }
-            self.record.store(&format!("{}\n{}", received.folder, part.state))?;
             *arrived += part.size;
         }
+        self.note(&received.folder, self.plan.parts.len())?;
         if received.folder != self.path {
             let wanted = json!({"from": received.folder, "to": self.path, "overwrite": false});
             let moving = self.files.request(Method::POST, &["move"], &[]).json(&wanted);
@@ -143,21 +144,43 @@ impl FolderUpload<'_> {
         Ok(self.record.remove()?)
     }
 
+    /// Records that the computer has the first `parts` parts and may have the next one.
+    fn note(&self, folder: &str, parts: usize) -> Outcome<()> {
+        let state =
+            |index: Option<usize>| index.and_then(|it| self.plan.parts.get(it)).map_or("", |it| &it.state);
+        let (done, next) = (state(parts.checked_sub(1)), state(Some(parts)));
+        Ok(self.record.store(&format!("{folder}\n{done}\n{next}"))?)
+    }
+
+    /// The folder and the number of parts of a record; `None` when the source has changed up to the part that was sent
+    /// last. That one counts, because the computer may have received it.
+    fn recorded<'a>(&self, record: &'a str) -> (&'a str, Option<usize>) {
+        let mut fields = record.rsplitn(3, '\n');
+        let (next, done, folder) = (fields.next(), fields.next(), fields.next().unwrap_or_default());
+        let parts = match done {
+            Some("") => Some(0),
+            done => self.plan.parts.iter().position(|part| Some(&*part.state) == done).map(|it| it + 1),
+        };
+        let unchanged = |parts: &usize| {
+            self.plan.parts.get(*parts).map_or("", |part| &part.state) == next.unwrap_or_default()
+        };
+        (folder, parts.filter(unchanged))
+    }
+
     /// What the computer has from an earlier attempt; begins anew when the folder or the computer has changed since.
     async fn received(&self) -> Result<PartialCopy, Interruption> {
-        if let Some(record) = self.record.load()?
-            && let Some((folder, state)) = record.rsplit_once('\n')
-        {
-            if let Some(index) = self.plan.parts.iter().position(|part| part.state == state) {
-                let last = &self.plan.parts[index].last;
+        if let Some(record) = self.record.load()?.filter(|record| record.matches('\n').count() == 2) {
+            let (folder, parts) = self.recorded(&record);
+            if let Some(parts) = parts {
+                let last = parts.checked_sub(1).map_or("", |index| &self.plan.parts[index].last);
                 // The computer may have been reset to an earlier state.
                 let at = async |folder: &str| self.files.exists(&format!("{folder}/{last}")).await;
                 if at(folder).await? {
-                    return Ok(PartialCopy { folder: folder.to_owned(), parts: index + 1 });
+                    return Ok(PartialCopy { folder: folder.to_owned(), parts });
                 }
                 // The answer to the move was lost.
-                if index + 1 == self.plan.parts.len() && at(self.path).await? {
-                    return Ok(PartialCopy { folder: self.path.to_owned(), parts: index + 1 });
+                if parts == self.plan.parts.len() && at(self.path).await? {
+                    return Ok(PartialCopy { folder: self.path.to_owned(), parts });
                 }
             }
             self.discard(folder).await?;
@@ -167,7 +190,7 @@ impl FolderUpload<'_> {
         }
         let folder = self.path.rfind('/').map_or("", |slash| &self.path[..=slash]);
         let folder = format!("{folder}.{}{PART}", Uuid::new_v4().simple());
-        self.record.store(&format!("{folder}\n"))?;
+        self.note(&folder, 0)?;
         let request = self.files.request(Method::POST, &["mkdir"], &[]).json(&json!({"path": folder}));
         let made = self.files.attempt(request).await?;
         if !made.status.is_success() {

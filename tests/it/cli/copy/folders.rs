@@ -15,6 +15,12 @@ const MIB: u64 = 1024 * 1024;
 /// Nearly the size of [`make_tree`]: batches of small files, and a large file that is a part of its own.
 const SIZE: u64 = 64 * MIB;
 
+/// Sets the time of modification in Unix seconds.
+fn set_modified(path: &Path, seconds: u64) {
+    let file = fs::File::options().append(true).open(path).expect("a file");
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("a time");
+}
+
 /// A folder with a large file, 300 small ones, links, empty folders and unusual names.
 fn make_tree(root: &Path) {
     let noise = |path: &Path, length: usize| {
@@ -22,8 +28,7 @@ fn make_tree(root: &Path) {
         let mut random = fs::File::open("/dev/urandom").expect("a device");
         std::io::Read::read_exact(&mut random, &mut content).expect("noise");
         fs::write(path, content).expect("a file");
-        let file = fs::File::options().append(true).open(path).expect("a file");
-        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("a time");
+        set_modified(path, 1_000_000_000);
     };
     fs::create_dir_all(root.join("empty/inside")).expect("a folder");
     fs::create_dir(root.join("a")).expect("a folder");
@@ -144,8 +149,11 @@ async fn a_continued_download_of_a_folder_misses_no_change() {
     for (changed, fewest, most) in [("ä b/名前 5", 0, SIZE / 2), ("deep/er/名前 5", SIZE * 7 / 8, 2 * SIZE)]
     {
         kill_at(&controller, &shell, &download, SIZE * 3 / 4).await;
-        fs::write(shell.file("tree").join(changed), "new").expect("a file");
-        let change = format!("printf new > '/srv/tree/{changed}'");
+        let original = shell.file("tree").join(changed);
+        fs::write(&original, "new").expect("a file");
+        set_modified(&original, 1_100_000_000);
+        let change =
+            format!("printf new > '/srv/tree/{changed}'; touch -d @1100000000 '/srv/tree/{changed}'");
         shell.run(&["bash", "one", &change]).await.expect_success();
         let relay = Relay::start(controller.base(), None).await;
         let ended = run_at(&relay.url, &shell, &download).await;
