@@ -13,7 +13,7 @@ use crate::harness::controller::{RunningController, skip_reason};
 use crate::harness::sampling::sampled;
 
 /// Longest time of the requests in seconds, of a sample and of a full run; about 30 requests a second.
-const SECONDS: (&str, &str) = ("60", "1200");
+const SECONDS: (&str, &str) = ("45", "1200");
 /// Requests per operation and phase, of a sample and of a full run.
 const EXAMPLES: (&str, &str) = ("8", "200");
 
