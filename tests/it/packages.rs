@@ -1,14 +1,11 @@
 //! Debian package and archive: Debian's check, installation, upgrade and removal in a root folder of their own.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::SystemTime;
-
-use rustix::fs::{FlockOperation, flock};
 
 use crate::harness::capability::Capability;
 use crate::harness::controller;
+use crate::harness::program::{last_change, made_once};
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging");
 const CHANGELOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/CHANGELOG.md");
@@ -24,38 +21,10 @@ fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
-/// Builds the packages and the archive of the program under test, and returns their folder. The tests of this module, each a
-/// process of its own, share it: the program under test is large. The last change of its inputs is a part of its name.
+/// The folder of the packages and the archive of the program under test, which is large.
 fn built() -> PathBuf {
     let inputs = [Path::new(env!("CARGO_BIN_EXE_hotdesk")), Path::new(PACKAGING), Path::new(CHANGELOG)];
-    let changed = inputs.into_iter().map(last_change).max().expect("inputs");
-    let age = changed.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_nanos();
-    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
-    std::fs::create_dir_all(&parent).expect("a folder");
-    let lock = File::open(&parent).expect("the folder");
-    flock(&lock, FlockOperation::LockExclusive).expect("the lock");
-    let folder = parent.join(age.to_string());
-    if !folder.exists() {
-        for old in std::fs::read_dir(&parent).expect("the folder") {
-            std::fs::remove_dir_all(old.expect("an entry").path()).expect("removed");
-        }
-        let part = parent.join("part");
-        std::fs::create_dir(&part).expect("a folder");
-        build(&part);
-        std::fs::rename(&part, &folder).expect("renamed");
-    }
-    folder
-}
-
-/// The time of the latest change of a file, or of the files in a folder.
-fn last_change(path: &Path) -> SystemTime {
-    let metadata = path.metadata().expect("an input");
-    let own = metadata.modified().expect("a time");
-    if !metadata.is_dir() {
-        return own;
-    }
-    let entries = std::fs::read_dir(path).expect("a folder");
-    entries.map(|entry| last_change(&entry.expect("an entry").path())).fold(own, SystemTime::max)
+    made_once("packages", inputs.into_iter().map(last_change).max().expect("inputs"), build)
 }
 
 /// Builds into `folder`.

@@ -13,6 +13,7 @@ use super::remains::Leftovers;
 use crate::engines::host::{container_settings, open_engine};
 use crate::harness::controller::{RunningController, command, image, purge, skip_reason};
 use crate::harness::host;
+use crate::harness::program::program;
 
 /// Starts a process that outlives its command and appends an empty line ten times a second.
 const START_HEARTBEAT: &str = "setsid -f bash -c 'while :; do echo >> /tmp/beats; sleep 0.1; done' >/dev/null 2>&1 </dev/null; \
@@ -86,7 +87,7 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
     }
     let mut controller = RunningController::boot().await;
     controller.kill();
-    let mut config = container_settings(controller.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
+    let mut config = container_settings(controller.data_dir(), image(), program());
     config.host.network = NetworkConfig::default();
     let engine = open_engine(config);
     let spec = MachineSpec {
@@ -115,7 +116,7 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
 async fn purge_waits_for_nobody_and_leaves_what_the_next_controller_understands() {
     let Some((mut controller, _, id)) = RunningController::with_a_computer().await else { return };
     let leftovers = Leftovers::new(&controller);
-    let refused = Command::new(env!("CARGO_BIN_EXE_hotdesk"))
+    let refused = Command::new(program())
         .args(["purge", "--yes", "--data-dir"])
         .arg(controller.data_dir())
         .output()

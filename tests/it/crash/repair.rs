@@ -17,12 +17,13 @@ use crate::engines::host::{container_settings, open_engine};
 use crate::engines::{qemu, qemu_desktop};
 use crate::harness::controller::{RunningController, image, remove_test_variables};
 use crate::harness::host;
+use crate::harness::program::program;
 
 /// Control groups of the OCI runtime, at a path that both versions of control groups have.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 fn doctor(controller: &RunningController, options: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
+    let mut command = Command::new(program());
     command.args(["doctor", "--repair"]).args(options).arg("--data-dir").arg(controller.data_dir());
     remove_test_variables(&mut command);
     command.output().expect("the program starts")
@@ -53,7 +54,7 @@ fn run_on_host(program: &str, args: &[&str]) -> String {
 
 /// Creates a running machine without a row, and another one with an incomplete disk.
 async fn create_orphans(controller: &RunningController) -> (ComputerId, ComputerId) {
-    let mut config = container_settings(controller.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
+    let mut config = container_settings(controller.data_dir(), image(), program());
     config.host.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
     let engine = open_engine(config);
     let spec =
@@ -253,7 +254,7 @@ async fn a_repair_without_a_store_touches_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("machines")).expect("a folder");
     for options in [&["--repair"][..], &["--repair", "--yes"]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_hotdesk"))
+        let output = Command::new(program())
             .arg("doctor")
             .args(options)
             .arg("--data-dir")

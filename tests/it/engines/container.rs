@@ -19,6 +19,7 @@ use super::guest::Guest;
 use super::host::{ContainerFixture, container, open_engine};
 use crate::harness::controller::skip_reason;
 use crate::harness::host::{control_groups, find_leftover, guest_processes, loop_devices, processes};
+use crate::harness::program::program;
 use crate::harness::small_disk::SmallDisk;
 
 conformance_tests!(ContainerFixture::without_network());
@@ -256,7 +257,7 @@ async fn two_controllers_on_one_host_share_no_ids() {
 async fn hotdesk_s_own_first_process_answers_with_the_token_of_its_boot() {
     let Some(fixture) = ContainerFixture::without_network() else { return };
     let mut config = fixture.config.clone();
-    config.host.agent_binary = env!("CARGO_BIN_EXE_hotdesk").into();
+    config.host.agent_binary = program().into();
     config.host.init_args = None;
     let (engine, mut spec) = (open_engine(config), machine_spec());
     spec.memory_bytes = 2 << 30;

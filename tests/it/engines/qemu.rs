@@ -24,6 +24,7 @@ use super::host::open_engine;
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{image, skip_reason};
 use crate::harness::host::find_leftover;
+use crate::harness::program::program;
 
 const FAKE_AGENT: &str = include_str!("fake_agent.py");
 
@@ -67,13 +68,13 @@ pub fn settings(state: PathBuf) -> EngineSettings {
 }
 
 /// [`settings`] with another program in the place of QEMU.
-pub fn settings_with_program(state: PathBuf, program: String) -> EngineSettings {
-    let mut host = HostSettings::new(state, image(), env!("CARGO_BIN_EXE_hotdesk"));
+pub fn settings_with_program(state: PathBuf, qemu: String) -> EngineSettings {
+    let mut host = HostSettings::new(state, image(), program());
     host.network = NetworkConfig::disabled();
     host.init_args =
         Some(["/usr/bin/python3", "-I", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
     // Each test is a process and would detect KVM again; `qemu_desktop` tests the detection.
-    let kind = EngineKind::Qemu(QemuSettings { program, kernel: kernel(), emulate: true });
+    let kind = EngineKind::Qemu(QemuSettings { program: qemu, kernel: kernel(), emulate: true });
     EngineSettings { host, kind }
 }
 

@@ -17,6 +17,7 @@ use super::host::open_engine;
 use super::limits::cgroup_value;
 use super::qemu::{QemuFixture, settings_with_program};
 use crate::harness::host::{names_in, processes};
+use crate::harness::program::program;
 use crate::harness::small_disk::SmallDisk;
 
 /// Host memory of a machine beyond the guest's memory (`engine/qemu/hardware.rs`).
@@ -218,7 +219,7 @@ async fn a_host_without_room_refuses_copies_and_nothing_is_given_up_for_them() {
     let own = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
     let state = own.path().join("state");
     // The reserve, the agent's disk twice while it is created, a guest's disk, its copy and its memory.
-    let agent = fs::metadata(env!("CARGO_BIN_EXE_hotdesk")).expect("the program").len() >> 20;
+    let agent = fs::metadata(program()).expect("the program").len() >> 20;
     let _small = SmallDisk::mount(own.path(), &state, 512 + 2 * agent + 700);
     let Some(fixture) = QemuFixture::in_folder(state.clone(), own, |_| {}) else { return };
     let mut spec = machine_spec();

@@ -16,6 +16,7 @@ use super::host::{find_leftover, kill, loop_files, machines_of, names_in};
 use super::process::{OwnedChild, end};
 use super::small_disk::SmallDisk;
 use crate::harness::capability::{Capability, Skip};
+use crate::harness::program::program;
 
 /// Longest time until a controller prints its address, on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -359,7 +360,7 @@ impl Drop for RunningController {
 /// controller may use the folder. The test fails when anything of the computers remains on the host.
 pub fn purge(data: &Path) {
     let machines = names_in(&data.join("machines"));
-    let mut purge = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
+    let mut purge = Command::new(program());
     remove_test_variables(&mut purge);
     // The purge must work without an image: an operator may have removed it first.
     let purged = purge.args(["purge", "--yes", "--image", "/nowhere", "--data-dir"]).arg(data).output();
@@ -374,7 +375,7 @@ pub fn purge(data: &Path) {
 
 /// The command `hotdesk serve` with its data in `folder`.
 pub fn command(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
+    let mut command = Command::new(program());
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("hotdesk.toml"));
     command.arg("--data-dir").arg(folder.join("data"));
     let chosen = std::fs::read_to_string(folder.join("image"));

@@ -11,6 +11,7 @@ pub mod long_requests;
 pub mod network;
 pub mod picture;
 pub mod process;
+pub mod program;
 pub mod raw;
 pub mod rtmp;
 pub mod sampling;
