@@ -35,7 +35,8 @@ pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// this is below half a gigabyte.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
 /// Most concurrent connections of one customer (an IPv4 address or an IPv6 /64 network): a quarter of all, so that
-/// one source cannot exclude the others (T13, docs/security.md). Loopback has no limit, because a reverse proxy there serves all clients.
+/// one source cannot exclude the others (T13, docs/security.md). Loopback has no limit, because a reverse proxy there
+/// serves all clients.
 const MAX_PER_SOURCE: usize = MAX_CONNECTIONS / 4;
 /// Time for connections to finish their request after the server starts to stop.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);

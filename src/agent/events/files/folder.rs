@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -35,10 +36,13 @@ impl Folder {
         Self { real: real.to_owned(), ..Self::default() }
     }
 
-    /// A file was created, or moved here.
+    /// A file was created, or moved here. One that is gone already is not reported: a comparison may have
+    /// reported both before this notice arrived.
     pub(super) fn appeared(&mut self, name: &OsStr, report: FileCallback<'_>) {
         let stamp = self.stamp(name);
-        self.note(name, stamp, report);
+        if stamp.is_some() {
+            self.note(name, stamp, report);
+        }
     }
 
     /// A file was removed, or moved elsewhere.
@@ -88,10 +92,14 @@ impl Folder {
         let listed = std::fs::read_dir(&self.real).into_iter().flatten().flatten();
         let (mut present, mut beyond) = (Vec::new(), 0);
         for entry in listed {
-            if present.len() < MAX_FILES {
-                present.push((entry.file_name(), entry.metadata().ok().as_ref().map(stamp)));
-            } else {
+            if present.len() >= MAX_FILES {
                 beyond += 1;
+                continue;
+            }
+            match entry.metadata() {
+                // It was removed, or its folder was moved, since it was listed.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                metadata => present.push((entry.file_name(), metadata.ok().as_ref().map(stamp))),
             }
         }
         let mut gone = std::mem::take(&mut self.files);
@@ -242,6 +250,18 @@ mod tests {
             stage.reported(|folder, report| folder.clear(report)),
             [deleted("new"), deleted("old"), deleted("same")]
         );
+    }
+
+    #[test]
+    fn a_late_notice_of_a_file_that_is_gone_reports_nothing() {
+        let mut stage = TestFolder::new(&["known"]);
+        fs::remove_file(stage.real.path().join("known")).unwrap();
+        let reported = stage.reported(|folder, report| {
+            folder.appeared("known".as_ref(), report);
+            folder.appeared("unknown".as_ref(), report);
+        });
+        assert_eq!(reported, []);
+        assert_eq!(stage.reported(|folder, report| folder.vanished("known".as_ref(), report)), [deleted("known")]);
     }
 
     #[test]

@@ -38,10 +38,11 @@ impl Folders {
             Self { home: home.to_owned(), feed, watcher, parents: BTreeSet::new(), watched: Vec::new() };
         folders.watch_parents(&watched_folders::find_all(home));
         for location in watched_folders::find_all(home) {
-            folders.watcher.watch(&location.real, RecursiveMode::NonRecursive)?;
-            let mut folder = Folder::new(&location.real);
-            folder.compare(&mut |_, _| {});
-            folders.watched.push((location, folder));
+            if folders.watch(&location)? {
+                let mut folder = Folder::new(&location.real);
+                folder.compare(&mut |_, _| {});
+                folders.watched.push((location, folder));
+            }
         }
         Ok(folders)
     }
@@ -123,14 +124,12 @@ impl Folders {
             stays
         });
         for location in now {
-            match self.watcher.watch(&location.real, RecursiveMode::NonRecursive) {
-                Ok(()) => {}
-                // It vanished just now, which will be noticed.
-                Err(notify::Error { kind: notify::ErrorKind::PathNotFound, .. }) => continue,
-                Err(error) => return Err(error),
-            }
             let known = before.iter().position(|(known, _)| *known == location);
             let mut folder = known.map_or_else(|| Folder::new(&location.real), |at| before.swap_remove(at).1);
+            if !self.watch(&location)? {
+                folder.clear(&mut event_callback(&self.feed, &location));
+                continue;
+            }
             let beyond = folder.compare(&mut event_callback(&self.feed, &location));
             if beyond > 0 {
                 self.feed.report_missed(Some(EventKind::FileChange), beyond);
@@ -138,6 +137,15 @@ impl Folders {
             self.watched.push((location, folder));
         }
         Ok(())
+    }
+
+    /// Watches a folder. Returns false when it vanished just now: the watch of its parent reports a successor.
+    fn watch(&mut self, location: &WatchedFolder) -> notify::Result<bool> {
+        match self.watcher.watch(&location.real, RecursiveMode::NonRecursive) {
+            Ok(()) => Ok(true),
+            Err(error) if has_vanished(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Watches the parent folders. A parent that cannot be watched is covered by the regular check.
@@ -173,6 +181,15 @@ impl Folders {
         let size_bytes = to.symlink_metadata().map_or(0, |facts| facts.len());
         let path = event_path(&location.shown, to.file_name().unwrap_or_default());
         self.feed.publish(Event::now(EventData::DownloadFinished { path, size_bytes }));
+    }
+}
+
+/// Whether a folder vanished before or while its watch was added: notify looks at it once more afterwards.
+fn has_vanished(error: &notify::Error) -> bool {
+    match &error.kind {
+        notify::ErrorKind::PathNotFound => true,
+        notify::ErrorKind::Io(error) => error.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
     }
 }
 

@@ -121,11 +121,10 @@ async fn output(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     confine(headers);
     forbid_caching(headers);
-    response.extensions_mut().insert(ClientMayPause);
-    let headers = response.headers_mut();
     for name in [OFFSET_HEADER, LOST_HEADER] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from(number(&answered.headers, name)));
     }
+    response.extensions_mut().insert(ClientMayPause);
     Ok(response)
 }
 
