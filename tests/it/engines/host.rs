@@ -110,7 +110,7 @@ impl ContainerFixture {
         config.host.network = network;
         config.kind = container(runtime);
         config.host.init_args =
-            Some(["/usr/bin/python3", "-I", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
+            Some(["/usr/bin/python3", "-I", "-S", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
         let engine = open_engine(config.clone());
         Some(Self { config, engine, interfaces: Mutex::default(), _folder: folder })
     }

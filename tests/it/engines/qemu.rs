@@ -72,7 +72,7 @@ pub fn settings_with_program(state: PathBuf, qemu: String) -> EngineSettings {
     let mut host = HostSettings::new(state, image(), program());
     host.network = NetworkConfig::disabled();
     host.init_args =
-        Some(["/usr/bin/python3", "-I", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
+        Some(["/usr/bin/python3", "-I", "-S", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
     // Each test is a process and would detect KVM again; `qemu_desktop` tests the detection.
     let kind = EngineKind::Qemu(QemuSettings { program: qemu, kernel: kernel(), emulate: true });
     EngineSettings { host, kind }
