@@ -261,7 +261,10 @@ mod tests {
             folder.appeared("unknown".as_ref(), report);
         });
         assert_eq!(reported, []);
-        assert_eq!(stage.reported(|folder, report| folder.vanished("known".as_ref(), report)), [deleted("known")]);
+        assert_eq!(
+            stage.reported(|folder, report| folder.vanished("known".as_ref(), report)),
+            [deleted("known")]
+        );
     }
 
     #[test]

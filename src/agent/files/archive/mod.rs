@@ -7,3 +7,4 @@ pub mod prefix;
 mod tar_entries;
 pub mod unfinished;
 pub mod unpack;
+mod walk;

@@ -1,31 +1,27 @@
 //! Creation of a tar archive of a folder while it is sent. Links are stored and never followed.
 
-use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use tar::{Builder, EntryType, Header};
+use tar::{Builder, EntryType};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use crate::files::archive::walk::{header, unless_vanished, walk};
 use crate::files::paths::{FOLDER, enter};
 use crate::files::{errno, not_a_folder, paths};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::filename::MAX_PATH;
 
-/// Most entries of one archive.
-const MAX_ENTRIES: u64 = 1_000_000;
-/// Deepest folder level; each level needs an open file descriptor.
-pub(super) const MAX_DEPTH: usize = 200;
 /// Bytes of one piece of the stream.
 const PIECE: usize = 64 * 1024;
 /// Most pieces that wait for the client.
@@ -67,10 +63,8 @@ pub enum ArchiveSelection {
     Paths(Vec<PathBuf>),
 }
 
-/// Sends a folder's tar; entries have paths relative to the folder. Folders are sorted by the bytes of their
-/// names, and a folder's content follows it. Sockets, FIFOs, devices and hotdesk's own files are left out, and
-/// mounted file systems are not entered. A failure breaks the stream, so that the client does not take a part
-/// for the whole.
+/// Sends a folder's tar; entries have paths relative to the folder, in the order of [`walk`]. Sockets, FIFOs and devices
+/// are left out. A failure breaks the stream, so that the client does not take a part for the whole.
 pub fn pack(
     folder: &OwnedFd,
     selection: &ArchiveSelection,
@@ -82,18 +76,8 @@ pub fn pack(
         handle: handle.clone(),
         buffer: BytesMut::with_capacity(PIECE),
     };
-    let packed = rustix::fs::fstat(folder).map_err(io::Error::from).and_then(|facts| {
-        let mut packer = Packer { tar: Builder::new(stream), entries: 0, device: facts.st_dev };
-        match selection {
-            ArchiveSelection::After(sent) => packer.add_folder(folder, Path::new(""), 0, sent)?,
-            ArchiveSelection::Paths(paths) => {
-                for path in paths {
-                    unless_vanished(packer.add_path(folder, path))?;
-                }
-            }
-        }
-        packer.tar.into_inner()?.flush()
-    });
+    let mut packer = Packer(Builder::new(stream));
+    let packed = packer.add(folder, selection).and_then(|()| packer.0.into_inner()?.flush());
     if let Err(error) = packed {
         tracing::info!(%error, "the download of an archive was aborted");
         // The client may be the cause.
@@ -101,53 +85,21 @@ pub fn pack(
     }
 }
 
-struct Packer {
-    tar: Builder<PieceWriter>,
-    entries: u64,
-    device: u64,
-}
+struct Packer(Builder<PieceWriter>);
 
 impl Packer {
-    /// Adds the content of a folder that follows `sent`, a path relative to it.
-    fn add_folder(&mut self, folder: &OwnedFd, prefix: &Path, depth: usize, sent: &Path) -> io::Result<()> {
-        if depth >= MAX_DEPTH {
-            return Err(io::Error::other(format!("{}: folders deeper than {MAX_DEPTH}", prefix.display())));
-        }
-        let names = sorted_names(folder, self.entries)?;
-        let mut inside = sent.components();
-        let sent = inside.next().map(|first| first.as_os_str().as_bytes());
-        for name in names {
-            self.entries += 1;
-            // The content of a folder that was sent may have to follow.
-            let inside = match sent.map(|sent| name.as_slice().cmp(sent)) {
-                Some(Ordering::Less) => continue,
-                Some(Ordering::Equal) => Some(inside.as_path()),
-                Some(Ordering::Greater) | None => None,
-            };
-            let name = Path::new(OsStr::from_bytes(&name));
-            unless_vanished(self.add_entry(folder, name, &prefix.join(name), depth, inside))?;
-        }
-        Ok(())
-    }
-
-    /// Adds an entry and its content; of an entry that was sent, the content that follows a path in it.
-    fn add_entry(
-        &mut self,
-        folder: &OwnedFd,
-        name: &Path,
-        path: &Path,
-        depth: usize,
-        sent: Option<&Path>,
-    ) -> io::Result<()> {
-        let inside = match sent {
-            Some(_) => Some(enter(folder, name)?),
-            None => self.append(folder, name, path)?,
-        };
-        match inside {
-            Some(inside) if rustix::fs::fstat(&inside)?.st_dev == self.device => {
-                self.add_folder(&inside, path, depth + 1, sent.unwrap_or(Path::new("")))
+    fn add(&mut self, folder: &OwnedFd, selection: &ArchiveSelection) -> io::Result<()> {
+        match selection {
+            ArchiveSelection::After(sent) => walk(folder, &mut |holder, name, path| {
+                if path > sent {
+                    return self.append(holder, name, path);
+                }
+                // The content of a folder that was sent may have to follow.
+                Ok(sent.starts_with(path).then(|| enter(holder, name)).transpose()?)
+            }),
+            ArchiveSelection::Paths(paths) => {
+                paths.iter().try_for_each(|path| unless_vanished(self.add_path(folder, path)))
             }
-            _ => Ok(()),
         }
     }
 
@@ -165,7 +117,7 @@ impl Packer {
         match FileType::from_raw_mode(facts.st_mode) {
             FileType::Directory => {
                 let inside = enter(folder, name)?;
-                self.tar.append_data(&mut header(&facts, EntryType::Directory, 0), path, io::empty())?;
+                self.0.append_data(&mut header(&facts, EntryType::Directory, 0), path, io::empty())?;
                 return Ok(Some(inside));
             }
             FileType::RegularFile => {
@@ -175,13 +127,13 @@ impl Packer {
                 if FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile {
                     let size = u64::try_from(facts.st_size).unwrap_or_default();
                     let content = FixedSizeReader { file: File::from(file), left: size };
-                    self.tar.append_data(&mut header(&facts, EntryType::Regular, size), path, content)?;
+                    self.0.append_data(&mut header(&facts, EntryType::Regular, size), path, content)?;
                 }
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
                 let target = Path::new(OsStr::from_bytes(target.as_bytes()));
-                self.tar.append_link(&mut header(&facts, EntryType::Symlink, 0), path, target)?;
+                self.0.append_link(&mut header(&facts, EntryType::Symlink, 0), path, target)?;
             }
             FileType::Fifo
             | FileType::Socket
@@ -191,52 +143,6 @@ impl Packer {
         }
         Ok(None)
     }
-}
-
-/// Names in a folder, in the order of an archive that has `entries` already, without hotdesk's own files.
-pub(super) fn sorted_names(folder: &OwnedFd, entries: u64) -> io::Result<Vec<Vec<u8>>> {
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
-    let mut names: Vec<Vec<u8>> = Vec::new();
-    let mut found = Dir::read_from(folder)?;
-    while let Some(read) = found.read() {
-        let read = read?;
-        let name = read.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") && !paths::is_reserved(&path.join(OsStr::from_bytes(name))) {
-            names.push(name.to_owned());
-        }
-        if names.len() as u64 + entries > MAX_ENTRIES {
-            return Err(io::Error::other(format!("more than {MAX_ENTRIES} entries")));
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
-}
-
-/// Accepts that an entry vanished or changed its type meanwhile.
-pub(super) fn unless_vanished(added: io::Result<()>) -> io::Result<()> {
-    match added {
-        Err(error)
-            if matches!(
-                error.raw_os_error().map(Errno::from_raw_os_error),
-                Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO)
-            ) =>
-        {
-            Ok(())
-        }
-        done => done,
-    }
-}
-
-/// Header of an entry, without its path.
-pub(super) fn header(facts: &Stat, kind: EntryType, size: u64) -> Header {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_size(size);
-    header.set_mode(facts.st_mode & 0o7777);
-    header.set_uid(u64::from(facts.st_uid));
-    header.set_gid(u64::from(facts.st_gid));
-    header.set_mtime(u64::try_from(facts.st_mtime).unwrap_or_default());
-    header
 }
 
 /// Reader of exactly the size in the header: a file that grows is cut, one that shrinks is filled with zeros,

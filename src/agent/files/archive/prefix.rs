@@ -2,7 +2,6 @@
 //! (docs/api/files.md#folders-as-tar).
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tar::{EntryType, Header};
 
-use crate::files::archive::pack::{MAX_DEPTH, header, sorted_names, unless_vanished};
+use crate::files::archive::walk::{header, walk};
 use crate::files::file_error;
 use crate::files::paths::enter;
 use hotdesk_base::hex::hex;
@@ -53,69 +52,26 @@ impl EntriesDigest {
 /// # Errors
 /// When the folder cannot be read, is too deep or too large.
 pub fn digest(folder: &OwnedFd, last: &Path) -> Result<EntriesDigest> {
-    let failed = |error: io::Error| file_error(&last.to_string_lossy(), &error);
-    let device = rustix::fs::fstat(folder).map_err(|error| failed(error.into()))?.st_dev;
-    let mut prefix = Prefix { digest: EntriesDigest::default(), entries: 0, device };
-    prefix.add_folder(folder, Path::new(""), 0, Some(last)).map_err(failed)?;
-    Ok(prefix.digest)
-}
-
-struct Prefix {
-    digest: EntriesDigest,
-    entries: u64,
-    device: u64,
-}
-
-impl Prefix {
-    /// Adds the content of a folder up to `last`, a path relative to it; all of it without one.
-    fn add_folder(
-        &mut self,
-        folder: &OwnedFd,
-        prefix: &Path,
-        depth: usize,
-        last: Option<&Path>,
-    ) -> io::Result<()> {
-        if depth >= MAX_DEPTH {
-            return Err(io::Error::other(format!("{}: folders deeper than {MAX_DEPTH}", prefix.display())));
+    let mut digest = EntriesDigest::default();
+    let walked = walk(folder, &mut |holder, name, path| {
+        if path > last {
+            return Ok(None);
         }
-        let mut inside = last.map(Path::components);
-        let first = inside.as_mut().map(|inside| inside.next().map_or(OsStr::new(""), |it| it.as_os_str()));
-        for name in sorted_names(folder, self.entries)? {
-            let name = OsStr::from_bytes(&name);
-            if first.is_some_and(|first| name > first) {
-                break;
-            }
-            self.entries += 1;
-            let rest = inside.as_ref().filter(|_| first == Some(name)).map(|inside| inside.as_path());
-            unless_vanished(self.add_entry(folder, Path::new(name), &prefix.join(name), depth, rest))?;
-        }
-        Ok(())
-    }
-
-    fn add_entry(
-        &mut self,
-        folder: &OwnedFd,
-        name: &Path,
-        path: &Path,
-        depth: usize,
-        last: Option<&Path>,
-    ) -> io::Result<()> {
-        let facts = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let size = u64::try_from(facts.st_size).unwrap_or_default();
+        let facts = rustix::fs::statat(holder, name, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(facts.st_mode) {
             FileType::Directory => {
-                self.digest.add(&header(&facts, EntryType::Directory, 0), path, Path::new(""));
-                if facts.st_dev == self.device && last != Some(Path::new("")) {
-                    self.add_folder(&enter(folder, name)?, path, depth + 1, last)?;
-                }
+                let inside = enter(holder, name)?;
+                digest.add(&header(&facts, EntryType::Directory, 0), path, Path::new(""));
+                return Ok(Some(inside));
             }
             FileType::RegularFile => {
-                self.digest.add(&header(&facts, EntryType::Regular, size), path, Path::new(""));
+                let size = u64::try_from(facts.st_size).unwrap_or_default();
+                digest.add(&header(&facts, EntryType::Regular, size), path, Path::new(""));
             }
             FileType::Symlink => {
-                let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
+                let target = rustix::fs::readlinkat(holder, name, Vec::new())?;
                 let target = Path::new(OsStr::from_bytes(target.as_bytes()));
-                self.digest.add(&header(&facts, EntryType::Symlink, 0), path, target);
+                digest.add(&header(&facts, EntryType::Symlink, 0), path, target);
             }
             FileType::Fifo
             | FileType::Socket
@@ -123,6 +79,8 @@ impl Prefix {
             | FileType::BlockDevice
             | FileType::Unknown => {}
         }
-        Ok(())
-    }
+        Ok(None)
+    });
+    walked.map_err(|error| file_error(&last.to_string_lossy(), &error))?;
+    Ok(digest)
 }
