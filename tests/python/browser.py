@@ -28,6 +28,16 @@ def main():
         page.on("request", lambda request: pending.add(request.url))
         page.on("requestfinished", lambda request: pending.discard(request.url))
 
+        def holds(command):
+            index = command.get("frame", 0)
+            try:
+                return len(page.frames) > index and page.frames[index].evaluate(command["script"])
+            except playwright_error as error:
+                # A page that is loaded again says nothing for a moment.
+                if "Execution context was destroyed" not in str(error):
+                    raise
+                return False
+
         def perform(command):
             # A page's own scripts run in frame 0, those of a framed page in frame 1.
             frame = lambda: page.frames[command.get("frame", 0)]
@@ -44,7 +54,7 @@ def main():
                 case "wait":
                     # wait_for_function evaluates text in the page, which the page's policy forbids.
                     end = time.monotonic() + command.get("seconds", 30)
-                    while len(page.frames) <= command.get("frame", 0) or not frame().evaluate(command["script"]):
+                    while not holds(command):
                         if time.monotonic() > end:
                             raise TimeoutError(f"{page.inner_text('body')!r}, violations {violations}, failed {failed}, pending {pending}")
                         page.wait_for_timeout(50)

@@ -20,9 +20,10 @@ pub(super) const MAX_FILES: usize = 50_000;
 type FolderStamp = (u64, i64, i64, u64);
 
 /// Files of a folder.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Folder {
     real: PathBuf,
+    compared: Instant,
     files: HashMap<OsString, Option<FolderStamp>>,
     /// Files that were written to since their last event, and the time of the first write.
     writing: BTreeMap<OsString, Instant>,
@@ -33,14 +34,19 @@ pub(super) type FileCallback<'a> = &'a mut dyn FnMut(&OsStr, FileAction);
 
 impl Folder {
     pub(super) fn new(real: &Path) -> Self {
-        Self { real: real.to_owned(), ..Self::default() }
+        let (files, writing) = (HashMap::new(), BTreeMap::new());
+        Self { real: real.to_owned(), compared: Instant::now(), files, writing }
     }
 
-    /// A file was created, or moved here. One that is gone already is not reported: a comparison may have
-    /// reported both before this notice arrived.
+    /// When the last comparison began: it reported what notices from before tell.
+    pub(super) fn compared(&self) -> Instant {
+        self.compared
+    }
+
+    /// A file was created, or moved here. It may be gone already; the notice of that follows.
     pub(super) fn appeared(&mut self, name: &OsStr, report: FileCallback<'_>) {
         let stamp = self.stamp(name);
-        if stamp.is_some() {
+        if stamp.is_some() || !self.files.contains_key(name) {
             self.note(name, stamp, report);
         }
     }
@@ -89,6 +95,7 @@ impl Folder {
     /// Reads the whole folder and reports differences. An unreadable folder counts as empty. Returns the
     /// number of files beyond the limit.
     pub(super) fn compare(&mut self, report: FileCallback<'_>) -> u64 {
+        self.compared = Instant::now();
         let listed = std::fs::read_dir(&self.real).into_iter().flatten().flatten();
         let (mut present, mut beyond) = (Vec::new(), 0);
         for entry in listed {
@@ -253,18 +260,19 @@ mod tests {
     }
 
     #[test]
-    fn a_late_notice_of_a_file_that_is_gone_reports_nothing() {
+    fn a_file_that_is_gone_when_its_notice_is_read_was_created_and_deleted() {
         let mut stage = TestFolder::new(&["known"]);
         fs::remove_file(stage.real.path().join("known")).unwrap();
         let reported = stage.reported(|folder, report| {
             folder.appeared("known".as_ref(), report);
-            folder.appeared("unknown".as_ref(), report);
+            folder.appeared("short".as_ref(), report);
         });
-        assert_eq!(reported, []);
-        assert_eq!(
-            stage.reported(|folder, report| folder.vanished("known".as_ref(), report)),
-            [deleted("known")]
-        );
+        assert_eq!(reported, [created("short")]);
+        let reported = stage.reported(|folder, report| {
+            folder.vanished("known".as_ref(), report);
+            folder.vanished("short".as_ref(), report);
+        });
+        assert_eq!(reported, [deleted("known"), deleted("short")]);
     }
 
     #[test]

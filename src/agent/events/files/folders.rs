@@ -47,8 +47,8 @@ impl Folders {
         Ok(folders)
     }
 
-    /// Handles a notice.
-    pub(super) fn handle(&mut self, notice: &notify::Event) -> notify::Result<()> {
+    /// Handles a notice, and the time at which it was queued.
+    pub(super) fn handle(&mut self, notice: &notify::Event, queued: Instant) -> notify::Result<()> {
         if let NotifyKind::Modify(ModifyKind::Name(RenameMode::Both)) = notice.kind {
             // Both halves of the rename were handled already.
             self.report_download(&notice.paths);
@@ -57,9 +57,8 @@ impl Folders {
         let [path] = notice.paths.as_slice() else { return Ok(()) };
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let feed = &self.feed;
-        if let Some((location, folder)) =
-            self.watched.iter_mut().find(|(location, _)| location.real == parent)
-        {
+        let watched = self.watched.iter_mut().find(|(location, _)| location.real == parent);
+        if let Some((location, folder)) = watched.filter(|(_, folder)| folder.compared() <= queued) {
             let report = &mut event_callback(feed, location);
             match notice.kind {
                 NotifyKind::Create(_) | NotifyKind::Modify(ModifyKind::Name(RenameMode::To)) => {

@@ -45,14 +45,17 @@ impl FileWatcher {
     }
 }
 
+/// A notice of inotify and the time at which it was queued.
+type Notice = (Instant, notify::Event);
+
 /// Stops the thread when dropped.
-struct StopOnDrop(Arc<AtomicBool>, SyncSender<notify::Event>);
+struct StopOnDrop(Arc<AtomicBool>, SyncSender<Notice>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
         // A full queue wakes the thread too.
-        let _ = self.1.try_send(notify::Event::new(NotifyKind::Other));
+        let _ = self.1.try_send((Instant::now(), notify::Event::new(NotifyKind::Other)));
     }
 }
 
@@ -90,14 +93,11 @@ impl Watcher for FileWatcher {
 
 /// Creates an inotify watcher that writes to the queue. It never blocks, because notify's thread also
 /// executes watch changes for which the other end of the queue waits.
-fn watcher(
-    notices: SyncSender<notify::Event>,
-    overflowed: Arc<AtomicBool>,
-) -> notify::Result<INotifyWatcher> {
+fn watcher(notices: SyncSender<Notice>, overflowed: Arc<AtomicBool>) -> notify::Result<INotifyWatcher> {
     let handler = move |notice: notify::Result<notify::Event>| match notice {
         Ok(notice) if notice.need_rescan() => overflowed.store(true, Ordering::Release),
         Ok(notice) if matters(&notice.kind) => {
-            if notices.try_send(notice).is_err() {
+            if notices.try_send((Instant::now(), notice)).is_err() {
                 overflowed.store(true, Ordering::Release);
             }
         }
@@ -122,7 +122,7 @@ fn matters(kind: &NotifyKind) -> bool {
 
 fn run_loop(
     folders: &mut Folders,
-    queue: &Receiver<notify::Event>,
+    queue: &Receiver<Notice>,
     overflowed: &AtomicBool,
     stopped: &AtomicBool,
 ) -> notify::Result<()> {
@@ -130,7 +130,7 @@ fn run_loop(
     while !stopped.load(Ordering::Acquire) {
         let until = folders.due().map_or(check_at, |due| due.min(check_at));
         match queue.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(notice) => folders.handle(&notice)?,
+            Ok((queued, notice)) => folders.handle(&notice, queued)?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
