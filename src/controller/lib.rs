@@ -295,6 +295,6 @@ pub async fn start_with(
 }
 
 /// Line that reports the listening address. People and tests read it.
-pub fn listening_line(address: SocketAddr) -> String {
-    format!("listening on http://{address}")
+pub fn listening_line(scheme: &str, address: SocketAddr) -> String {
+    format!("listening on {scheme}://{address}")
 }

@@ -141,7 +141,7 @@ fn announce(line: &str) -> Result<(), StepError> {
 
 fn address(bound: &BoundListener, listen: &Listen) -> String {
     match (bound, listen) {
-        (BoundListener::Tcp(listener), _) => {
+        (BoundListener::Tcp(listener) | BoundListener::Tls(listener, _), _) => {
             listener.local_addr().map_or_else(|error| format!("(unknown: {error})"), |at| at.to_string())
         }
         (BoundListener::Unix(_), Listen::Unix(path)) => format!("unix:{}", path.display()),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::allocator;
@@ -16,7 +17,7 @@ use hotdesk_controller::config::{CONTAINER, Config, Flags, QEMU};
 use hotdesk_controller::data_dir::lock;
 use hotdesk_domain::plural::plural;
 use hotdesk_engine::{Check, EngineSettings, Finding, OpenMode};
-use hotdesk_http::serve::{BoundListener, Listen, bind, serve};
+use hotdesk_http::serve::{BoundListener, Tls, serve};
 
 /// Timeout of tasks after a stop signal. The log names those that exceed it.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -95,23 +96,26 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
     let failed = |error: std::io::Error| format!("cannot install signal handlers: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let bound = bind(&Listen::Tcp(config.listen))
+    let files = config.certificate_files()?;
+    let tls = files.map(Tls::new).transpose().map_err(|error| format!("cannot set up TLS: {error}"))?;
+    let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
-    let address = match &bound {
-        BoundListener::Tcp(listener) => {
-            listener.local_addr().map_err(|error| format!("cannot listen on {}: {error}", config.listen))?
-        }
-        BoundListener::Unix(_) => {
-            return Err("the API can listen on TCP addresses only: set --listen ADDR:PORT".into());
+    let address =
+        listener.local_addr().map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
+    let tasks = Tasks::new();
+    let (scheme, bound) = match tls {
+        None => ("http", BoundListener::Tcp(listener)),
+        Some(tls) => {
+            follow_renewals(tls.clone(), &tasks);
+            ("https", BoundListener::Tls(listener, tls))
         }
     };
-    let tasks = Tasks::new();
     let settings = config.engine_settings()?;
     log_obstacles(&settings);
     let engine = hotdesk_engine::open(settings, OpenMode::Run)?;
     let public_url = Some(config.public_url.clone()).filter(|url| !url.is_empty());
-    let public_url = public_url.unwrap_or_else(|| format!("http://{address}"));
+    let public_url = public_url.unwrap_or_else(|| format!("{scheme}://{address}"));
     let ready = hotdesk_controller::start(config, engine, &tasks).await?;
     if let Some(key) = &ready.first_key {
         output::line(&format!("account key (shown once): {}", key.reveal()))?;
@@ -119,7 +123,7 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
     if ready.set_up_open {
         output::line(&format!("to sign in, open {public_url}/set-up and show the account key"))?;
     }
-    output::line(&hotdesk_controller::listening_line(address))?;
+    output::line(&hotdesk_controller::listening_line(scheme, address))?;
     let router = ready.router.clone();
     let group = tasks.clone();
     let _serving = tasks.spawn("serve", async move { serve(bound, router, &group).await });
@@ -134,6 +138,17 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
     }
     ready.close().await;
     Ok(())
+}
+
+/// Uses renewed certificates until the tasks stop.
+fn follow_renewals(tls: Tls, tasks: &Tasks) {
+    let stop = tasks.stopping();
+    let _following = tasks.spawn("certificate", async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tls.follow_renewals() => {}
+        }
+    });
 }
 
 /// Logs what prevents this host from running computers, with the remedies. Only quick checks run: the start does not wait

@@ -12,12 +12,14 @@ mod machines;
 mod plans;
 pub mod secret_file;
 mod suspension;
+mod transport;
 
 pub use limits::Limits;
 pub use load::Flags;
 pub use machines::{Container, Streaming};
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
+pub use transport::TlsSettings;
 
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{ContainerSettings, EngineKind, EngineSettings, QemuSettings};
@@ -74,6 +76,8 @@ pub struct Config {
     pub audit: AuditSettings,
     /// Host names and origins.
     pub web: Web,
+    /// TLS of the listener.
+    pub tls: TlsSettings,
 }
 
 impl Config {
@@ -106,6 +110,8 @@ pub struct Web {
     pub allowed_origins: String,
     /// File (mode 0600) with the key that reads `GET /metrics`; empty: callers on this machine read it without a key.
     pub metrics_key_file: PathBuf,
+    /// Whether the service may listen beyond this machine without TLS and without a trusted proxy.
+    pub plain_http: bool,
 }
 
 /// Retention of the audit log.
@@ -140,6 +146,7 @@ impl Default for Config {
             auto_stop: AutoStopTiming::default(),
             audit: AuditSettings::default(),
             web: Web::default(),
+            tls: TlsSettings::default(),
         }
     }
 }

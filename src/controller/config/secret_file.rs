@@ -1,5 +1,6 @@
 //! Secrets in files that a setting names.
 
+use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -17,16 +18,27 @@ pub fn read(setting: &str, file: &Path) -> Result<Option<Secret>> {
     if file.as_os_str().is_empty() {
         return Ok(None);
     }
-    let described =
-        |what: String| Error::internal(format!("configuration: {setting} {}: {what}", file.display()));
-    let mode = file.metadata().map_err(|error| described(error.to_string()))?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(described("other users can read it; run chmod 0600 on it".to_owned()));
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| described(error.to_string()))?;
+    check_private(setting, file)?;
+    let text = std::fs::read_to_string(file).map_err(|error| problem(setting, file, error))?;
     let secret = text.trim();
     if secret.len() < MIN_SECRET {
-        return Err(described(format!("a secret has at least {MIN_SECRET} characters")));
+        return Err(problem(setting, file, format_args!("a secret has at least {MIN_SECRET} characters")));
     }
     Ok(Some(Secret::new(secret)))
+}
+
+/// Checks that only its owner can read the file of a setting.
+///
+/// # Errors
+/// `Internal` with a context that names the setting, the file and the problem.
+pub fn check_private(setting: &str, file: &Path) -> Result<()> {
+    let mode = file.metadata().map_err(|error| problem(setting, file, error))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(problem(setting, file, "other users can read it; run chmod 0600 on it"));
+    }
+    Ok(())
+}
+
+fn problem(setting: &str, file: &Path, what: impl Display) -> Error {
+    Error::internal(format!("configuration: {setting} {}: {what}", file.display()))
 }

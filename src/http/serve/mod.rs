@@ -20,12 +20,14 @@ use tower::ServiceExt;
 
 pub use stalled_client::ClientMayPause;
 use stalled_client::{ClientConnection, PausePermission, STALL_TIMEOUT};
+pub use tls::{CertificateFiles, Tls};
 
 use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::network::address::customer;
 
 mod stalled_client;
+mod tls;
 
 /// Longest time to receive a request's header (T13, docs/security.md).
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,8 +78,19 @@ impl FromStr for Listen {
 pub enum BoundListener {
     /// TCP.
     Tcp(TcpListener),
+    /// TLS over TCP.
+    Tls(TcpListener, Tls),
     /// A unix socket.
     Unix(UnixListener),
+}
+
+impl BoundListener {
+    fn tls(&self) -> Option<&Tls> {
+        match self {
+            Self::Tls(_, tls) => Some(tls),
+            Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
 }
 
 /// Binds a listener, which knows its actual address.
@@ -159,14 +172,22 @@ pub async fn serve(bound: BoundListener, router: Router, tasks: &Tasks) {
                 permission.note(&response);
                 response
             });
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
-            .max_buf_size(MAX_HEADER_BYTES)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
-            .with_upgrades();
+        let tls = bound.tls().cloned();
         let stop = tasks.stopping();
         let _connection = tasks.spawn("connection", async move {
+            let stream: Box<dyn IoStream> = match tls {
+                None => Box::new(stream),
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => Box::new(stream),
+                    Err(error) => return tracing::debug!(%error, "no TLS handshake"),
+                },
+            };
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIMEOUT)
+                .max_buf_size(MAX_HEADER_BYTES)
+                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+                .with_upgrades();
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => Some(ended),
@@ -213,7 +234,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
 
 async fn accept(bound: &BoundListener) -> io::Result<(Box<dyn IoStream>, Peer)> {
     match bound {
-        BoundListener::Tcp(listener) => {
+        BoundListener::Tcp(listener) | BoundListener::Tls(listener, _) => {
             let (stream, peer) = listener.accept().await?;
             stream.set_nodelay(true)?;
             Ok((Box::new(stream), Peer::Tcp(peer)))

@@ -14,3 +14,4 @@ mod pages_elsewhere;
 mod protocol;
 mod revocation;
 mod ssh_keys;
+mod tls;
