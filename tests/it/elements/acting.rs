@@ -186,7 +186,9 @@ async fn what_cannot_be_seen_is_not_clicked_blindly() {
             answer.body
         );
         let done = stage.act(&far, "click", json!({"method": "action"})).await;
-        assert_eq!(done.body["success"], json!(true), "{}", done.body);
+        // A program that a busy machine holds up answers too late, which the result says. It acts all the same.
+        let late = done.body["reason"] == "the program did not answer in time";
+        assert_eq!((done.status, &done.body["success"]), (200, &json!(!late)), "{}", done.body);
         program.wait_for_line("Row 59").await;
     }
 }
