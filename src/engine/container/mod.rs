@@ -35,7 +35,7 @@ use crate::container::boot::ContainerStarter;
 use crate::container::runtime::{ContainerState, Runtime, RuntimeKind};
 use crate::container::upkeep::UpkeepState;
 use crate::driver::{GuestDriver, HostContext, MachineBoot, set_bandwidth};
-use crate::host::cgroup::{cpuset, limits};
+use crate::host::cgroup::{self, cpuset, limits};
 use crate::host::files::canonicalize;
 use crate::host::{process, slots};
 use crate::state::layout::{Folder, Record};
@@ -122,10 +122,14 @@ impl ContainerEngine {
         else {
             return Ok(None);
         };
-        // Some runtimes report a process as running until its parent has reaped it, which may happen after they looked.
+        // Some runtimes report a process as running until its parent has reaped it, which may happen after they looked. A
+        // process that is ending leaves its control group before its pidfd says so (version 1).
         let failed = |error| EngineError::failed("look at the guest's first process", error);
         let has_exited = match process::open(state.pid).map_err(failed)? {
-            Some(first) => process::wait_exit(&first, Instant::now()).map_err(failed)?,
+            Some(first) => {
+                process::wait_exit(&first, Instant::now()).map_err(failed)?
+                    || !cgroup::contains(id, state.pid)
+            }
             None => true,
         };
         if has_exited {

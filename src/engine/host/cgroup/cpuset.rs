@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -50,13 +51,15 @@ impl MachineCpus {
         Ok(Some(Self { parent, available, _guard: guard }))
     }
 
-    /// The set of a machine; `None` when it has none or may use all CPUs.
+    /// The set of a machine; `None` when it has none, may use all CPUs, or ends at this moment.
     pub(super) fn of(&self, id: ComputerId) -> EngineResult<Option<CpuSet>> {
         let file = self.file(id);
-        if !file.exists() {
-            return Ok(None);
-        }
-        let set = read(&file)?;
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if is_gone(&error) => return Ok(None),
+            Err(error) => return Err(host_error(STEP, &file)(error)),
+        };
+        let set = listed(&file, &text)?;
         Ok(Some(set).filter(|set| !set.is_empty() && set.len() < self.available.len()))
     }
 
@@ -93,7 +96,16 @@ fn choose(vcpus: f64, available: &CpuSet, present: &CpuSet, others: &[CpuSet]) -
 
 fn read(file: &Path) -> EngineResult<CpuSet> {
     let text = fs::read_to_string(file).map_err(host_error(STEP, file))?;
-    parse(&text)
+    listed(file, &text)
+}
+
+/// Whether a group was removed before or while its file was read.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ENODEV)
+}
+
+fn listed(file: &Path, text: &str) -> EngineResult<CpuSet> {
+    parse(text)
         .ok_or_else(|| EngineError::failed(STEP, format!("{}: {text:?} is no list of CPUs", file.display())))
 }
 
