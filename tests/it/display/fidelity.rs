@@ -1,6 +1,6 @@
 //! Typed random text of every kind in real programs, on idle and loaded machines and with different layouts.
 //!
-//! `make test` sends 100 characters of each kind in each of the four states, `HOTDESK_PROOF=full` (`make
+//! `make test` sends 300 characters of each kind in each of the four states, `HOTDESK_PROOF=full` (`make
 //! bench`) sends 10,000. A failure prints the seed; `HOTDESK_SEED` repeats it.
 
 use std::ops::RangeInclusive;
@@ -127,7 +127,7 @@ trait TypingTarget {
 
 /// Sends all classes in both layouts, on the idle and on the loaded machine.
 async fn check_all_classes(what: &str, target: &mut impl TypingTarget) {
-    let count = sampled(100, 10_000);
+    let count = sampled(300, 10_000);
     let requested_seed = std::env::var("HOTDESK_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = requested_seed.unwrap_or_else(rand::random::<u64>);
     println!("{what}: {count} characters of each class, HOTDESK_SEED={seed}");
