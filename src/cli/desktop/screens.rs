@@ -10,7 +10,7 @@ use crate::client::{Session, resolve};
 use crate::computers::ComputerArg;
 use crate::failure::Outcome;
 use crate::output;
-use hotdesk_wire::desktop::action::{Screen, ScreenList, ScreenSize};
+use hotdesk_wire::desktop::action::{ResizeScreen, Screen, ScreenList, ScreenSize};
 
 /// `hotdesk screens`.
 #[derive(Debug, Subcommand)]
@@ -92,7 +92,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
         }
         Command::Resize { target, screen, size } => {
             let id = resolve::computer(api, &target.computer).await?;
-            let body = ScreenSize { width: Some(size.0), height: Some(size.1) };
+            let body = ResizeScreen { width: size.0, height: size.1 };
             let path = ["computers", &id, "screens", &screen];
             let response = api.call(Method::PATCH, &path, Some(&body), REQUEST_TIMEOUT).await?;
             let resized: Screen = response.decode()?;

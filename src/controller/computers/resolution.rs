@@ -7,7 +7,7 @@ use super::runner::boot_screen;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
 use hotdesk_store::fleet::computers::Computer;
-use hotdesk_wire::desktop::action::{Screen, ScreenSize};
+use hotdesk_wire::desktop::action::{ResizeScreen, Screen};
 
 impl Fleet {
     /// Resizes a screen; the size of the boot screen is stored. The work continues if the caller disconnects.
@@ -15,7 +15,12 @@ impl Fleet {
     /// # Errors
     /// The errors of [`Fleet::guest`] and [`Guest::call`](hotdesk_guest::Guest::call); `Unavailable` or `Internal` when the size cannot
     /// be stored. The screen may have the size then.
-    pub async fn resize_screen(&self, computer: &Computer, screen: &str, size: ScreenSize) -> Result<Screen> {
+    pub async fn resize_screen(
+        &self,
+        computer: &Computer,
+        screen: &str,
+        size: ResizeScreen,
+    ) -> Result<Screen> {
         let guest = self.guest(computer).await?;
         let path = format!("/screens/{}", percent_encode(screen));
         let (store, id) = (self.shared.store.clone(), computer.id);

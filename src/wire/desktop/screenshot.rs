@@ -55,14 +55,14 @@ pub struct ScreenshotQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1)]
     #[schema(minimum = 1)]
-    pub max_pixels: Option<u64>,
+    pub max_pixels: Option<u32>,
     /// Largest size of the image in bytes: the quality is lowered first (JPEG, WebP), then the image is
     /// scaled down. The answer is 400 with the code `budget_too_small` when the smallest useful image is
     /// still too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1)]
     #[schema(minimum = 1)]
-    pub max_bytes: Option<u64>,
+    pub max_bytes: Option<u32>,
     /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,

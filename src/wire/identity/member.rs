@@ -97,7 +97,11 @@ pub struct RemoveMember {
 #[serde(deny_unknown_fields)]
 pub struct Invite {
     /// E-mail address with which the person signs in.
-    #[schema(max_length = 254, example = "ada@example.org")]
+    #[schema(
+        pattern = r#"^\s*[^@<>",;\s\u0000-\u001f\u007f-\u009f]+@[^@<>",;\s\u0000-\u001f\u007f-\u009f]+\s*$"#,
+        max_length = 254,
+        example = "ada@example.org"
+    )]
     pub email: String,
     /// New role.
     pub permission: AssignableRole,
@@ -123,6 +127,10 @@ pub struct InvitationCreated {
 #[serde(deny_unknown_fields)]
 pub struct Uninvite {
     /// E-mail address of the invited person.
-    #[schema(max_length = 254, example = "ada@example.org")]
+    #[schema(
+        pattern = r#"^\s*[^@<>",;\s\u0000-\u001f\u007f-\u009f]+@[^@<>",;\s\u0000-\u001f\u007f-\u009f]+\s*$"#,
+        max_length = 254,
+        example = "ada@example.org"
+    )]
     pub email: String,
 }

@@ -57,6 +57,7 @@ pub struct CreateWorkspace {
     pub icon_url: Option<String>,
     /// `active` (default) or `inactive`.
     #[serde(default)]
+    #[schema(pattern = "^(active|inactive)$")]
     pub status: Option<String>,
 }
 
@@ -67,6 +68,7 @@ pub struct CreateWorkspace {
 pub struct UpdateWorkspace {
     /// The new name.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 255)]
     pub name: Option<String>,
     /// URL of the new icon; an empty string removes it.
     #[serde(default)]
@@ -74,6 +76,7 @@ pub struct UpdateWorkspace {
     pub icon_url: Option<String>,
     /// `active` or `inactive`.
     #[serde(default)]
+    #[schema(pattern = "^(active|inactive)$")]
     pub status: Option<String>,
     /// Whether viewers may read the files of its computers.
     #[serde(default)]

@@ -61,7 +61,7 @@ impl ScreenshotOptions {
             return Err(Error::invalid("max_pixels and max_bytes must be at least 1"));
         }
         let region = query.region.as_deref().map(str::parse).transpose()?;
-        let (max_pixels, max_bytes) = (query.max_pixels, query.max_bytes);
+        let (max_pixels, max_bytes) = (query.max_pixels.map(u64::from), query.max_bytes.map(u64::from));
         Ok(Self { format, scale, region, cursor, max_pixels, max_bytes })
     }
 }

@@ -7,10 +7,9 @@ use axum::routing::{get, patch};
 use super::screenshot::screenshot;
 use crate::display::Displays;
 use hotdesk_domain::desktop::resolution::Size;
-use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path};
-use hotdesk_wire::desktop::action::{Acknowledgement, Screen, ScreenList, ScreenSize};
+use hotdesk_wire::desktop::action::{Acknowledgement, ResizeScreen, Screen, ScreenList, ScreenSize};
 
 /// Routes of the screens.
 pub fn router(displays: Displays) -> Router {
@@ -41,13 +40,10 @@ async fn create_screen(
 async fn resize_screen(
     State(displays): State<Displays>,
     Path(id): Path<String>,
-    Json(body): Json<ScreenSize>,
+    Json(body): Json<ResizeScreen>,
 ) -> Result<axum::Json<Screen>> {
-    let (Some(width), Some(height)) = (body.width, body.height) else {
-        return Err(Error::invalid("width and height are required").into());
-    };
     let screen = displays.screen(Some(&id))?;
-    screen.resize(Size::new(width, height)?).await?;
+    screen.resize(Size::new(body.width, body.height)?).await?;
     Ok(axum::Json(screen.record()))
 }
 

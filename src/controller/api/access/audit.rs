@@ -93,7 +93,9 @@ async fn computer(app: &App, caller: &Caller, id: &str) -> Result<ComputerId> {
 
 fn parse_time(name: &str, value: &Option<String>) -> Result<Option<UnixMillis>> {
     let read = |text| {
-        let wrong = || Error::invalid(format!("{name} must have a time zone, such as 2026-01-31T12:00:00Z"));
+        let example = "2026-01-31T12:00:00Z";
+        let wrong =
+            || Error::invalid(format!("{name} must be 1970 or later and have a time zone: {example}"));
         UnixMillis::parse_iso8601(text).ok_or_else(wrong)
     };
     Ok(non_empty(value).map(read).transpose()?)

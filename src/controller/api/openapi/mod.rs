@@ -184,6 +184,7 @@ fn complete_schemas(operation: &mut Operation) {
         {
             schemas::without_null(schema);
             schemas::list_words(schema);
+            schemas::limit_field(schema);
         }
     }
     if let Some(RefOr::T(body)) = &mut operation.request_body {

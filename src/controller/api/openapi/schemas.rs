@@ -5,14 +5,22 @@
 //! | `allOf` of objects | one object | a strict part would refuse the fields of the others |
 //! | unnamed variants of a tagged union | named schemas and a discriminator | a generated type needs a name |
 //! | a pattern that lists words | a named enumeration | generators make types of enumerations |
+//! | a text with the length of a name | a text with the pattern of names | clients can check it |
+//! | an unsigned number of 32 bits | a number with its largest value | `int32` is signed |
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use hotdesk_domain::name::MAX_CHARACTERS;
 use serde_json::Value;
+use utoipa::Number;
 use utoipa::openapi::schema::{
     AdditionalProperties, Discriminator, Object, ObjectBuilder, OneOf, OneOfBuilder, Schema, SchemaType, Type,
 };
 use utoipa::openapi::{KnownFormat, OpenApi, Ref, RefOr, SchemaFormat};
+
+/// Pattern of what [`Name::parse`](hotdesk_domain::name::Name::parse) accepts: no control character, and not only white space.
+const NAME_PATTERN: &str =
+    r"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]*$";
 
 /// Schemas by their name.
 type Schemas = BTreeMap<String, RefOr<Schema>>;
@@ -41,6 +49,25 @@ pub fn simplify(schemas: &mut Schemas, strict: &BTreeSet<String>) {
         }
     }
     schemas.append(&mut added);
+    for schema in schemas.values_mut() {
+        if let RefOr::T(Schema::Object(object)) = schema {
+            object.properties.values_mut().for_each(limit_field);
+        }
+    }
+}
+
+/// Adds the limits of a field or parameter that its type does not express.
+pub fn limit_field(field: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(field)) = field else { return };
+    let is_name = field.min_length == Some(1) && field.max_length == Some(MAX_CHARACTERS);
+    if is_name && field.pattern.is_none() {
+        field.pattern = Some(NAME_PATTERN.to_owned());
+    }
+    let is_unsigned = matches!(field.minimum, Some(Number::UInt(_) | Number::Int(0..)));
+    if is_unsigned && field.format == Some(SchemaFormat::KnownFormat(KnownFormat::Int32)) {
+        field.format = None;
+        field.maximum.get_or_insert(Number::UInt(u32::MAX as usize));
+    }
 }
 
 /// Removes schemas that nothing refers to, such as the parts of merged objects.

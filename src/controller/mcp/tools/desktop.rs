@@ -21,7 +21,7 @@ use hotdesk_wire::tool::desktop::{
 
 /// Largest image in bytes. As base64 in a message it stays below 1 MiB, which the Python client reads at
 /// once.
-const MAX_IMAGE: u64 = 700_000;
+const MAX_IMAGE: u32 = 700_000;
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![
@@ -53,7 +53,7 @@ async fn take_screenshot(call: Call, arguments: Screenshot) -> Result<ToolResult
     let computer = call.app.directory.find_computer(&call.caller, &arguments.computer_id).await?;
     let guest = call.app.fleet.guest_to_read(&computer).await?;
     let image = screenshot::take(&guest, &query).await?;
-    if image.bytes.len() as u64 > MAX_IMAGE {
+    if image.bytes.len() > MAX_IMAGE as usize {
         return Err(Error::failed("The computer's agent sent a larger image than requested"));
     }
     let ScreenshotBase64 { image, mime_type, width, height, shown, .. } = screenshot::encode_base64(&image)?;

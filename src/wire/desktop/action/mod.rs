@@ -18,7 +18,7 @@ use crate::desktop::screenshot::ScreenshotQuery;
 pub use body::{ActionBody, Position};
 pub use keyboard::{KeyPress, Type};
 pub use pointer::{Click, Drag, Move, PointerButton, Scroll};
-pub use screen::{CursorPosition, Screen, ScreenList, ScreenQuery, ScreenSize};
+pub use screen::{CursorPosition, ResizeScreen, Screen, ScreenList, ScreenQuery, ScreenSize};
 pub use wait::{Wait, WaitChange, WaitStable};
 
 /// The table of all actions. It calls the macro `$consumer` with one row for each action: documentation,

@@ -52,8 +52,7 @@ pub struct ScreenList {
     pub screens: Vec<Screen>,
 }
 
-/// `POST screens` and `PATCH screens/{id}`. A new screen has the size of the boot screen unless both fields
-/// are present.
+/// `POST screens`. The screen has the size of the boot screen unless both fields are present.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"width": 1280, "height": 720}))]
 #[serde(deny_unknown_fields)]
@@ -66,4 +65,17 @@ pub struct ScreenSize {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 64, maximum = 7680)]
     pub height: Option<u32>,
+}
+
+/// `PATCH screens/{id}`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"width": 1280, "height": 720}))]
+#[serde(deny_unknown_fields)]
+pub struct ResizeScreen {
+    /// The new width, in pixels.
+    #[schema(minimum = 64, maximum = 7680)]
+    pub width: u32,
+    /// The new height, in pixels.
+    #[schema(minimum = 64, maximum = 7680)]
+    pub height: u32,
 }

@@ -14,7 +14,7 @@ use crate::api::desktop::forward;
 use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
-use hotdesk_wire::desktop::action::{Acknowledgement, Screen, ScreenList, ScreenSize};
+use hotdesk_wire::desktop::action::{Acknowledgement, ResizeScreen, Screen, ScreenList, ScreenSize};
 
 /// Longest start or end of a screen: the agent allows 25 s and then responds.
 const START_OR_END_TIMEOUT: Duration = Duration::from_secs(30);
@@ -53,13 +53,13 @@ pub(crate) async fn create(
 ///
 /// The size of the boot screen becomes the computer's resolution.
 #[utoipa::path(patch, path = "/computers/{id}/screens/{screen_id}", tag = "screens",
-    params(("id" = String, Path), ("screen_id" = String, Path)), request_body = ScreenSize,
+    params(("id" = String, Path), ("screen_id" = String, Path)), request_body = ResizeScreen,
     responses((status = 200, description = "The resized screen", body = Screen)))]
 async fn resize(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, screen)): Path<(String, String)>,
-    Body(size): Body<ScreenSize>,
+    Body(size): Body<ResizeScreen>,
 ) -> Result<Json<Screen>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
     Ok(Json(app.fleet.resize_screen(&computer, &screen, size).await?))
