@@ -17,7 +17,7 @@ use crate::host::cgroup::cpuset;
 use crate::host::command::{host_error, run_with, tool};
 use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{bandwidth, network, process, slots};
-use crate::state::{boot_files, disk};
+use crate::state::{boot_files, disk, raw_disk};
 use crate::types::whole_cpus;
 use crate::{Endpoint, EngineError, EngineResult};
 use nix::sys::resource::{Resource, getrlimit};
@@ -53,10 +53,11 @@ impl ContainerStarter<'_> {
     pub(super) fn prepare(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
         let MachineBoot { folder, spec, boot, lock } = *machine;
         let settings = &self.host.settings;
-        disk::grow(&folder.disk(), spec.disk_bytes, lock)?;
+        raw_disk::check_mountable(folder)?;
         let network = &settings.network;
         let slot = slots::claim(&folder.path, network.slots(), self.wanted_slot)?;
         let resolvers = network::resolvers(network)?;
+        disk::grow(&folder.disk(), spec.disk_bytes, settings.host_ids(slot), lock)?;
         let resource_files = match self.runtime.kind() {
             RuntimeKind::Shared => ResourceFiles::start(folder.id, &folder.lxcfs_pid()),
             RuntimeKind::Gvisor => None,

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use std::process::Stdio;
 use nix::sched::{CloneFlags, unshare};
 
 use crate::host::command::{TIMEOUT, run, run_with, run_with_timeout, tool};
 use crate::host::{bandwidth, network};
+use crate::host::sandbox::GuestFile;
 use crate::state::disk;
 use crate::{EngineError, EngineResult, Finding, Shortage};
 
@@ -86,19 +88,25 @@ pub(crate) fn namespaces<'a>() -> Check<'a> {
     .quick()
 }
 
-/// Whether the tools for disks are installed.
-pub(crate) fn disk_tools<'a>() -> Check<'a> {
-    Check::new("disk tools", "apt install e2fsprogs (1.47 or newer) util-linux", find_disk_tools)
+/// Whether the tools for disks are installed, and the sandbox for those that read what guests wrote works. `user` is the
+/// host's user id of a guest.
+pub(crate) fn disk_tools<'a>(user: u32) -> Check<'a> {
+    Check::new("disk tools", "apt install e2fsprogs (1.47 or newer) util-linux", move || {
+        find_disk_tools(user)
+    })
 }
 
-fn find_disk_tools() -> EngineResult<String> {
-    let installed = ["e2fsck", "resize2fs", "mkfs.ext4", "fsfreeze"].into_iter().try_for_each(|program| {
-        let mut command = tool(program);
-        // The status does not matter: only a missing program is an error here.
-        command.arg("-V");
-        run_with_timeout("look for the disk tools", &mut command, None, TIMEOUT).map(drop)
-    });
-    installed.map(|()| "mkfs.ext4, e2fsck, resize2fs, fsfreeze".into())
+fn find_disk_tools(user: u32) -> EngineResult<String> {
+    const STEP: &str = "look for the disk tools";
+    // The status does not matter: only a missing program is an error here.
+    for program in ["mkfs.ext4", "fsfreeze"] {
+        run_with_timeout(STEP, tool(program).arg("-V"), None, TIMEOUT)?;
+    }
+    let file = tempfile::NamedTempFile::new().map_err(|error| EngineError::failed(STEP, error))?;
+    for program in ["e2fsck", "resize2fs"] {
+        GuestFile { path: file.path(), user }.run_tool(STEP, program, &["-V"], Stdio::null(), TIMEOUT)?;
+    }
+    Ok("mkfs.ext4, fsfreeze; e2fsck, resize2fs in a sandbox".into())
 }
 
 /// Whether the guest image is built.

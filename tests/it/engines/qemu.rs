@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::conformance::{EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec};
 use super::guest::Guest;
-use super::host::open_engine;
+use super::host::{container, open_engine};
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{image, skip_reason};
 use crate::harness::host::find_leftover;
@@ -294,6 +294,15 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
     engine.destroy(spec.id).await.expect("destroyed");
     fixture.expect_removed(spec.id);
 }
+
+    // The guest's root may have written any block, so the host's kernel never mounts the disk or a copy of it.
+    let containers = open_engine(EngineSettings { kind: container("runc"), ..fixture.config.clone() });
+    let copy = machine_spec();
+    containers.copy_disk(spec.id, &copy).await.expect("copied");
+    for machine in [&spec, &copy] {
+        let refused = format!("{:#}", containers.start(machine, &boot(3)).await.expect_err("a raw disk"));
+        assert!(refused.contains("a virtual machine has written it"), "{refused}");
+    }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_started_a_machine_is_not_taken_for_it() {
