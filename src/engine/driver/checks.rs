@@ -6,7 +6,7 @@ use std::process::Stdio;
 use nix::sched::{CloneFlags, unshare};
 
 use crate::host::command::{TIMEOUT, run, run_with, run_with_timeout, tool};
-use crate::host::{bandwidth, network};
+use crate::host::network::forwarding;
 use crate::host::sandbox::GuestFile;
 use crate::state::disk;
 use crate::{EngineError, EngineResult, Finding, Shortage};
@@ -138,7 +138,8 @@ pub(crate) fn packets() -> EngineResult<String> {
         run_with(STEP, nft, network::RULES)
     });
     let outcome = tried.join().unwrap_or_else(|_| Err(EngineError::failed(STEP, "the thread panicked")));
-    outcome.map(|_| format!("veth and nftables; net.ipv4.ip_forward is {}", network::forwarding()))
+    outcome?;
+    Ok(format!("veth and nftables; {}", forwarding::describe()?))
 }
 
 /// Whether there is space for computers under the state folder.

@@ -2,7 +2,7 @@
 //!
 //! gVisor cannot save a guest that has a unix socket of the host open. So the agent listens in the guest's
 //! own network, on a port below 1024 that only the guest's root can take. Only the host's root reaches it,
-//! through the guest's veth pair: the packet rules (`host/rules.nft`) reject packets from guests and drop
+//! through the guest's veth pair: the packet rules (`host/network/rules.nft`) reject packets from guests and drop
 //! those from outside. The agent requires its token as everywhere.
 
 mod suspend;
