@@ -76,6 +76,7 @@ pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings
     checks.push(Check::new("free space", "free some space under the state folder", || {
         checks::free_space(&host.state_dir)
     }));
+    checks.push(checks::open_files());
     checks.push(Check::new(
         "inotify instances",
         "sysctl fs.inotify.max_user_instances=8192 (all guests and root share them)",

@@ -1,18 +1,25 @@
 //! Checks of this host for what every engine needs, with remedies. Each check tries the real operation.
 
+use std::fs;
 use std::path::Path;
-
 use std::process::Stdio;
+
 use nix::sched::{CloneFlags, unshare};
 
 use crate::host::command::{TIMEOUT, run, run_with, run_with_timeout, tool};
 use crate::host::network::forwarding;
 use crate::host::sandbox::GuestFile;
+use crate::host::{bandwidth, network};
 use crate::state::disk;
 use crate::{EngineError, EngineResult, Finding, Shortage};
 
 /// Free bytes below which a host soon cannot make computers.
 const COMFORTABLE_SPACE: u64 = 10 << 30;
+
+/// The step of [`open_files`].
+const READ_OPEN_FILES: &str = "rely on the table of open files";
+/// Bytes of kernel memory of an open file (`struct file` of Linux 6.1 has 232). They count as memory of its guest.
+const OPEN_FILE_BYTES: u64 = 256;
 
 /// One check of this host, which has not run yet.
 pub struct Check<'a> {
@@ -147,4 +154,49 @@ pub(crate) fn free_space(state: &Path) -> EngineResult<String> {
     let free = disk::free_bytes(state)?;
     let text = format!("{} GiB under {}", free >> 30, state.display());
     if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(Shortage::DiskSpace, text)) }
+}
+
+/// Whether the host's table of open files has a place for all that guests can open: their memory ends first.
+pub(crate) fn open_files<'a>() -> Check<'a> {
+    let remedy = "sysctl fs.file-max=9223372036854775807, which systemd sets at its start (all guests and the host share it)";
+    Check::new("open files", remedy, || {
+        let read = || -> std::io::Result<(u64, u64)> {
+            let limit = fs::read_to_string("/proc/sys/fs/file-max")?;
+            let memory = fs::read_to_string("/proc/meminfo")?;
+            let kilobytes = memory.split_whitespace().nth(1).and_then(|text| text.parse::<u64>().ok());
+            Ok((limit.trim().parse().map_err(std::io::Error::other)?, kilobytes.unwrap_or_default() << 10))
+        };
+        let (limit, memory_bytes) = read().map_err(|error| EngineError::failed(READ_OPEN_FILES, error))?;
+        judge_open_files(limit, memory_bytes)
+    })
+    .optional()
+}
+
+/// Whether a table with `limit` entries is larger than the memory of the host can fill.
+fn judge_open_files(limit: u64, memory_bytes: u64) -> EngineResult<String> {
+    if limit >= memory_bytes / OPEN_FILE_BYTES {
+        return Ok(format!("{limit} for the whole host, more than guests have memory for"));
+    }
+    let enough = limit.saturating_mul(OPEN_FILE_BYTES) >> 20;
+    let detail =
+        format!("{limit} for the whole host: one guest with {enough} MiB of memory can open them all");
+    Err(EngineError::failed(READ_OPEN_FILES, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_open_files_is_larger_than_the_memory_can_fill() {
+        for (limit, gigabytes, sufficient) in [
+            (i64::MAX as u64, 24, true),
+            (2_466_170, 24, false),
+            (100_663_296, 24, true),
+            (100_663_295, 24, false),
+        ] {
+            let judged = judge_open_files(limit, gigabytes << 30);
+            assert_eq!(judged.is_ok(), sufficient, "{limit}: {judged:?}");
+        }
+    }
 }

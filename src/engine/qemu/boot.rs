@@ -29,8 +29,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two checks of the processes.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Shell script that enters the machine's groups and then executes QEMU, so that QEMU never runs outside of
-/// them.
-const ENTER: &str = "while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
+/// them. QEMU opens about 50 files; the host has one table of open files for all.
+const ENTER: &str = "[ $(ulimit -n) -le 1024 ] || ulimit -n 1024 || exit 1; while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
 
 /// `bundle/config.json`: what a later controller needs of a boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -290,10 +290,10 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
     flip_one_bit(&memory);
     Guest::new(&engine.resume(&spec, &boot(2)).await.expect("resumed")).wait_until_ready().await;
     assert_eq!(expect_running(&*engine, spec.id, 2).await.count().await, 3, "memory must be preserved");
+    let limits = fs::read_to_string(format!("{}/limits", process_of(spec.id))).expect("limits of QEMU");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
+    assert!(files.split_whitespace().any(|word| word == "1024"), "{files}");
     engine.stop(spec.id, GRACE).await.expect("stopped");
-    engine.destroy(spec.id).await.expect("destroyed");
-    fixture.expect_removed(spec.id);
-}
 
     // The guest's root may have written any block, so the host's kernel never mounts the disk or a copy of it.
     let containers = open_engine(EngineSettings { kind: container("runc"), ..fixture.config.clone() });
@@ -303,6 +303,9 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
         let refused = format!("{:#}", containers.start(machine, &boot(3)).await.expect_err("a raw disk"));
         assert!(refused.contains("a virtual machine has written it"), "{refused}");
     }
+    engine.destroy(spec.id).await.expect("destroyed");
+    fixture.expect_removed(spec.id);
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_started_a_machine_is_not_taken_for_it() {
