@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn the_table_of_open_files_is_larger_than_the_memory_can_fill() {
         for (limit, gigabytes, sufficient) in [
-            (i64::MAX as u64, 24, true),
+            (9_223_372_036_854_775_807, 24, true),
             (2_466_170, 24, false),
             (100_663_296, 24, true),
             (100_663_295, 24, false),

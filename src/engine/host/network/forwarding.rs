@@ -107,6 +107,9 @@ pub(super) fn record_uplinks(
     if ours != before {
         let names = ours.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         tracing::info!("guests need forwarding of packets that arrive on {names}; only theirs are forwarded");
+    }
+    // Written without names too, so that the upkeep looks for the first uplink.
+    if config.enabled {
         record.write(&ours)?;
     }
     Ok(ours)
