@@ -109,3 +109,12 @@ pub fn leftovers(settings: EngineSettings) -> EngineResult<Leftovers> {
     let host = settings.host.clone();
     Leftovers::new(open(settings, OpenMode::ReadOnly)?, host)
 }
+
+/// Undoes what computers need of the whole host: packet forwarding and packet rules. Does nothing while a computer of any
+/// data folder holds a slot; then it returns `false`. Blocks.
+///
+/// # Errors
+/// `Failed` when the kernel or `nft` refuses.
+pub fn release_host() -> EngineResult<bool> {
+    host::network::release()
+}

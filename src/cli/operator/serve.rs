@@ -162,8 +162,8 @@ fn log_obstacles(settings: &EngineSettings) {
     }
 }
 
-/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks. The store remains. The
-/// guest image is not needed.
+/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks, and what the last computer
+/// leaves of the host's network. The store remains. The guest image is not needed.
 ///
 /// # Errors
 /// When a controller uses the folder, or a machine cannot be removed. The other machines are removed nevertheless.
@@ -184,6 +184,10 @@ pub fn purge(options: &Options) -> Outcome<()> {
                 Ok(()) => removed.push(format!("removed {machine}\n")),
                 Err(error) => failures.push(format!("cannot remove {machine}: {error:#}")),
             }
+        }
+        // Nothing is left to do while computers of other data folders run.
+        if let Err(error) = hotdesk_engine::release_host() {
+            failures.push(format!("cannot restore the host's network: {error:#}"));
         }
         let from = config.data_dir.display();
         let all = plural(u32::try_from(removed.len()).unwrap_or(u32::MAX), "computer");

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Blocks that are not on the public Internet, as address and prefix length: the routable special-purpose
-/// blocks of RFC 6890, the same as in `engine/rules.nft`.
+/// blocks of RFC 6890, the same as in `engine/host/network/rules.nft`.
 const SPECIAL_V4: [([u8; 4], u32); 12] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),

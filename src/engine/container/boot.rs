@@ -7,17 +7,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use crate::container::gvisor;
 use crate::container::lxcfs::ResourceFiles;
 use crate::container::oci::{self, BootPlan, HostLimits};
 use crate::container::runtime::{Runtime, RuntimeKind};
 use crate::container::stage::{self, FileSystemParts};
 use crate::container::throttle;
 use crate::driver::{HostContext, MachineBoot};
-use crate::host::cgroup::cpuset;
+use crate::host::cgroup::{cpuset, limits};
 use crate::host::command::{host_error, run_with, tool};
 use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{bandwidth, network, process, slots};
-use crate::state::{boot_files, disk};
+use crate::state::{boot_files, disk, raw_disk};
 use crate::types::whole_cpus;
 use crate::{Endpoint, EngineError, EngineResult};
 use nix::sys::resource::{Resource, getrlimit};
@@ -53,9 +54,10 @@ impl ContainerStarter<'_> {
     pub(super) fn prepare(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
         let MachineBoot { folder, spec, boot, lock } = *machine;
         let settings = &self.host.settings;
-        disk::grow(&folder.disk(), spec.disk_bytes, lock)?;
+        raw_disk::check_mountable(folder)?;
         let network = &settings.network;
         let slot = slots::claim(&folder.path, network.slots(), self.wanted_slot)?;
+        disk::grow(&folder.disk(), spec.disk_bytes, settings.host_ids(slot), lock)?;
         let resolvers = network::resolvers(network)?;
         let resource_files = match self.runtime.kind() {
             RuntimeKind::Shared => ResourceFiles::start(folder.id, &folder.lxcfs_pid()),
@@ -82,6 +84,10 @@ impl ContainerStarter<'_> {
                 "the OCI runtime has no record of it or no process for it",
             ));
         };
+        match self.runtime.kind() {
+            RuntimeKind::Shared => limits::set_tcp_memory(folder.id, spec.memory_bytes)?,
+            RuntimeKind::Gvisor => gvisor::limit_open_files(folder.id, host_limits()?.max_open_files())?,
+        }
         if let Some(resource_files) = &resource_files {
             resource_files.join(folder.id)?;
         }
@@ -126,7 +132,7 @@ impl ContainerStarter<'_> {
             host_boot: &process::boot_id().map_err(host)?,
             stage: &stage::path("")?,
             has_resource_files,
-            limits: host_limits().map_err(host)?,
+            limits: host_limits()?,
         };
         let bundle = folder.bundle();
         private_folder(&bundle).map_err(host_error(STEP, &bundle))?;
@@ -136,10 +142,13 @@ impl ContainerStarter<'_> {
     }
 }
 
-fn host_limits() -> io::Result<HostLimits> {
-    let (_, open_files) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let oom_score = fs::read_to_string("/proc/self/oom_score_adj")?;
-    Ok(HostLimits { open_files, oom_score: oom_score.trim().parse().map_err(io::Error::other)? })
+fn host_limits() -> EngineResult<HostLimits> {
+    let read = || -> io::Result<HostLimits> {
+        let (_, open_files) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        let oom_score = fs::read_to_string("/proc/self/oom_score_adj")?;
+        Ok(HostLimits { open_files, oom_score: oom_score.trim().parse().map_err(io::Error::other)? })
+    };
+    read().map_err(|error| EngineError::failed("read the controller's own limits", error))
 }
 
 /// Makes the agent's socket in a folder that no guest sees. The guest inherits the listening descriptor.

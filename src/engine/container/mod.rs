@@ -39,7 +39,7 @@ use crate::host::cgroup::{self, cpuset, limits};
 use crate::host::files::canonicalize;
 use crate::host::{process, slots};
 use crate::state::layout::{Folder, Record};
-use crate::state::{agent_binary, disk, disk_copy};
+use crate::state::{agent_binary, disk, disk_copy, raw_disk};
 use crate::types::whole_cpus;
 use crate::{
     Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, OpenMode,
@@ -189,6 +189,8 @@ impl GuestDriver for ContainerEngine {
     }
 
     fn boot(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
+        // First, because the agent may be what says so.
+        raw_disk::check_mountable(machine.folder)?;
         let agent = &match self.runtime.kind() {
             RuntimeKind::Shared => self.host.agent.clone(),
             RuntimeKind::Gvisor => gvisor::pin_agent(machine.folder, &self.host.agent)?,

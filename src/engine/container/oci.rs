@@ -23,7 +23,8 @@ pub(super) const IMAGE: &str = "hotdesk.image";
 /// Processes and threads of one guest. A desktop with many browser tabs has about 1500; a fork bomb fails
 /// here.
 const MAX_PROCESSES: u64 = 4096;
-/// Open files per process: enough for every desktop program, and within the usual limits of hosts.
+/// Open files per process, or of a whole guest under gVisor: enough for every desktop program, and within the usual
+/// limits of hosts.
 const OPEN_FILES: u64 = 65536;
 /// Pseudo-terminals of one guest; the host has 4096 for all.
 const TERMINALS: u32 = 512;
@@ -105,10 +106,17 @@ pub(super) struct HostLimits {
     pub(super) oom_score: i32,
 }
 
+impl HostLimits {
+    /// The limit on open files of a guest's processes.
+    pub(super) fn max_open_files(&self) -> u64 {
+        OPEN_FILES.min(self.open_files)
+    }
+}
+
 /// The bundle's `config.json`.
 pub(super) fn config(plan: &BootPlan<'_>) -> Value {
     let id = plan.spec.id;
-    let open_files = OPEN_FILES.min(plan.limits.open_files);
+    let open_files = plan.limits.max_open_files();
     let mapping = json!([{ "containerID": 0, "hostID": plan.first_id, "size": IDS_PER_MACHINE }]);
     let namespaces =
         ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"].map(|kind| json!({ "type": kind }));

@@ -35,7 +35,7 @@ pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings
         checks::root(),
         Check::new("OCI runtime", runtime_remedy, || runtime(&settings.runtime, host)),
         Check::new("other OCI runtime", "", || other_runtime(host, settings)),
-        checks::disk_tools(),
+        checks::disk_tools(host.uid_base),
         Check::new(
             "control groups",
             "mount cgroup v2, or the v1 controllers cpu, memory, pids and devices, under /sys/fs/cgroup, and boot without \
@@ -76,6 +76,7 @@ pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings
     checks.push(Check::new("free space", "free some space under the state folder", || {
         checks::free_space(&host.state_dir)
     }));
+    checks.push(checks::open_files());
     checks.push(Check::new(
         "inotify instances",
         "sysctl fs.inotify.max_user_instances=8192 (all guests and root share them)",

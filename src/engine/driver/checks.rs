@@ -1,16 +1,25 @@
 //! Checks of this host for what every engine needs, with remedies. Each check tries the real operation.
 
+use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use nix::sched::{CloneFlags, unshare};
 
 use crate::host::command::{TIMEOUT, run, run_with, run_with_timeout, tool};
+use crate::host::network::forwarding;
+use crate::host::sandbox::GuestFile;
 use crate::host::{bandwidth, network};
 use crate::state::disk;
 use crate::{EngineError, EngineResult, Finding, Shortage};
 
 /// Free bytes below which a host soon cannot make computers.
 const COMFORTABLE_SPACE: u64 = 10 << 30;
+
+/// The step of [`open_files`].
+const READ_OPEN_FILES: &str = "rely on the table of open files";
+/// Bytes of kernel memory of an open file (`struct file` of Linux 6.1 has 232). They count as memory of its guest.
+const OPEN_FILE_BYTES: u64 = 256;
 
 /// One check of this host, which has not run yet.
 pub struct Check<'a> {
@@ -86,19 +95,25 @@ pub(crate) fn namespaces<'a>() -> Check<'a> {
     .quick()
 }
 
-/// Whether the tools for disks are installed.
-pub(crate) fn disk_tools<'a>() -> Check<'a> {
-    Check::new("disk tools", "apt install e2fsprogs (1.47 or newer) util-linux", find_disk_tools)
+/// Whether the tools for disks are installed, and the sandbox for those that read what guests wrote works. `user` is the
+/// host's user id of a guest.
+pub(crate) fn disk_tools<'a>(user: u32) -> Check<'a> {
+    Check::new("disk tools", "apt install e2fsprogs (1.47 or newer) util-linux", move || {
+        find_disk_tools(user)
+    })
 }
 
-fn find_disk_tools() -> EngineResult<String> {
-    let installed = ["e2fsck", "resize2fs", "mkfs.ext4", "fsfreeze"].into_iter().try_for_each(|program| {
-        let mut command = tool(program);
-        // The status does not matter: only a missing program is an error here.
-        command.arg("-V");
-        run_with_timeout("look for the disk tools", &mut command, None, TIMEOUT).map(drop)
-    });
-    installed.map(|()| "mkfs.ext4, e2fsck, resize2fs, fsfreeze".into())
+fn find_disk_tools(user: u32) -> EngineResult<String> {
+    const STEP: &str = "look for the disk tools";
+    // The status does not matter: only a missing program is an error here.
+    for program in ["mkfs.ext4", "fsfreeze"] {
+        run_with_timeout(STEP, tool(program).arg("-V"), None, TIMEOUT)?;
+    }
+    let file = tempfile::NamedTempFile::new().map_err(|error| EngineError::failed(STEP, error))?;
+    for program in ["e2fsck", "resize2fs"] {
+        GuestFile { path: file.path(), user }.run_tool(STEP, program, &["-V"], Stdio::null(), TIMEOUT)?;
+    }
+    Ok("mkfs.ext4, fsfreeze; e2fsck, resize2fs in a sandbox".into())
 }
 
 /// Whether the guest image is built.
@@ -130,7 +145,8 @@ pub(crate) fn packets() -> EngineResult<String> {
         run_with(STEP, nft, network::RULES)
     });
     let outcome = tried.join().unwrap_or_else(|_| Err(EngineError::failed(STEP, "the thread panicked")));
-    outcome.map(|_| format!("veth and nftables; net.ipv4.ip_forward is {}", network::forwarding()))
+    outcome?;
+    Ok(format!("veth and nftables; {}", forwarding::describe()?))
 }
 
 /// Whether there is space for computers under the state folder.
@@ -138,4 +154,49 @@ pub(crate) fn free_space(state: &Path) -> EngineResult<String> {
     let free = disk::free_bytes(state)?;
     let text = format!("{} GiB under {}", free >> 30, state.display());
     if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(Shortage::DiskSpace, text)) }
+}
+
+/// Whether the host's table of open files has a place for all that guests can open: their memory ends first.
+pub(crate) fn open_files<'a>() -> Check<'a> {
+    let remedy = "sysctl fs.file-max=9223372036854775807, which systemd sets at its start (all guests and the host share it)";
+    Check::new("open files", remedy, || {
+        let read = || -> std::io::Result<(u64, u64)> {
+            let limit = fs::read_to_string("/proc/sys/fs/file-max")?;
+            let memory = fs::read_to_string("/proc/meminfo")?;
+            let kilobytes = memory.split_whitespace().nth(1).and_then(|text| text.parse::<u64>().ok());
+            Ok((limit.trim().parse().map_err(std::io::Error::other)?, kilobytes.unwrap_or_default() << 10))
+        };
+        let (limit, memory_bytes) = read().map_err(|error| EngineError::failed(READ_OPEN_FILES, error))?;
+        judge_open_files(limit, memory_bytes)
+    })
+    .optional()
+}
+
+/// Whether a table with `limit` entries is larger than the memory of the host can fill.
+fn judge_open_files(limit: u64, memory_bytes: u64) -> EngineResult<String> {
+    if limit >= memory_bytes / OPEN_FILE_BYTES {
+        return Ok(format!("{limit} for the whole host, more than guests have memory for"));
+    }
+    let enough = limit.saturating_mul(OPEN_FILE_BYTES) >> 20;
+    let detail =
+        format!("{limit} for the whole host: one guest with {enough} MiB of memory can open them all");
+    Err(EngineError::failed(READ_OPEN_FILES, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_open_files_is_larger_than_the_memory_can_fill() {
+        for (limit, gigabytes, sufficient) in [
+            (9_223_372_036_854_775_807, 24, true),
+            (2_466_170, 24, false),
+            (100_663_296, 24, true),
+            (100_663_295, 24, false),
+        ] {
+            let judged = judge_open_files(limit, gigabytes << 30);
+            assert_eq!(judged.is_ok(), sufficient, "{limit}: {judged:?}");
+        }
+    }
 }

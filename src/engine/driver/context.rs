@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use crate::host::network::AGENT_PORT;
+use crate::host::network::forwarding::ForwardingUpkeep;
+use crate::host::slots;
 use crate::host::syscalls::PASSED_FD;
 use crate::state::layout::StateDir;
 use crate::state::trash;
-use crate::{Boot, EngineResult, HostSettings, OpenMode};
+use crate::{Boot, EngineError, EngineResult, HostSettings, OpenMode};
 
 /// What every engine holds of its host.
 #[derive(Debug)]
@@ -15,6 +17,7 @@ pub(crate) struct HostContext {
     pub(crate) state: StateDir,
     /// What guests run as their agent: an executable, or a disk with it.
     pub(crate) agent: PathBuf,
+    forwarding: ForwardingUpkeep,
 }
 
 impl HostContext {
@@ -31,7 +34,14 @@ impl HostContext {
         }
         let binary = &settings.agent_binary;
         let agent = if mode == OpenMode::Run { install(binary, &state)? } else { binary.clone() };
-        Ok(Self { settings, state, agent })
+        Ok(Self { settings, state, agent, forwarding: ForwardingUpkeep::default() })
+    }
+
+    /// Keeps the network of running guests, after changes of the host's. Blocks.
+    pub(crate) fn maintain_network(&self) -> EngineResult<()> {
+        let host =
+            slots::host_dir().map_err(|error| EngineError::failed("make the host-wide folder", error))?;
+        self.forwarding.run(&host, &self.settings.network)
     }
 
     /// The first process of a guest, and its arguments: the configured one, else that of hotdesk's own image,

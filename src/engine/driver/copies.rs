@@ -11,7 +11,7 @@ use crate::host::files::private_folder;
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
-use crate::state::{disk, disk_copy, evicted};
+use crate::state::{disk, disk_copy, evicted, raw_disk};
 use crate::{EngineError, EngineResult, MachineSpec, Observation, Snapshot};
 use hotdesk_base::ids::ComputerId;
 
@@ -65,6 +65,7 @@ pub(super) async fn launch<M: GuestDriver>(
         // The disk may be larger than the row says: a resize whose answer was lost grew it.
         spec.disk_bytes = spec.disk_bytes.max(files.disk_bytes_with_memory()?);
         disk::check_reserve(&target.path)?;
+        raw_disk::inherit(source, target)?;
         target.write_record(&Record::of(&spec))?;
         disk_copy::copy_disk(&files.disk, &target.fresh_disk(), &target.disk())?;
         files.link_memory_into(target)
@@ -201,10 +202,11 @@ fn check_here(folder: &Folder) -> EngineResult<()> {
     if folder.is_whole()? { Ok(()) } else { Err(EngineError::Absent) }
 }
 
-/// Writes the record of a copy, after the checks of size and free space.
+/// Writes the record of a copy, and the mark of its disk, after the checks of size and free space.
 fn begin(source: &Folder, target: &Folder, spec: &MachineSpec) -> EngineResult<()> {
     check_size(source.read_record()?.disk_bytes, spec)?;
     disk::check_reserve(&target.path)?;
+    raw_disk::inherit(source, target)?;
     target.write_record(&Record::of(spec))
 }
 

@@ -101,7 +101,11 @@ impl<M: GuestDriver> Engine for M {
     }
 
     async fn maintain(&self) -> EngineResult<()> {
-        self.blocking(GuestDriver::maintain).await
+        self.blocking(|engine| {
+            let network = engine.host().maintain_network();
+            engine.maintain().and(network)
+        })
+        .await
     }
 
     async fn suspend(&self, id: ComputerId) -> EngineResult<()> {

@@ -11,5 +11,6 @@ pub(crate) mod lock;
 pub(crate) mod loopdev;
 pub(crate) mod network;
 pub(crate) mod process;
+pub(crate) mod sandbox;
 pub(crate) mod slots;
 pub(crate) mod syscalls;

@@ -9,11 +9,16 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::libc;
+use nix::sys::resource::{Resource, setrlimit};
+use seccompiler::BpfProgram;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// The descriptor number of a file that a child inherits.
 pub(crate) const PASSED_FD: RawFd = 3;
+
+/// The highest nice value (setpriority(2)).
+const LOWEST_PRIORITY: libc::c_int = 19;
 
 const MOUNT_ATTR_RDONLY: u64 = 0x1;
 const MOUNT_ATTR_NODEV: u64 = 0x4;
@@ -95,6 +100,26 @@ pub(crate) fn pass_fd(command: &mut Command, passed: Option<OwnedFd>) {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
             }
+        });
+    }
+}
+
+/// Limits a child, hides all descriptors but the standard streams from its program, gives it the lowest priority of
+/// CPU time, and filters its system calls.
+pub(crate) fn confine(command: &mut Command, limits: Vec<(Resource, u64)>, filter: BpfProgram) {
+    // SAFETY: between fork and exec the closure makes system calls on memory that it owns, and allocates nothing.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(move || {
+            for (resource, limit) in &limits {
+                setrlimit(*resource, *limit, *limit)?;
+            }
+            let hidden =
+                libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            if hidden != 0 || libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST_PRIORITY) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            seccompiler::apply_filter(&filter).map_err(|_| io::Error::from_raw_os_error(libc::EPERM))
         });
     }
 }

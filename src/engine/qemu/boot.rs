@@ -20,7 +20,7 @@ use crate::qemu::monitor::Monitor;
 use crate::qemu::settings::QemuSettings;
 use crate::qemu::{control_port, images, link, seed};
 use crate::state::layout::Folder;
-use crate::state::{boot_files, disk};
+use crate::state::{boot_files, disk, raw_disk};
 use crate::{Endpoint, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 
@@ -29,8 +29,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two checks of the processes.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Shell script that enters the machine's groups and then executes QEMU, so that QEMU never runs outside of
-/// them.
-const ENTER: &str = "while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
+/// them. QEMU opens about 50 files; the host has one table of open files for all.
+const ENTER: &str = "[ $(ulimit -n) -le 1024 ] || ulimit -n 1024 || exit 1; while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
 
 /// `bundle/config.json`: what a later controller needs of a boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,7 +86,9 @@ impl QemuStarter<'_> {
     pub(super) fn start(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
         let MachineBoot { folder, spec, lock, .. } = *machine;
         disk::check_reserve(&folder.path)?;
-        disk::grow(&folder.disk(), spec.disk_bytes, lock)?;
+        let host = &self.host.settings;
+        let slot = slots::claim(&folder.path, host.network.slots(), None)?;
+        disk::grow(&folder.disk(), spec.disk_bytes, host.host_ids(slot), lock)?;
         let agent = folder.agent();
         // Saved memory refers to this link after the controller was upgraded.
         remove_if_there(&agent)
@@ -116,6 +118,7 @@ impl QemuStarter<'_> {
         let host = &self.host.settings;
         let network = &host.network;
         let slot = slots::claim(&folder.path, network.slots(), continues.flatten())?;
+        raw_disk::mark(folder)?;
         let agent = network::agent(network, slot);
         let host_boot = process::boot_id().map_err(|error| EngineError::failed(STEP, error))?;
         let (generation, networked) = (boot.generation, network.enabled);

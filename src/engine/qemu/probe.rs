@@ -23,7 +23,7 @@ pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a QemuSettings) -> 
             "run `hotdesk image kernel` (source tree: packaging/vm/build), or set qemu.kernel to its folder",
             || processors(settings),
         ),
-        checks::disk_tools(),
+        checks::disk_tools(host.uid_base),
         Check::new(
             "control groups",
             "mount cgroup v2, or the v1 controllers cpu, memory and pids, under /sys/fs/cgroup",

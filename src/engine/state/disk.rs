@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::host::command::{check_status, host_error, run, run_with_timeout, tool};
+use crate::host::command::{check_status, host_error, run, tool};
 use crate::host::files::{remove_if_there, sync_folder};
 use crate::host::fs_handle::FsHandle;
+use crate::host::sandbox::{self, GuestFile};
 use crate::host::syscalls;
 use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
@@ -72,9 +73,10 @@ pub(crate) fn make(folder: &Folder, bytes: u64) -> EngineResult<()> {
     sync_folder(&folder.path).map_err(host_error(STEP, &folder.path))
 }
 
-/// Grows the disk to at least `bytes`; it never shrinks. The disk must not be in use. The tools share the
-/// machine's lock, so if the controller dies, no other starts the machine before they end.
-pub(crate) fn grow(disk: &Path, bytes: u64, lock: &MachineLock) -> EngineResult<()> {
+/// Grows the disk to at least `bytes`; it never shrinks. The disk must not be in use. The tools run in a sandbox as
+/// `user`, because a virtual machine may have written anything to the disk. They share the machine's lock, so if the
+/// controller dies, no other starts the machine before they end.
+pub(crate) fn grow(disk: &Path, bytes: u64, user: u32, lock: &MachineLock) -> EngineResult<()> {
     const STEP: &str = "grow the disk";
     let failed = host_error(STEP, disk);
     let mut file = lengthened(disk, bytes).map_err(&failed)?;
@@ -87,17 +89,17 @@ pub(crate) fn grow(disk: &Path, bytes: u64, lock: &MachineLock) -> EngineResult<
     if file_system_bytes(&superblock).saturating_add(WHOLE_GROUP) > bytes {
         return Ok(());
     }
-    let mut check = tool("e2fsck");
-    check.args(["-f", "-p"]).arg(disk).stdin(lock.share().map_err(&failed)?);
-    let (status, _, complaint) = run_with_timeout(STEP, &mut check, None, GROW_TIMEOUT)?;
+    let guest_file = GuestFile { path: disk, user };
+    let run = |program, arguments: &[&str]| {
+        guest_file.run_tool(STEP, program, arguments, lock.share().map_err(&failed)?, GROW_TIMEOUT)
+    };
+    let (status, output) = run("e2fsck", &["-f", "-p", sandbox::FILE])?;
     // e2fsck exits with 1 for "errors were corrected".
     if status.code() != Some(1) {
-        check_status(STEP, status, &complaint)?;
+        check_status(STEP, status, &output)?;
     }
-    let mut resize = tool("resize2fs");
-    resize.arg(disk).arg(format!("{}K", bytes >> 10)).stdin(lock.share().map_err(&failed)?);
-    let (status, _, complaint) = run_with_timeout(STEP, &mut resize, None, GROW_TIMEOUT)?;
-    check_status(STEP, status, &complaint)
+    let (status, output) = run("resize2fs", &[sandbox::FILE, &format!("{}K", bytes >> 10)])?;
+    check_status(STEP, status, &output)
 }
 
 /// Whether disks can grow while their machines run: the kernel requires `CAP_SYS_RESOURCE`, which root lacks
@@ -169,4 +171,76 @@ pub(crate) fn check_free_space(folder: &Path, bytes: u64) -> EngineResult<()> {
         return Err(EngineError::NoCapacity(Shortage::DiskSpace, detail));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    use super::*;
+    use hotdesk_base::ids::ComputerId;
+
+    /// A user id that no machine of a default configuration has.
+    const USER: u32 = 1_999_100_000;
+
+    /// A machine with a disk of [`SMALLEST`] bytes. `None` without root.
+    fn a_machine(temp: &tempfile::TempDir) -> Option<(Folder, MachineLock)> {
+        if !nix::unistd::geteuid().is_root() {
+            println!("skipped: root (a sandbox needs namespaces)");
+            return None;
+        }
+        let folder = Folder { id: ComputerId::random(), path: temp.path().to_owned() };
+        make(&folder, SMALLEST).unwrap();
+        let lock = MachineLock::try_acquire(&folder).unwrap().unwrap();
+        Some((folder, lock))
+    }
+
+    fn size_of(disk: &Path) -> u64 {
+        let mut superblock = [0; SUPERBLOCK_BYTES];
+        File::open(disk).unwrap().read_exact_at(&mut superblock, SUPERBLOCK_AT).unwrap();
+        file_system_bytes(&superblock)
+    }
+
+    #[test]
+    fn a_disk_grows_in_the_sandbox_and_stays_root_s() {
+        let temp = tempfile::tempdir().unwrap();
+        let Some((folder, lock)) = a_machine(&temp) else { return };
+        let disk = folder.disk();
+        for bytes in [300 << 20, 200 << 20] {
+            grow(&disk, bytes, USER, &lock).unwrap();
+            assert_eq!((size_of(&disk), fs_length(&disk)), (300 << 20, 300 << 20));
+        }
+        let data = std::fs::metadata(&disk).unwrap();
+        assert_eq!((data.uid(), data.mode() & 0o777), (0, 0o600));
+        drop(lock);
+        assert!(MachineLock::try_acquire(&folder).unwrap().is_some(), "no tool holds the lock");
+    }
+
+    fn fs_length(disk: &Path) -> u64 {
+        std::fs::metadata(disk).unwrap().len()
+    }
+
+    #[test]
+    fn a_crafted_disk_is_refused_with_the_words_of_the_tool() {
+        let temp = tempfile::tempdir().unwrap();
+        let Some((folder, lock)) = a_machine(&temp) else { return };
+        let disk = folder.disk();
+        let file = OpenOptions::new().write(true).open(&disk).unwrap();
+        // The journal's inode and others become noise. A name that the tools print has line breaks.
+        file.write_all_at(b"a\nlabel\x1b[2J", SUPERBLOCK_AT + 0x78).unwrap();
+        file.write_all_at(&[0xA5; 512 << 10], 8 << 10).unwrap();
+        let refused = format!("{:#}", grow(&disk, 300 << 20, USER, &lock).unwrap_err());
+        assert!(refused.contains("could not grow the disk") && refused.contains("exit status"), "{refused}");
+        assert!(!refused.contains(char::is_control), "{refused:?}");
+        // Numbers that no file system has: sizes of blocks, groups and inodes.
+        for at in [0x18, 0x20, 0x28, 0x58] {
+            file.write_all_at(&[0xFF; 4], SUPERBLOCK_AT + at).unwrap();
+        }
+        file.write_all_at(&[1, 0, 0, 0], SUPERBLOCK_AT + 4).unwrap();
+        grow(&disk, 300 << 20, USER, &lock).unwrap_err();
+        // A file system that claims to be large enough is not touched.
+        file.write_all_at(&[0xFF; 4], SUPERBLOCK_AT + 4).unwrap();
+        grow(&disk, 300 << 20, USER, &lock).unwrap();
+        assert_eq!(std::fs::metadata(&disk).unwrap().uid(), 0);
+    }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! <state>/machines/<id>/machine.json   its record; written before anything else
 //!                      /disk.img       its disk: ext4 in a sparse file, with the overlay's folders
+//!                      /raw-disk       present once a virtual machine has written the disk (`state/raw_disk.rs`)
 //!                      /snapshots/     its snapshots (`driver/snapshot_files.rs`)
 //!                      /bundle/        the OCI runtime's description of the current boot
 //!                      /runtime.log    messages of the OCI runtime at the current boot
@@ -156,6 +157,11 @@ impl Folder {
 
     pub(crate) fn disk(&self) -> PathBuf {
         self.path.join("disk.img")
+    }
+
+    /// The mark of a disk that a virtual machine has written.
+    pub(crate) fn raw_disk(&self) -> PathBuf {
+        self.path.join("raw-disk")
     }
 
     /// A disk while it is made or copied.

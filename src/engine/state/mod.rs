@@ -8,6 +8,7 @@ pub(crate) mod evicted;
 pub(crate) mod layout;
 pub(crate) mod machine_lock;
 pub(crate) mod memory;
+pub(crate) mod raw_disk;
 pub(crate) mod saved;
 pub(crate) mod trash;
 pub(crate) mod wake_reserve;

@@ -329,7 +329,7 @@ async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
     for finding in &findings {
         eprintln!("{finding:?}");
         // Host settings that a test cannot require.
-        if !["free space", "inotify instances"].contains(&finding.what) {
+        if !["free space", "inotify instances", "open files"].contains(&finding.what) {
             assert!(finding.ok, "{finding:?}");
         }
     }

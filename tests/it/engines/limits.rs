@@ -11,7 +11,7 @@ use super::conformance::{GRACE, boot, machine_spec};
 use super::guest::Guest;
 use super::host::{ContainerFixture, open_engine};
 use crate::harness::capability::Capability;
-use crate::harness::host::control_groups;
+use crate::harness::host::{control_groups, processes};
 
 /// Content of the first file of these names that one of the machine's control groups has.
 pub fn cgroup_value(id: &str, names: [&str; 2]) -> String {
@@ -36,11 +36,23 @@ async fn the_kernel_is_told_of_every_limit_at_every_start() {
     let quota = cgroup_value(&name, ["cpu.max", "cpu.cfs_quota_us"]);
     assert_eq!(quota.split(' ').next(), Some("50000"), "{quota}");
 
+    // Version 1 counts buffers of connections apart from memory.
+    let tcp = || {
+        let mut files = control_groups(&name).into_iter().map(|it| it.join("memory.kmem.tcp.limit_in_bytes"));
+        files.find(|file| file.exists()).map(|file| fs::read_to_string(file).expect("a limit"))
+    };
+    if let Some(limit) = tcp() {
+        assert_eq!(limit.trim(), (16 << 20).to_string());
+    }
+
     // A new size applies at the next start.
     fixture.engine.stop(id, GRACE).await.expect("stopped");
     (spec.cpu, spec.memory_bytes) = (2.0, 768 << 20);
     fixture.engine.start(&spec, &boot(2)).await.expect("started");
     assert_eq!(cgroup_value(&name, ["memory.max", "memory.limit_in_bytes"]), (768 << 20).to_string());
+    if let Some(limit) = tcp() {
+        assert_eq!(limit.trim(), (24 << 20).to_string());
+    }
     let quota = cgroup_value(&name, ["cpu.max", "cpu.cfs_quota_us"]);
     assert_eq!(quota.split(' ').next(), Some("200000"), "{quota}");
 }
@@ -74,6 +86,13 @@ async fn a_disk_over_gvisor_is_no_quicker_than_it_may_be() {
         return;
     }
     let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
+    // gVisor's kernel opens the host's files for all programs of the guest.
+    for pid in processes(&id.to_string()) {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+        let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
+        let most = files.split_whitespace().nth(4).and_then(|number| number.parse::<u64>().ok());
+        assert!(limits.is_empty() || most.is_some_and(|most| most <= 65536), "{pid}: {files}");
+    }
     // Sync each block before the next, so that no other process writes it back.
     let write_duration =
         script_duration(&guest, "dd if=/dev/zero of=/root/data bs=1M count=12 oflag=dsync").await;

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::conformance::{EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec};
 use super::guest::Guest;
-use super::host::open_engine;
+use super::host::{container, open_engine};
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{image, skip_reason};
 use crate::harness::host::find_leftover;
@@ -290,7 +290,19 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
     flip_one_bit(&memory);
     Guest::new(&engine.resume(&spec, &boot(2)).await.expect("resumed")).wait_until_ready().await;
     assert_eq!(expect_running(&*engine, spec.id, 2).await.count().await, 3, "memory must be preserved");
+    let limits = fs::read_to_string(format!("{}/limits", process_of(spec.id))).expect("limits of QEMU");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
+    assert!(files.split_whitespace().any(|word| word == "1024"), "{files}");
     engine.stop(spec.id, GRACE).await.expect("stopped");
+
+    // The guest's root may have written any block, so the host's kernel never mounts the disk or a copy of it.
+    let containers = open_engine(EngineSettings { kind: container("runc"), ..fixture.config.clone() });
+    let copy = machine_spec();
+    containers.copy_disk(spec.id, &copy).await.expect("copied");
+    for machine in [&spec, &copy] {
+        let refused = format!("{:#}", containers.start(machine, &boot(3)).await.expect_err("a raw disk"));
+        assert!(refused.contains("a virtual machine has written it"), "{refused}");
+    }
     engine.destroy(spec.id).await.expect("destroyed");
     fixture.expect_removed(spec.id);
 }

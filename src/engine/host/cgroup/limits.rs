@@ -13,6 +13,11 @@ use hotdesk_base::ids::ComputerId;
 /// The period of the CPU quota, in microseconds: the kernel's default.
 pub(crate) const CPU_PERIOD: u64 = 100_000;
 
+/// Version 1 counts the buffers of TCP connections apart from memory, so a guest's get a limit of their own: this part of
+/// its memory. All sockets of the host together may take 9 % of the host's memory (`tcp_mem`, tcp(7)); guests that have all
+/// of that memory take a third of those.
+const TCP_PART: u64 = 32;
+
 /// A file of a control group and its new content.
 #[derive(Debug)]
 struct Setting {
@@ -84,7 +89,23 @@ fn set_memory_in(groups: &[PathBuf], bytes: u64) -> EngineResult<()> {
             Ok(used) => EngineError::MemoryInUse { used, limit: bytes },
             Err(error) => host_error(STEP, &usage)(error),
         }
-    })
+    })?;
+    set_tcp_memory_in(groups, bytes)
+}
+
+/// Limits the buffers of TCP connections of a machine with this memory, where the kernel counts them apart (version 1).
+pub(crate) fn set_tcp_memory(id: ComputerId, memory_bytes: u64) -> EngineResult<()> {
+    set_tcp_memory_in(&cgroup::folders(id), memory_bytes)
+}
+
+fn set_tcp_memory_in(groups: &[PathBuf], memory_bytes: u64) -> EngineResult<()> {
+    const STEP: &str = "limit the buffers of TCP connections";
+    let Some(file) = find(groups, "memory.kmem.tcp.limit_in_bytes") else { return Ok(()) };
+    match fs::write(&file, (memory_bytes / TCP_PART).to_string()) {
+        // The machine uses more at the moment: it keeps the limit of its larger memory.
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(()),
+        written => written.map_err(host_error(STEP, &file)),
+    }
 }
 
 /// Version 2 kills processes above a new `memory.max`. So `memory.high` is set first, which reclaims, and
@@ -203,5 +224,18 @@ mod tests {
             Group::with(&[("memory.limit_in_bytes", "4096\n"), ("memory.memsw.limit_in_bytes", "4096\n")]);
         set_memory_in(&group.folders(), 8192).unwrap();
         assert_eq!(group.read("memory.memsw.limit_in_bytes"), "8192");
+    }
+
+    #[test]
+    fn v1_buffers_of_connections_follow_the_memory() {
+        let group = Group::with(&[
+            ("memory.limit_in_bytes", "4096\n"),
+            ("memory.kmem.tcp.limit_in_bytes", "9223372036854771712\n"),
+        ]);
+        set_tcp_memory_in(&group.folders(), 64 << 20).unwrap();
+        assert_eq!(group.read("memory.kmem.tcp.limit_in_bytes"), (2 << 20).to_string());
+        set_memory_in(&group.folders(), 128 << 20).unwrap();
+        assert_eq!(group.read("memory.kmem.tcp.limit_in_bytes"), (4 << 20).to_string());
+        set_tcp_memory_in(&[], 64 << 20).unwrap();
     }
 }

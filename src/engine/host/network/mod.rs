@@ -1,6 +1,9 @@
 //! Guest network: one routed veth pair per machine, behind packet rules that all controllers of a host share
 //! (T3, docs/security.md).
 
+pub(crate) mod forwarding;
+mod uplinks;
+
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -8,7 +11,7 @@ use std::path::Path;
 
 use crate::host::addresses::{Addresses, NetworkConfig};
 use crate::host::command::{TIMEOUT, check_status, host_error, run, run_with, run_with_timeout, tool};
-use crate::host::{lock, slots};
+use crate::host::{lock, process, slots};
 use crate::{EngineError, EngineResult};
 
 /// The shared table. Loading it again replaces its rules in one transaction; its sets stay.
@@ -16,13 +19,14 @@ pub(crate) const RULES: &str = include_str!("rules.nft");
 /// The agent's TCP port in a guest without a unix socket to its host; `rules.nft` has it too. It is below
 /// 1024, so only the guest's root can listen on it.
 pub const AGENT_PORT: u16 = 870;
-const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
+/// Beginning of the names of guests' interfaces on the host; the packet rules recognize guests by it.
+const VETH_PREFIX: &str = "hotdesk";
 /// Resolvers ask no more name servers than this (resolv.conf(5), `MAXNS`).
 const MAX_RESOLVERS: usize = 3;
 
-/// The name of the host's end of a slot's pair. The packet rules recognize guests by its prefix.
+/// The name of the host's end of a slot's pair.
 pub(crate) fn veth(slot: u16) -> String {
-    format!("hotdesk{slot:04x}")
+    format!("{VETH_PREFIX}{slot:04x}")
 }
 
 /// The address of the agent in a slot, for agents that are reached through the network.
@@ -38,10 +42,22 @@ pub(crate) fn attach(
     resolvers: &[Ipv4Addr],
     pid: u32,
 ) -> EngineResult<Addresses> {
+    let host = slots::host_dir().map_err(|error| EngineError::failed("make the host-wide folder", error))?;
+    attach_in(&host, config, slot, resolvers, pid)
+}
+
+/// [`attach`], with the folder that all controllers share.
+fn attach_in(
+    host: &Path,
+    config: &NetworkConfig,
+    slot: u16,
+    resolvers: &[Ipv4Addr],
+    pid: u32,
+) -> EngineResult<Addresses> {
     let ends = config.addresses(slot);
     let veth = veth(slot);
     detach(slot)?;
-    load_rules(config, &veth, ends, resolvers)?;
+    load_rules(host, config, &veth, ends, resolvers)?;
     let mut pair = tool("ip");
     pair.args(["-batch", "-"]);
     let host_side = format!(
@@ -54,6 +70,9 @@ pub(crate) fn attach(
     // With the reverse path filter a guest cannot forge its source address.
     let filter = format!("/proc/sys/net/ipv4/conf/{veth}/rp_filter");
     fs::write(&filter, "1").map_err(host_error("filter source addresses", Path::new(&filter)))?;
+    if config.enabled {
+        forwarding::turn_on([veth.as_str()])?;
+    }
     let mut inside = tool("nsenter");
     inside.arg(format!("--net=/proc/{pid}/ns/net")).args(["--", "ip", "-batch", "-"]);
     // Without an IPv6 address: the kernel has one table of neighbours for all namespaces, and a guest that sends
@@ -69,6 +88,19 @@ pub(crate) fn attach(
     }
     run_with("set up the guest's network", inside, &guest_side)?;
     Ok(ends)
+}
+
+/// Undoes what guests need of the whole host: forwarding and the packet rules. Returns whether it did; while a machine of
+/// any controller holds a slot, it changes nothing. Blocks.
+pub(crate) fn release() -> EngineResult<bool> {
+    let failed = |error: io::Error| EngineError::failed("release the host's network", error);
+    let host = slots::host_dir().map_err(failed)?;
+    let _guard = lock::host(&host).map_err(failed)?;
+    let boot = process::boot_id().map_err(failed)?;
+    if slots::all()?.iter().any(|claim| !claim.is_abandoned(&boot)) {
+        return Ok(false);
+    }
+    forwarding::restore(&host).map(|()| true)
 }
 
 /// Removes the pair of a slot. The kernel also does so shortly after the guest's namespace ends.
@@ -129,15 +161,15 @@ fn run_nft(step: &'static str, script: &str) -> EngineResult<()> {
 }
 
 fn load_rules(
+    host: &Path,
     config: &NetworkConfig,
     veth: &str,
     ends: Addresses,
     resolvers: &[Ipv4Addr],
 ) -> EngineResult<()> {
-    let failed = |error: io::Error| EngineError::failed("lock the packet rules", error);
-    let host = slots::host_dir().map_err(failed)?;
-    let _guard = lock::host(&host).map_err(failed)?;
-    let mut script = RULES.to_owned();
+    let _guard = lock::host(host).map_err(|error| EngineError::failed("lock the packet rules", error))?;
+    let uplinks = forwarding::record_uplinks(host, config, resolvers)?;
+    let mut script = RULES.to_owned() + &forwarding::rules(&uplinks);
     script +=
         &format!("add element inet hotdesk networks {{ {}/{} }}\n", config.subnet.base, config.subnet.prefix);
     script += &format!("add element inet hotdesk guests {{ {} }}\n", ends.guest);
@@ -158,25 +190,8 @@ fn load_rules(
     let mut nft = tool("nft");
     nft.args(["-f", "-"]);
     run_with("load the packet rules", nft, &script)?;
-    enable_forwarding(&host)
-}
-
-/// Enables packet forwarding on the host. A change is recorded in the host folder and in the log.
-fn enable_forwarding(host: &Path) -> EngineResult<()> {
-    const STEP: &str = "turn on packet forwarding";
-    let failed = host_error(STEP, Path::new(FORWARDING));
-    if fs::read_to_string(FORWARDING).map_err(&failed)?.trim() == "1" {
-        return Ok(());
-    }
-    let record = host.join("turned-on-ip_forward");
-    fs::write(&record, "net.ipv4.ip_forward was 0 before\n").map_err(host_error(STEP, &record))?;
-    tracing::warn!("net.ipv4.ip_forward was 0 and is now 1, because guests need the host to forward packets");
-    fs::write(FORWARDING, "1").map_err(&failed)
-}
-
-/// The value of the host's `net.ipv4.ip_forward`, or why it cannot be read.
-pub(crate) fn forwarding() -> String {
-    fs::read_to_string(FORWARDING).map_or_else(|error| error.to_string(), |text| text.trim().to_owned())
+    // Only now: the rules protect what becomes reachable.
+    forwarding::turn_on(uplinks.iter().map(String::as_str))
 }
 
 /// The name servers of guests: the configured ones, else those of the host that are not loopback.
@@ -205,6 +220,9 @@ fn reachable_resolvers(text: &str) -> Vec<Ipv4Addr> {
 pub(crate) fn resolv_conf(resolvers: &[Ipv4Addr]) -> String {
     resolvers.iter().map(|address| format!("nameserver {address}\n")).collect()
 }
+
+#[cfg(test)]
+mod namespace_tests;
 
 #[cfg(test)]
 mod tests {
