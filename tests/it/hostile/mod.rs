@@ -17,6 +17,9 @@ mod unread;
 /// an account may store.
 const PICTURE_BYTES: usize = 100 * 1024 * 1024;
 
+/// A screen besides the boot screen, whose size the controller does not know.
+const LARGE_SCREEN: &str = "screen-2";
+
 /// Routes of an agent whose screenshots are as large as a hostile guest makes them.
 fn large_pictures() -> Router {
     let picture = Bytes::from([&b"\x89PNG\r\n\x1a\n"[..], &[0; PICTURE_BYTES]].concat());
