@@ -1,9 +1,11 @@
 //! The host as an opened engine uses it: settings, state folder, and the agent for guests.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use crate::host::network::AGENT_PORT;
 use crate::host::syscalls::PASSED_FD;
+use crate::state::disk_guard::DiskGuard;
 use crate::state::layout::StateDir;
 use crate::state::trash;
 use crate::{Boot, EngineResult, HostSettings, OpenMode};
@@ -15,6 +17,9 @@ pub(crate) struct HostContext {
     pub(crate) state: StateDir,
     /// What guests run as their agent: an executable, or a disk with it.
     pub(crate) agent: PathBuf,
+    pub(crate) guard: DiskGuard,
+    /// Held while the sizes of all disks are summed and another is added.
+    pub(super) admission: Mutex<()>,
 }
 
 impl HostContext {
@@ -31,7 +36,7 @@ impl HostContext {
         }
         let binary = &settings.agent_binary;
         let agent = if mode == OpenMode::Run { install(binary, &state)? } else { binary.clone() };
-        Ok(Self { settings, state, agent })
+        Ok(Self { settings, state, agent, guard: DiskGuard::default(), admission: Mutex::default() })
     }
 
     /// The first process of a guest, and its arguments: the configured one, else that of hotdesk's own image,

@@ -8,6 +8,7 @@ use axum::routing::get;
 mod attack;
 mod faults;
 mod flood;
+mod full_disk;
 mod lies;
 mod pictures;
 mod sign_in;
