@@ -65,6 +65,7 @@ use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use web::hosts::Hosts;
 use web::metrics::{Metrics, MetricsAccess};
+use web::unread_answers::UnreadAnswers;
 
 /// Services and state that all handlers share.
 pub struct App {
@@ -100,6 +101,8 @@ pub struct App {
     /// Ends of trials.
     pub trials: Trials,
 
+    /// Bytes of answers that clients have not read yet.
+    pub unread_answers: UnreadAnswers,
     /// Trusted proxies (`X-Forwarded-For` is honoured from these addresses).
     pub trusted_proxies: TrustedProxies,
     /// Host names and origins of the service.
@@ -264,6 +267,7 @@ pub async fn start_with(
         events: events::Events::new(fleet.clone(), tasks.clone()),
         channels: KeyedSemaphore::default(),
         storing: KeyedSemaphore::default(),
+        unread_answers: UnreadAnswers::default(),
         running_requests: idempotency::RunningRequests::default(),
         body_buffers: idempotency::BodyBuffers::default(),
         mcp: mcp::McpClients::default(),

@@ -41,11 +41,13 @@ pub use crate::host::network::AGENT_PORT;
 pub use crate::leftovers::{Leftover, Leftovers};
 use crate::qemu::QemuEngine;
 pub use crate::qemu::QemuSettings;
-pub use crate::settings::HostSettings;
+pub use crate::settings::{DISK_OVERCOMMIT, HostSettings};
 pub use crate::state::disk::DiskSpeed;
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
 pub use crate::traits::Engine;
-pub use crate::types::{Boot, Capabilities, Change, Effect, Finding, MachineSpec, Observation, Snapshot};
+pub use crate::types::{
+    Boot, Capabilities, Change, DiskWatch, Effect, Finding, MachineSpec, Observation, Snapshot,
+};
 
 /// An engine with all its settings on this host.
 #[derive(Clone, Debug)]

@@ -10,6 +10,9 @@ use crate::state::disk::DiskSpeed;
 /// and the start of its subuid ranges (100000).
 const UID_BASE: u32 = 1_000_000;
 
+/// Overcommit of disks by default: computers that store a tenth of their disks on average fill the host.
+pub const DISK_OVERCOMMIT: u32 = 10;
+
 /// Settings of an engine on this host, whichever engine it is.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
@@ -23,6 +26,8 @@ pub struct HostSettings {
     pub network: NetworkConfig,
     /// Speed limit of each guest's disk.
     pub disk_speed: DiskSpeed,
+    /// Largest sum of all disks, as a multiple of the host's file system; 0 is unlimited.
+    pub disk_overcommit: u32,
     /// First host user id of machines; each QEMU runs as the first id of its slot. It must be the same for
     /// all controllers of a host, and no account may lie above it.
     pub uid_base: u32,
@@ -44,6 +49,7 @@ impl HostSettings {
             agent_binary: agent_binary.into(),
             network: NetworkConfig::default(),
             disk_speed: DiskSpeed::default(),
+            disk_overcommit: DISK_OVERCOMMIT,
             uid_base: UID_BASE,
             init_args: None,
         }

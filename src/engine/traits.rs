@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::{
-    Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, Extents, MachineSpec,
+    Boot, Capabilities, Change, DiskWatch, Effect, Endpoint, EngineError, EngineResult, Extents, MachineSpec,
     Observation, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
@@ -81,6 +81,25 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// `Failed` when control groups cannot be read or written; machines run as before.
     async fn maintain(&self) -> EngineResult<()> {
         Ok(())
+    }
+
+    /// Looks at the host's free space, freezes machines that grow while it is nearly used up, and thaws them when there is
+    /// space again. The controller calls it again after [`DiskWatch::next`].
+    ///
+    /// # Errors
+    /// `Failed` when the host cannot be measured; machines stay as they are.
+    async fn watch_disk(&self) -> EngineResult<DiskWatch> {
+        Ok(DiskWatch { free: u64::MAX, frozen: 0, next: Duration::from_secs(60) })
+    }
+
+    /// Whether a machine's processes are frozen because the host's disk is nearly full. It can be stopped and destroyed.
+    fn is_frozen(&self, _id: ComputerId) -> bool {
+        false
+    }
+
+    /// Whether [`Engine::watch_disk`] killed a machine since the last call, because it still grew while it was frozen.
+    fn take_killed(&self, _id: ComputerId) -> bool {
+        false
     }
 
     /// Saves memory and ends the machine. Needs [`Capabilities::suspend`]. On return nothing of the machine

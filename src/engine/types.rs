@@ -1,5 +1,7 @@
 //! Plain data of the [`Engine`](crate::Engine) trait.
 
+use std::time::Duration;
+
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::desktop::resolution::Resolution;
@@ -129,6 +131,17 @@ pub enum Observation {
         /// Its address in the host's private network, when it has one.
         address: Option<std::net::IpAddr>,
     },
+}
+
+/// The space of the host's disk at a look, and when to look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskWatch {
+    /// Free bytes, less what machines have not written back yet.
+    pub free: u64,
+    /// Number of machines that are frozen because the disk is nearly full.
+    pub frozen: usize,
+    /// Longest time until the next look.
+    pub next: Duration,
 }
 
 /// One result of a check of the host.

@@ -6,11 +6,12 @@ use bytes::Bytes;
 
 use super::{Guest, QUICK_TIMEOUT, failure, uri, within};
 use hotdesk_domain::desktop::image::detect_media_type;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Result;
 use hotdesk_http::image_headers::{IfNoneMatch, ImageHeaders};
 use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
-/// Largest image, in bytes. An 8K screenshot of noise is about 100 MB as PNG; real ones stay below 20 MB.
+/// Largest image of any screen, in bytes. An 8K screenshot of noise is about 100 MB as PNG; real ones stay below 20 MB.
 pub(super) const MAX_IMAGE: usize = 128 * 1024 * 1024;
 
 /// An image as the agent sent it.
@@ -35,15 +36,18 @@ pub enum ConditionalScreenshot {
 
 impl Guest {
     /// Takes a screenshot, unless the client has the current image. The response format in `query` is
-    /// ignored.
+    /// ignored. `boot_screen` is the stored size of the boot screen, which bounds its images; the sizes of other screens
+    /// are known to the agent alone.
     ///
     /// # Errors
-    /// Those of [`Guest::call`]; `Internal` when the answer is no PNG, JPEG or WebP.
+    /// Those of [`Guest::call`]; `Internal` when the answer is no PNG, JPEG or WebP, or too large for the screen.
     pub async fn screenshot(
         &self,
         query: &ScreenshotQuery,
+        boot_screen: Size,
         if_none_match: &IfNoneMatch,
     ) -> Result<ConditionalScreenshot> {
+        let most = if query.screen.is_none() { boot_screen.max_image_bytes() } else { MAX_IMAGE };
         let query = ScreenshotQuery { response_format: Some("binary".to_owned()), ..query.clone() };
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = uri("/screenshot", query)?;
@@ -63,7 +67,7 @@ impl Guest {
                     failure::invalid_answer(&"status 304 for a frame that the controller did not name")
                 });
             }
-            let bytes = self.answers.collect(response.into_body(), MAX_IMAGE).await?;
+            let bytes = self.answers.collect(response.into_body(), most).await?;
             // A hostile guest may send any media type, so the type is detected from the bytes.
             let mime_type =
                 detect_media_type(&bytes).ok_or_else(|| failure::invalid_answer(&"not an image"))?;

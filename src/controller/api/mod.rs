@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::identity::{auth, oauth, pages};
-use crate::web::{cors, hosts, metrics, transport_security, viewer};
+use crate::web::{cors, hosts, metrics, transport_security, unread_answers, viewer};
 use crate::{AppState, audit, idempotency, relay};
 use hotdesk_http::edge;
 
@@ -53,6 +53,10 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
             .route_layer(axum::middleware::from_fn_with_state(idempotency_layer.clone(), idempotency::once))
             .route_layer(axum::middleware::from_fn(auth::revocation::while_valid))
             .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), audit::record))
+            .route_layer(axum::middleware::from_fn_with_state(
+                Arc::clone(&app),
+                unread_answers::count_for_account,
+            ))
             .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), auth::identify))
     };
     let for_programs = routes
@@ -73,6 +77,7 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
         .merge(identified(for_people))
         // MCP has its own kind of credential, A57 (docs/authentication-rules.md).
         .merge(mcp)
+        .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), unread_answers::count_for_source))
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), hosts::check))
         .route_layer(axum::middleware::from_fn(metrics::count));
     let inner = routes

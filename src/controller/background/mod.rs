@@ -1,10 +1,11 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
-//! expired agent accounts, ends of streams, old usage, the engine's maintenance.
+//! expired agent accounts, ends of streams, old usage, the engine's maintenance, the guard of the host's disk.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub mod auto_stop;
+mod disk_guard;
 mod expired_agents;
 pub mod trials;
 
@@ -62,6 +63,7 @@ pub fn start(app: &AppState) {
     repeat(app, "maintenance of machines", MAINTENANCE_INTERVAL, |app| async move {
         app.fleet.engine().maintain().await.map_err(Error::internal)
     });
+    disk_guard::start(app);
     if let Some(archive) = app.fleet.state_archive() {
         let (archive, fleet) = (Arc::clone(archive), app.fleet.clone());
         let stop = app.tasks.stopping();

@@ -12,6 +12,9 @@ use hotdesk_store::fleet::computers::Computer;
 /// Seconds after which a client may retry on a computer that wakes.
 const WAKE_RETRY_SECONDS: u32 = 5;
 
+/// Seconds after which a client may retry on a frozen computer: somebody must free space first.
+const NO_SPACE_RETRY_SECONDS: u32 = 30;
+
 impl Fleet {
     /// Returns the guest for an action. A suspended computer is resumed first, and one that auto-stop stopped
     /// is started (docs/lifecycle.md).
@@ -58,7 +61,7 @@ impl Fleet {
     ///
     /// # Errors
     /// `Conflict` with the status when it does not run (`computer_asleep` when it is asleep); `Unavailable`
-    /// when it is not ready in time.
+    /// when it is not ready in time, or is frozen (`no_capacity`).
     pub async fn guest_awake(&self, computer: &Computer) -> Result<Guest> {
         self.shared.note_action(computer.id);
         let stored = (computer.status, computer.status_reason);
@@ -81,6 +84,7 @@ impl Fleet {
             }
         };
         match (now.guest, now.status) {
+            (Some(_), _) if self.engine().is_frozen(computer.id) => Err(frozen()),
             (Some(guest), _) => Ok(guest),
             (None, status) => {
                 look(status.map_or(stored, |status| (status, now.because)))?;
@@ -88,6 +92,13 @@ impl Fleet {
             }
         }
     }
+}
+
+/// The computer is frozen because the host has too little disk space (docs/operating.md#full-disk).
+fn frozen() -> Error {
+    Error::unavailable("Computer is frozen until there is space: the host is short of disk space")
+        .code(ErrorCode::NoCapacity)
+        .retry_after(NO_SPACE_RETRY_SECONDS)
 }
 
 /// The computer is still waking when the wait of an action ends (docs/api/errors.md).

@@ -292,7 +292,8 @@ impl Fleet {
     pub fn live_details(&self, id: ComputerId) -> view::LiveDetails {
         let now = self.shared.presence(id).map(|presence| presence.borrow().clone()).unwrap_or_default();
         let unresponsive_since = now.guest.and_then(|guest| *guest.unresponsive_since().borrow());
-        view::LiveDetails { address: now.address, unresponsive_since }
+        let frozen = self.engine().is_frozen(id);
+        view::LiveDetails { address: now.address, unresponsive_since, frozen }
     }
 
     /// Waits until a computer's agent is unresponsive since another time than `known`, and returns that;

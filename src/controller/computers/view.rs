@@ -3,6 +3,7 @@
 use crate::web::origin::Origin;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_wire::computer::{Computer as Record, ComputerBilling, InstanceDetails};
 
@@ -13,6 +14,8 @@ pub struct LiveDetails {
     pub address: Option<std::net::IpAddr>,
     /// Time since which its agent answers nothing.
     pub unresponsive_since: Option<UnixMillis>,
+    /// Whether its processes are frozen because the host's disk is nearly full.
+    pub frozen: bool,
 }
 
 /// Returns the full record, for create and get.
@@ -41,7 +44,7 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         gpu: "none".to_owned(),
         resolution: resolution.clone(),
         status: computer.status.name().to_owned(),
-        status_reason: computer.status_reason.map(|reason| reason.name().to_owned()),
+        status_reason: status_reason(computer, live).map(|reason| reason.name().to_owned()),
         agent_unresponsive_since: live.unresponsive_since.filter(|_| running).map(UnixMillis::iso8601),
         auto_stop_minutes: computer.auto_stop_minutes,
         auto_stop: None,
@@ -67,6 +70,12 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         created_at: computer.created_at.iso8601(),
         updated_at: computer.updated_at.iso8601(),
     }
+}
+
+/// Returns why the service ended a computer, or froze one that runs.
+fn status_reason(computer: &Computer, live: LiveDetails) -> Option<StatusReason> {
+    let frozen = live.frozen && computer.status == Status::Running;
+    if frozen { Some(StatusReason::HostDiskFull) } else { computer.status_reason }
 }
 
 /// Returns the billing part of the record, for get.

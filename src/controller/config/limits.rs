@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use hotdesk_domain::billing::quota::Quota;
 use hotdesk_domain::computer::allowance::Allowance;
+use hotdesk_engine::DISK_OVERCOMMIT;
 
 /// Limits: the plan of every account without another one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct Limits {
     pub disk_mb_per_second: u32,
     /// Operations per second on its disk, of each kind; 0 is unlimited.
     pub disk_ops_per_second: u32,
+    /// Sum of the disks of all computers on the host, as a multiple of its file system; 0 is unlimited. A disk takes
+    /// what is stored on it, not its size.
+    pub disk_overcommit: u32,
     /// Snapshots that one computer may have; their size counts as disk of the account.
     pub max_snapshots: u32,
     /// Workspaces that an account may own; those of its clients count for the clients.
@@ -72,6 +76,7 @@ impl Default for Limits {
             max_bandwidth_mbps: 0,
             disk_mb_per_second: 400,
             disk_ops_per_second: 20_000,
+            disk_overcommit: DISK_OVERCOMMIT,
             max_snapshots: 10,
             max_workspaces: 500,
             max_clients: 1000,

@@ -57,6 +57,7 @@ impl Config {
                 mb_per_second: self.limits.disk_mb_per_second,
                 ops_per_second: self.limits.disk_ops_per_second,
             },
+            disk_overcommit: self.limits.disk_overcommit,
             ..HostSettings::new(&self.data_dir, &self.container.image, agent)
         })
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::fs::{StatVfs, statvfs};
 use sha2::Sha256;
+use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
 use super::screenshots::Ledger;
@@ -24,6 +25,9 @@ pub const LINK_LIFE: Duration = Duration::from_secs(3600);
 /// Free bytes that blobs leave on the disk. The database can continue for long with it, and the largest
 /// upload fits.
 const RESERVE: u64 = 16 * 1024 * 1024;
+
+/// Bytes of a screenshot between two looks for free space: a real one is written at once.
+const PIECE: usize = 4 * 1024 * 1024;
 
 /// Kind of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,16 +133,35 @@ impl BlobStore {
         self.check_free_space(size)?;
         let id = Uuid::new_v4();
         let path = self.path(BlobKind::Screenshot, id);
-        if let Err(error) = tokio::fs::write(&path, bytes).await {
+        // It counts before it is written, so that screenshots at the same time count each other.
+        let oldest = self.ledger().add(Some(owner), id, size);
+        let written = async {
+            for id in oldest {
+                self.remove(BlobKind::Screenshot, id).await?;
+            }
+            self.write_pieces(&path, bytes).await
+        };
+        let written = written.await;
+        // Larger screenshots of others may have taken its place meanwhile.
+        let counts = self.ledger().has(Some(owner), id);
+        if written.is_err() || !counts {
             // Remove the partial file. If this fails, a sweep removes it after an hour.
             let _removed = tokio::fs::remove_file(&path).await;
-            return Err(failed("write", &path, &error));
+            self.ledger().forget(&HashSet::from([id]));
         }
-        let oldest = self.ledger().add(Some(owner), id, size);
-        for id in oldest {
-            self.remove(BlobKind::Screenshot, id).await?;
+        written?;
+        if counts { Ok(id) } else { Err(failed("keep", &path, &io::ErrorKind::StorageFull.into())) }
+    }
+
+    /// Writes a file, and looks for free space before each piece.
+    async fn write_pieces(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let failed = |error: io::Error| failed("write", path, &error);
+        let mut file = tokio::fs::File::create(path).await.map_err(failed)?;
+        for piece in bytes.chunks(PIECE) {
+            self.check_free_space(piece.len() as u64)?;
+            file.write_all(piece).await.map_err(failed)?;
         }
-        Ok(id)
+        file.flush().await.map_err(failed)
     }
 
     /// Returns the path and query of a new link: `/api/storage/{kind}/{id}/{name}?expires=..&signature=..`.

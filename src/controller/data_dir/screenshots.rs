@@ -64,6 +64,11 @@ impl Ledger {
         removed
     }
 
+    /// Whether a screenshot still counts.
+    pub(super) fn has(&self, owner: Option<AccountId>, id: Uuid) -> bool {
+        self.owners.get(&owner).is_some_and(|one| one.stored.iter().any(|(stored, _)| *stored == id))
+    }
+
     /// Removes screenshots that are gone from the disk.
     pub(super) fn forget(&mut self, gone: &HashSet<Uuid>) {
         for one in self.owners.values_mut() {
@@ -119,6 +124,7 @@ mod tests {
         assert_eq!(ledger.add(one, id[2], 6), NONE);
         assert_eq!(ledger.add(one, id[3], 5), [id[1], id[2]]);
         assert!(ledger.fits(10) && !ledger.fits(11));
+        assert!(ledger.has(one, id[3]) && !ledger.has(one, id[1]) && !ledger.has(other, id[3]));
         ledger.forget(&HashSet::from([id[0], id[3]]));
         assert_eq!((ledger.bytes, ledger.count, ledger.owners.len()), (0, 0, 0));
         assert_eq!(ledger.add(one, id[4], 10), NONE);

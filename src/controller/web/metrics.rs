@@ -92,6 +92,14 @@ fn describe() {
     describe_counter!("hotdesk_http_requests_total", "HTTP requests by method, route pattern and status.");
     describe_histogram!("hotdesk_http_request_seconds", "Durations of HTTP requests in seconds.");
     describe_gauge!("hotdesk_computers", "Computers by status.");
+    describe_gauge!(
+        "hotdesk_computers_frozen",
+        "Computers that are frozen because the host's disk is nearly full."
+    );
+    describe_gauge!(
+        "hotdesk_disk_free_bytes",
+        "Free space for computers, less what they have not written back yet."
+    );
     describe_counter!("hotdesk_hosts_refused_total", "Requests under a foreign host name.");
     describe_counter!("hotdesk_audit_lost_total", "Audit entries that could not be stored.");
     describe_counter!(

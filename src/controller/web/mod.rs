@@ -11,4 +11,5 @@ pub mod page;
 pub mod request_lease;
 pub mod source;
 pub mod transport_security;
+pub mod unread_answers;
 pub mod viewer;

@@ -2,6 +2,7 @@
 
 pub mod allowance;
 pub mod clone;
+pub mod disk_guard;
 pub mod endpoint;
 pub mod idle;
 pub mod lifecycle;

@@ -1,4 +1,4 @@
-//! Reasons for which the service itself ends a computer (docs/lifecycle.md#states).
+//! Reasons for which the service itself ends or freezes a computer (docs/lifecycle.md#states).
 
 /// Reason of a computer's status, where the service and no client caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,17 +7,21 @@ pub enum StatusReason {
     TrialEnded,
     /// It was idle for its auto-stop time.
     AutoStop,
+    /// It wrote much while the host's disk was nearly full. A computer that runs is frozen for it, which is not stored;
+    /// one that is stopped was killed, because it still grew.
+    HostDiskFull,
 }
 
 impl StatusReason {
     /// Every reason.
-    pub const ALL: [Self; 2] = [Self::TrialEnded, Self::AutoStop];
+    pub const ALL: [Self; 3] = [Self::TrialEnded, Self::AutoStop, Self::HostDiskFull];
 
     /// Returns the name in the API and in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::TrialEnded => "trial_ended",
             Self::AutoStop => "auto_stop",
+            Self::HostDiskFull => "host_disk_full",
         }
     }
 

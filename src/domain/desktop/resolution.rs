@@ -13,6 +13,9 @@ pub const MAX_SIDE: u16 = 7680;
 /// Largest area, in pixels (7680x4320, 8K UHD), so that two long sides do not need gigabytes.
 pub const MAX_AREA: u32 = 7680 * 4320;
 
+/// Bytes of an encoded image beside its pixels: headers, checksums, and the marks of rows and blocks.
+const IMAGE_OVERHEAD: usize = 1 << 20;
+
 /// A screen's size in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -35,6 +38,12 @@ impl Size {
                 "screen size {width}x{height} is out of range: each side {MIN_SIDE} to {MAX_SIDE}, at most {MAX_AREA} pixels"
             ))),
         }
+    }
+
+    /// The largest image of a screen of this size, in bytes: four for each pixel, as if nothing were compressed, and a
+    /// margin.
+    pub fn max_image_bytes(self) -> usize {
+        usize::from(self.width) * usize::from(self.height) * 4 + IMAGE_OVERHEAD
     }
 }
 

@@ -221,6 +221,10 @@ impl GuestDriver for ContainerEngine {
         }
     }
 
+    fn unwritten_bytes(&self, folder: &Folder) -> u64 {
+        limits::unwritten(folder.id)
+    }
+
     fn maintain(&self) -> EngineResult<()> {
         self.maintain_machines()
     }

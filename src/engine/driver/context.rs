@@ -1,11 +1,13 @@
 //! The host as an opened engine uses it: settings, state folder, and the agent for guests.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use crate::host::network::AGENT_PORT;
 use crate::host::network::forwarding::ForwardingUpkeep;
 use crate::host::slots;
 use crate::host::syscalls::PASSED_FD;
+use crate::state::disk_guard::DiskGuard;
 use crate::state::layout::StateDir;
 use crate::state::trash;
 use crate::{Boot, EngineError, EngineResult, HostSettings, OpenMode};
@@ -18,6 +20,9 @@ pub(crate) struct HostContext {
     /// What guests run as their agent: an executable, or a disk with it.
     pub(crate) agent: PathBuf,
     forwarding: ForwardingUpkeep,
+    pub(crate) guard: DiskGuard,
+    /// Held while the sizes of all disks are summed and another is added.
+    pub(super) admission: Mutex<()>,
 }
 
 impl HostContext {
@@ -34,7 +39,9 @@ impl HostContext {
         }
         let binary = &settings.agent_binary;
         let agent = if mode == OpenMode::Run { install(binary, &state)? } else { binary.clone() };
-        Ok(Self { settings, state, agent, forwarding: ForwardingUpkeep::default() })
+        let (guard, admission, forwarding) =
+            (DiskGuard::default(), Mutex::default(), ForwardingUpkeep::default());
+        Ok(Self { settings, state, agent, forwarding, guard, admission })
     }
 
     /// Keeps the network of running guests, after changes of the host's. Blocks.

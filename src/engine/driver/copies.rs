@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::driver::snapshot_files::{self, SnapshotFiles, link};
-use crate::driver::{GuestDriver, lifecycle};
+use crate::driver::{GuestDriver, admission, lifecycle};
 use crate::host::command::host_error;
 use crate::host::files::private_folder;
 use crate::state::layout::{Folder, Record};
@@ -23,7 +23,7 @@ pub(super) async fn copy<M: GuestDriver>(engine: &M, from: ComputerId, to: &Mach
             return Ok(());
         }
         check_here(source)?;
-        begin(source, target, &spec)?;
+        begin(engine, source, target, &spec)?;
         engine.copy_disk(source, &target.fresh_disk(), &target.disk())
     })
     .await
@@ -38,7 +38,7 @@ pub(super) async fn fork<M: GuestDriver>(engine: &M, from: ComputerId, to: &Mach
             return Ok(());
         }
         let generation = running_since(engine, from)?;
-        begin(source, target, &spec)?;
+        begin(engine, source, target, &spec)?;
         let fresh = memory::create_fresh(target)?;
         link(&source.agent(), &target.agent())?;
         let manifest = engine.save_with_disk(source, &fresh, &target.fresh_disk(), &target.disk())?;
@@ -57,7 +57,7 @@ pub(super) async fn launch<M: GuestDriver>(
 ) -> EngineResult<()> {
     check(engine)?;
     let mut spec = to.clone();
-    from_another(engine, from, to.id, move |_, source, target| {
+    from_another(engine, from, to.id, move |engine, source, target| {
         if target.is_whole()? && SavedMemory::find(target)?.is_some() {
             return Ok(());
         }
@@ -66,7 +66,7 @@ pub(super) async fn launch<M: GuestDriver>(
         spec.disk_bytes = spec.disk_bytes.max(files.disk_bytes_with_memory()?);
         disk::check_reserve(&target.path)?;
         raw_disk::inherit(source, target)?;
-        target.write_record(&Record::of(&spec))?;
+        admission::admit(engine, target, &Record::of(&spec))?;
         disk_copy::copy_disk(&files.disk, &target.fresh_disk(), &target.disk())?;
         files.link_memory_into(target)
     })
@@ -85,6 +85,7 @@ pub(super) async fn take_snapshot<M: GuestDriver>(
     }
     lifecycle::with_lock(engine, id, move |engine, folder| {
         check_here(folder)?;
+        engine.host().guard.check(id)?;
         let files = SnapshotFiles::of(folder, snapshot);
         if !files.is_whole()? {
             disk::check_reserve(&folder.path)?;
@@ -203,11 +204,17 @@ fn check_here(folder: &Folder) -> EngineResult<()> {
 }
 
 /// Writes the record of a copy, and the mark of its disk, after the checks of size and free space.
-fn begin(source: &Folder, target: &Folder, spec: &MachineSpec) -> EngineResult<()> {
+fn begin<M: GuestDriver>(
+    engine: &M,
+    source: &Folder,
+    target: &Folder,
+    spec: &MachineSpec,
+) -> EngineResult<()> {
+    engine.host().guard.check(source.id)?;
     check_size(source.read_record()?.disk_bytes, spec)?;
     disk::check_reserve(&target.path)?;
     raw_disk::inherit(source, target)?;
-    target.write_record(&Record::of(spec))
+    admission::admit(engine, target, &Record::of(spec))
 }
 
 /// Refuses a copy smaller than `least` bytes.

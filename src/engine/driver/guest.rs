@@ -58,6 +58,11 @@ pub(crate) trait GuestDriver:
     /// Resizes a running machine. On error it is as `before`. Blocks.
     fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect>;
 
+    /// Bytes that a running machine's kernel accepted and has not written to its disk file yet. Blocks.
+    fn unwritten_bytes(&self, _folder: &Folder) -> u64 {
+        0
+    }
+
     /// [`Engine::maintain`](crate::Engine::maintain). Blocks.
     fn maintain(&self) -> EngineResult<()> {
         Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::driver::snapshot_files::SnapshotFiles;
-use crate::driver::{GuestDriver, MachineBoot};
+use crate::driver::{GuestDriver, MachineBoot, admission};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::{disk, evicted, memory, trash};
@@ -53,13 +53,13 @@ pub(super) async fn create<M: GuestDriver>(engine: &M, spec: &MachineSpec) -> En
     let guard = MachineLock::acquire_new(&folder).await?;
     let spec = spec.clone();
     engine
-        .blocking(move |_| {
+        .blocking(move |engine| {
             let _guard = guard;
             if folder.is_whole()? {
                 return Ok(());
             }
             disk::check_reserve(&folder.path)?;
-            folder.write_record(&Record::of(&spec))?;
+            admission::admit(engine, &folder, &Record::of(&spec))?;
             disk::make(&folder, spec.disk_bytes)
         })
         .await
@@ -121,13 +121,29 @@ pub(super) async fn start<M: GuestDriver>(
 pub(super) async fn stop<M: GuestDriver>(engine: &M, id: ComputerId, grace: Duration) -> EngineResult<()> {
     let folder = engine.state().folder(id);
     let Some(_guard) = MachineLock::acquire(&folder).await? else { return Ok(()) };
+    let ending = engine.host().guard.begin_end(id);
+    let grace = if ending.was_frozen { Duration::ZERO } else { grace };
     engine.halt(&folder, grace).await
+}
+
+/// [`crate::Engine::wait_stopped`]. A frozen machine cannot end by itself, and a runtime cannot say what it does.
+pub(super) async fn wait_stopped<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
+    let guard = &engine.host().guard;
+    loop {
+        guard.until_thawed(id).await;
+        let ended = engine.wait_ended(id).await;
+        // It may have been frozen while the runtime was asked.
+        if !guard.is_frozen(id) {
+            return ended;
+        }
+    }
 }
 
 /// [`crate::Engine::destroy`].
 pub(super) async fn destroy<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
     if let Some(_guard) = MachineLock::acquire(&folder).await? {
+        let _ending = engine.host().guard.begin_end(id);
         engine.halt(&folder, Duration::ZERO).await?;
         engine.blocking(move |engine| trash::folder(engine.state(), &folder)).await?;
     }

@@ -4,9 +4,11 @@
 //! Lock order: the machine's lock (`state/machine_lock.rs`), the source's before the target's; below it the
 //! host's lock.
 
+mod admission;
 pub(crate) mod checks;
 mod context;
 mod copies;
+mod disk_guard;
 mod guest;
 mod lifecycle;
 pub(crate) mod recovery;
@@ -27,8 +29,8 @@ pub(crate) use crate::driver::resize::set_bandwidth;
 use crate::state::layout::Folder;
 use crate::state::{evicted, wake_reserve};
 use crate::{
-    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineResult, Extents, MachineSpec, Observation,
-    OpenMode, SavedFile, SavedState, Snapshot,
+    Boot, Capabilities, Change, DiskWatch, Effect, Endpoint, Engine, EngineResult, Extents, MachineSpec,
+    Observation, OpenMode, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 
@@ -85,7 +87,13 @@ impl<M: GuestDriver> Engine for M {
     }
 
     async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
-        self.blocking(move |engine| lifecycle::observe(engine, id)).await
+        let guard = &self.host().guard;
+        if let Some(seen) = guard.seen_before_freeze(id) {
+            return Ok(seen);
+        }
+        let seen = self.blocking(move |engine| lifecycle::observe(engine, id)).await?;
+        guard.note_observation(id, &seen);
+        Ok(seen)
     }
 
     async fn list(&self) -> EngineResult<Vec<ComputerId>> {
@@ -97,7 +105,19 @@ impl<M: GuestDriver> Engine for M {
     }
 
     async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()> {
-        self.wait_ended(id).await
+        lifecycle::wait_stopped(self, id).await
+    }
+
+    async fn watch_disk(&self) -> EngineResult<DiskWatch> {
+        self.blocking(disk_guard::look).await
+    }
+
+    fn is_frozen(&self, id: ComputerId) -> bool {
+        self.host().guard.is_frozen(id)
+    }
+
+    fn take_killed(&self, id: ComputerId) -> bool {
+        self.host().guard.take_killed(id)
     }
 
     async fn maintain(&self) -> EngineResult<()> {

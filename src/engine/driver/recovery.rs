@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::EngineResult;
-use crate::driver::GuestDriver;
+use crate::driver::{GuestDriver, disk_guard};
 use crate::host::command::host_error;
 use crate::host::files::remove_if_there;
 use crate::host::freeze;
@@ -17,11 +17,12 @@ use crate::state::memory;
 /// Extension of a file that is renamed once it is complete.
 const UNFINISHED: &str = "new";
 
-/// Thaws frozen disks, whose guests wait at this moment, unblocks agents, and removes unfinished files. A
+/// Thaws frozen machines and frozen disks, whose guests wait at this moment, unblocks agents, and removes unfinished files. A
 /// locked machine is left alone: a tool of the killed controller still works on it. Blocks.
 pub(crate) fn recover_interrupted(engine: &impl GuestDriver) -> EngineResult<()> {
     for id in engine.state().list()? {
         let folder = engine.state().folder(id);
+        disk_guard::thaw_abandoned(&folder);
         let Some(_guard) = MachineLock::try_acquire(&folder)? else { continue };
         freeze::thaw_abandoned(&folder.disk());
         // One failure must not keep the others from recovery.

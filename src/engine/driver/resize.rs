@@ -1,6 +1,6 @@
 //! Resize: live where the engine can, else at the next start, which takes every size from the spec.
 
-use crate::driver::{GuestDriver, lifecycle};
+use crate::driver::{GuestDriver, admission, lifecycle};
 use crate::host::bandwidth;
 use crate::state::disk;
 use crate::state::layout::Folder;
@@ -16,10 +16,13 @@ pub(super) fn change<M: GuestDriver>(engine: &M, folder: &Folder, change: Change
     };
     let before = folder.read_record()?;
     let after = before.changed(change)?;
+    engine.host().guard.check(folder.id)?;
     if let Change::Disk(_) = change {
         disk::check_reserve(&folder.path)?;
+        admission::admit(engine, folder, &after)?;
+    } else {
+        folder.write_record(&after)?;
     }
-    folder.write_record(&after)?;
     if !runs {
         return Ok(Effect::AtNextStart);
     }

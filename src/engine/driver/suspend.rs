@@ -20,6 +20,7 @@ fn check<M: GuestDriver>(engine: &M) -> EngineResult<()> {
 /// [`crate::Engine::suspend`].
 pub(super) async fn suspend<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     check(engine)?;
+    engine.host().guard.check(id)?;
     let folder = engine.state().folder(id);
     let Some(_guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
     match engine.blocking(move |engine| lifecycle::observe(engine, id)).await? {

@@ -132,11 +132,12 @@ fn machines(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<
     Ok(unowned.map(leftover).collect())
 }
 
-/// Machines that stand still. Without a controller nothing else would tell why they do not answer.
+/// Machines that stand still. Without a controller nothing else would tell why they do not answer. The next controller
+/// thaws those that the guard of the disk froze.
 fn stopped(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<Leftover>> {
     let mut found = Vec::new();
     for id in owned {
-        if cgroup::stopped::is_stopped(*id)? {
+        if !state.folder(*id).frozen().exists() && cgroup::stopped::is_stopped(*id)? {
             found.push(Leftover {
                 kind: "stopped machine",
                 location: state.folder(*id).path.display().to_string(),

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::host::command::{self, check_status, host_error, run, spawn, tool};
 use crate::qemu::monitor::Monitor;
+use crate::state::disk;
 use crate::{EngineError, EngineResult};
 
 /// For saving or reading 16 GiB at the 60 MB/s of a slow disk.
@@ -40,14 +41,16 @@ pub(super) fn write(folder: &Path, monitor: &mut Monitor) -> EngineResult<()> {
     drop(pipe);
     monitor.ask("migrate-set-parameters", json!({ "max-bandwidth": UNLIMITED }))?;
     monitor.ask("migrate", json!({ "uri": "fd:memory" }))?;
-    let moved =
-        monitor.until("query-migrate", TIMEOUT, |state| match state.get("status").and_then(Value::as_str) {
+    let moved = monitor.until("query-migrate", TIMEOUT, |state| {
+        match state.get("status").and_then(Value::as_str) {
             Some("completed") => Ok(Some(())),
             Some(ended @ ("failed" | "cancelled")) => {
                 Err(EngineError::failed(STEP, format!("{ended}: {state}")))
             }
-            Some(_) | None => Ok(None),
-        });
+            // Nobody knows before how large compressed memory is.
+            Some(_) | None => disk::check_reserve(folder).map(|()| None),
+        }
+    });
     if moved.is_err()
         && let Err(error) = monitor.ask("migrate_cancel", json!({}))
     {

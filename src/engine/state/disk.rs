@@ -19,12 +19,10 @@ use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
 use crate::{Effect, EngineError, EngineResult, Shortage};
 use hotdesk_base::filesystem;
+use hotdesk_domain::computer::disk_guard::HOST_RESERVE;
 
 /// Smallest disk in bytes: below this, ext4 with its journal leaves no usable space.
 pub(crate) const SMALLEST: u64 = 64 << 20;
-/// Free bytes that the host reserves. Below it, machines are neither made nor started: the controller needs
-/// space for its log, and running guests need time before their writes fail.
-const HOST_RESERVE: u64 = 512 << 20;
 /// Offset and length of ext4's superblock in bytes.
 const SUPERBLOCK_AT: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 1024;
@@ -151,9 +149,18 @@ fn file_system_bytes(superblock: &[u8; SUPERBLOCK_BYTES]) -> u64 {
 
 /// Free bytes on the host's disk under a folder.
 pub(crate) fn free_bytes(folder: &Path) -> EngineResult<u64> {
-    let stat = rustix::fs::statvfs(folder)
-        .map_err(|error| host_error("look for free space", folder)(error.into()))?;
+    let stat = file_system(folder)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Bytes of the whole file system under a folder.
+pub(crate) fn total_bytes(folder: &Path) -> EngineResult<u64> {
+    let stat = file_system(folder)?;
+    Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+}
+
+fn file_system(folder: &Path) -> EngineResult<rustix::fs::StatVfs> {
+    rustix::fs::statvfs(folder).map_err(|error| host_error("look for free space", folder)(error.into()))
 }
 
 /// Fails with `NoCapacity` when the host's disk is nearly full.

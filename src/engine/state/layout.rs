@@ -7,6 +7,7 @@
 //!                      /snapshots/     its snapshots (`driver/snapshot_files.rs`)
 //!                      /bundle/        the OCI runtime's description of the current boot
 //!                      /runtime.log    messages of the OCI runtime at the current boot
+//!                      /frozen         marks that its processes are frozen (`driver/disk_guard.rs`)
 //!                      /lxcfs.pid      process id of its lxcfs, while that runs
 //!                      /agent.sock     its agent's socket
 //!                      /agent          the agent of saved memory: an executable or a file system
@@ -187,6 +188,11 @@ impl Folder {
 
     pub(crate) fn lxcfs_pid(&self) -> PathBuf {
         self.path.join("lxcfs.pid")
+    }
+
+    /// The mark of a machine whose processes are frozen because the host's disk is nearly full.
+    pub(crate) fn frozen(&self) -> PathBuf {
+        self.path.join("frozen")
     }
 
     pub(crate) fn agent(&self) -> PathBuf {

@@ -45,7 +45,8 @@ pub struct Computer {
     /// `deleting` or `error`.
     pub status: String,
     /// Why the service suspended or stopped it: `trial_ended` or `auto_stop`. After `auto_stop` the next
-    /// action wakes or starts it.
+    /// action wakes or starts it. `host_disk_full`: it wrote much while the host's disk was nearly full; while it
+    /// runs it is frozen until there is space, and one that still grew was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_reason: Option<String>,
     /// Time since which its agent answers nothing, ISO 8601; absent while it answers. A restart is the remedy.

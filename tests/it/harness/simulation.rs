@@ -331,7 +331,7 @@ async fn start(
 
 /// Routes of a well-behaved agent. It closes every connection after the response, so that none outlives
 /// [`Simulation::replace_agent`].
-fn default_agent() -> Router {
+pub fn default_agent() -> Router {
     Router::new().fallback(async |request: Request| -> Response {
         let path = request.uri().path().to_owned();
         let screen = json!({"id": "default", "display": ":99", "width": 1280, "height": 720, "default": true,

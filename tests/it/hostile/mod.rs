@@ -8,6 +8,7 @@ use axum::routing::get;
 mod attack;
 mod faults;
 mod flood;
+mod full_disk;
 mod lies;
 mod pictures;
 mod sign_in;
@@ -16,6 +17,9 @@ mod unread;
 /// Size of a hostile guest's screenshot. Two of them exceed the 128 MiB of answers of a computer, and eleven exceed what
 /// an account may store.
 const PICTURE_BYTES: usize = 100 * 1024 * 1024;
+
+/// A screen besides the boot screen, whose size the controller does not know.
+const LARGE_SCREEN: &str = "screen-2";
 
 /// Routes of an agent whose screenshots are as large as a hostile guest makes them.
 fn large_pictures() -> Router {

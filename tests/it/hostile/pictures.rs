@@ -5,7 +5,7 @@ use std::path::Path;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
-use super::large_pictures;
+use super::{LARGE_SCREEN, large_pictures};
 use crate::harness::agent::fetch_json;
 use crate::harness::simulation::Simulation;
 
@@ -22,7 +22,7 @@ fn stored_bytes(folder: &Path) -> u64 {
 async fn t20_the_newest_pictures_of_an_account_replace_its_oldest() {
     let controller = Simulation::boot_with(large_pictures()).await;
     let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
-    let path = format!("/computers/{computer}/screenshot?response_format=url");
+    let path = format!("/computers/{computer}/screenshot?response_format=url&screen={LARGE_SCREEN}");
     let mut links = Vec::new();
     for _ in 0..PICTURES {
         let answer = fetch_json(controller.request(Method::GET, &path)).await;
@@ -41,4 +41,17 @@ async fn t20_the_newest_pictures_of_an_account_replace_its_oldest() {
     if let [first, .., last] = &links[..] {
         assert_eq!((status(first).await, status(last).await), (StatusCode::NOT_FOUND, StatusCode::OK));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t4_a_picture_is_no_larger_than_the_boot_screen() {
+    let controller = Simulation::boot_with(large_pictures()).await;
+    let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
+    for form in ["url", "base64", "binary"] {
+        let path = format!("/computers/{computer}/screenshot?response_format={form}");
+        let refused = fetch_json(controller.request(Method::GET, &path)).await;
+        assert_eq!(refused.status, 500, "{form}: {}", refused.body);
+        assert_eq!(refused.body["error"], "The computer's agent sent an invalid answer", "{form}");
+    }
+    assert_eq!(stored_bytes(&controller.data_dir().join("blobs/screenshots")), 0);
 }

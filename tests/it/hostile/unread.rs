@@ -1,15 +1,20 @@
 //! Answers of computers that their clients do not read: T13 (docs/security.md).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hotdesk::base::wait;
+use hotdesk::controller::config::Config;
+use hotdesk::engine::simulated::AgentBoot;
 use reqwest::Method;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::large_pictures;
+use super::{LARGE_SCREEN, large_pictures};
 use crate::harness::agent::fetch_json;
-use crate::harness::simulation::Simulation;
+use crate::harness::caller::id_of;
+use crate::harness::simulation::{Setup, Simulation, default_agent};
 
 /// Longest time until the controller notices that a client is gone, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -19,9 +24,15 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asks for a screenshot and reads only the beginning of the answer.
 async fn read_little(controller: &Simulation, path: &str) -> (TcpStream, String) {
+    read_little_as(controller, path, controller.key(), "192.0.2.1").await
+}
+
+/// [`read_little`] with another key, and from an address where the controller trusts proxies on this machine.
+async fn read_little_as(controller: &Simulation, path: &str, key: &str, from: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(controller.address()).await.expect("a connection");
-    let key = controller.key();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nX-Forwarded-For: {from}\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.expect("sent");
     let mut beginning = vec![0; 12];
     stream.read_exact(&mut beginning).await.expect("the beginning of an answer");
@@ -32,7 +43,7 @@ async fn read_little(controller: &Simulation, path: &str) -> (TcpStream, String)
 async fn t13_an_unread_answer_keeps_its_room() {
     let controller = Simulation::boot_with(large_pictures()).await;
     let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
-    let path = format!("/computers/{computer}/screenshot?response_format=binary");
+    let path = format!("/computers/{computer}/screenshot?response_format=binary&screen={LARGE_SCREEN}");
     let (unread, beginning) = read_little(&controller, &format!("/api{path}")).await;
     assert_eq!(beginning, "HTTP/1.1 200");
     let refused = fetch_json(controller.request(Method::GET, &path)).await;
@@ -49,7 +60,7 @@ async fn t13_an_unread_answer_keeps_its_room() {
 async fn t13_an_answer_without_progress_for_a_minute_is_ended() {
     let controller = Simulation::boot_with(large_pictures()).await;
     let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
-    let path = format!("/computers/{computer}/screenshot?response_format=binary");
+    let path = format!("/computers/{computer}/screenshot?response_format=binary&screen={LARGE_SCREEN}");
     let (unread, _) = read_little(&controller, &format!("/api{path}")).await;
     let served = async || {
         let answer = controller.request(Method::GET, &path).send().await.expect("an answer");
@@ -59,4 +70,63 @@ async fn t13_an_answer_without_progress_for_a_minute_is_ended() {
     let freed = wait::until(STALL_TIMEOUT + DEADLINE, served).await;
     assert!(freed.is_some(), "the room of an answer that makes no progress is free again");
     drop(unread);
+}
+
+/// The bound of one account is that of two large pictures, on whichever computers.
+#[tokio::test(flavor = "multi_thread")]
+async fn t13_unread_answers_of_an_account_are_bounded_over_all_computers() {
+    let controller = Simulation::boot_with(large_pictures()).await;
+    let workspace = controller.workspace("demo").await;
+    let mut paths = Vec::new();
+    for name in ["one", "two", "three"] {
+        let computer = controller.computer(&workspace, name).await;
+        paths.push(format!("/computers/{computer}/screenshot?response_format=binary&screen={LARGE_SCREEN}"));
+    }
+    let mut unread = Vec::new();
+    for path in &paths[..2] {
+        let (stream, beginning) = read_little(&controller, &format!("/api{path}")).await;
+        assert_eq!(beginning, "HTTP/1.1 200");
+        unread.push(stream);
+    }
+    let refused = fetch_json(controller.request(Method::GET, &paths[2])).await;
+    assert_eq!((refused.status, refused.body["retry_after"].as_u64()), (503, Some(1)), "{}", refused.body);
+    assert_eq!(controller.get("/computers").await.status, 200, "small answers do not count");
+    drop(unread);
+    let served = async || {
+        let answer = controller.request(Method::GET, &paths[2]).send().await.expect("an answer");
+        (answer.status() == 200).then_some(())
+    };
+    assert!(wait::until(DEADLINE, served).await.is_some(), "the room of clients that are gone is free again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t13_unread_answers_of_an_address_are_bounded_over_all_accounts() {
+    let config = Config { trusted_proxies: "127.0.0.1".to_owned(), ..Config::default() };
+    let agent = Arc::new(|_: &AgentBoot| default_agent().merge(large_pictures()));
+    let controller = Simulation::boot_with_agent(agent, Setup { config, ..Setup::default() }).await;
+    let mut requests = Vec::new();
+    for name in ["a", "b", "c"] {
+        let (_, key) = controller.account(&format!("{name}@example.org")).await;
+        let create = async |path: &str, body: Value| {
+            let created = controller.request_with(&key, Method::POST, path).json(&body);
+            id_of(&fetch_json(created).await.body)
+        };
+        let workspace = create("/workspaces", json!({ "name": name })).await;
+        let computer = create("/computers", json!({ "workspace_id": workspace, "name": name })).await;
+        let path =
+            format!("/api/computers/{computer}/screenshot?response_format=binary&screen={LARGE_SCREEN}");
+        requests.push((path, key));
+    }
+    let mut unread = Vec::new();
+    for ((path, key), status) in requests.iter().zip(["200", "200", "503"]) {
+        let (stream, beginning) = read_little_as(&controller, path, key, "192.0.2.1").await;
+        assert_eq!(beginning, format!("HTTP/1.1 {status}"));
+        unread.push(stream);
+    }
+    let (path, key) = &requests[2];
+    assert_eq!(
+        read_little_as(&controller, path, key, "192.0.2.2").await.1,
+        "HTTP/1.1 200",
+        "another address"
+    );
 }

@@ -314,6 +314,19 @@ impl Runner {
         Ok(())
     }
 
+    /// [`Self::settle_as`], with the reason when the service ended the computer.
+    pub(super) async fn settle_because(
+        &mut self,
+        status: Status,
+        reason: Option<StatusReason>,
+    ) -> Result<()> {
+        self.settle_as(status).await?;
+        match reason {
+            Some(_) => self.shared.store.set_status_because(self.id, status, reason).await,
+            None => Ok(()),
+        }
+    }
+
     /// Stores a status that is already true. A failing database is retried, because otherwise a running guest
     /// would be unreachable.
     async fn store_status(&self, status: Status) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::data_dir::files;
 use hotdesk_base::wait;
 use hotdesk_domain::computer::lifecycle::{Operation, Status};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_engine::{EngineResult, Observation};
+use hotdesk_engine::{EngineError, EngineResult, Observation, Shortage};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
 
@@ -21,12 +21,17 @@ use hotdesk_store::fleet::computers::Computer;
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Runner {
-    /// Refuses a boot for which the host has no capacity, before anything ends. The computer stays as it is. A
-    /// restart of a suspended computer is not refused, because it frees the space of its memory.
+    /// Refuses a boot or a suspend for which the host has no capacity, before anything ends. The computer stays as it
+    /// is. A restart of a suspended computer is not refused, because it frees the space of its memory.
     pub(super) async fn check_capacity(&self, operation: Operation, status: Status) -> Result<()> {
         let what = match operation {
             Operation::Start => "Computer could not be started",
             Operation::Restart if status != Status::Suspended => "Computer could not be restarted",
+            Operation::Suspend if self.shared.engine.is_frozen(self.id) => {
+                let detail = "it is frozen because the host's disk is nearly full".to_owned();
+                let error = EngineError::NoCapacity(Shortage::DiskSpace, detail);
+                return Err(refused("Computer could not be suspended", &error));
+            }
             Operation::Restart
             | Operation::Stop
             | Operation::Suspend

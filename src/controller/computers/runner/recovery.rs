@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::registry::Presence;
 use super::{AfterWork, Runner, WithoutMemory, refused};
 use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::Result;
 use hotdesk_engine::{EngineResult, Observation};
 use hotdesk_guest::Guest;
@@ -128,7 +129,8 @@ impl Runner {
             );
         }
         let status = if cleaned.is_ok() { Status::Stopped } else { Status::Error };
-        if let Err(error) = self.settle_as(status).await {
+        let reason = self.shared.engine.take_killed(self.id).then_some(StatusReason::HostDiskFull);
+        if let Err(error) = self.settle_because(status, reason).await {
             tracing::error!(
                 computer = %self.id,
                 error = format_args!("{error:#}"),

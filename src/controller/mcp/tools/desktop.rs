@@ -52,7 +52,7 @@ async fn take_screenshot(call: Call, arguments: Screenshot) -> Result<ToolResult
     };
     let computer = call.app.directory.find_computer(&call.caller, &arguments.computer_id).await?;
     let guest = call.app.fleet.guest_to_read(&computer).await?;
-    let image = screenshot::take(&guest, &query).await?;
+    let image = screenshot::take(&guest, &query, computer.hardware.resolution.size).await?;
     if image.bytes.len() > MAX_IMAGE as usize {
         return Err(Error::failed("The computer's agent sent a larger image than requested"));
     }

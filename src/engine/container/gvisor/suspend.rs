@@ -17,12 +17,13 @@ use crate::container::boot::ContainerStarter;
 use crate::container::runtime::ContainerState;
 use crate::container::{ContainerEngine, oci, runsc};
 use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause};
+use crate::host::cgroup::limits;
 use crate::host::command::{self, host_error, run, run_with_timeout};
 use crate::host::{network, process, slots};
 use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
-use crate::state::{disk_copy, trash};
+use crate::state::{disk, disk_copy, trash};
 use crate::types::whole_cpus;
 use crate::{Endpoint, EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
@@ -207,6 +208,7 @@ impl ContainerEngine {
 
     /// Saves the memory of a paused guest, which stays paused.
     fn checkpoint(&self, folder: &Folder, to: &Path) -> EngineResult<()> {
+        disk::check_free_space(&folder.path, limits::resident(folder.id))?;
         let mut save = self.runtime.call();
         save.args([
             "checkpoint",

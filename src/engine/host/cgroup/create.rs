@@ -49,11 +49,11 @@ pub(crate) fn make(id: ComputerId, most: ResourceLimits) -> EngineResult<Vec<Pat
     Ok(cgroup::folders(id).into_iter().map(|folder| folder.join("cgroup.procs")).collect())
 }
 
-/// Whether a hierarchy of version 1 has a controller that limits machines. Others may need settings before
-/// they accept a process.
+/// Whether a hierarchy of version 1 has a controller that limits or freezes machines. Others may need settings
+/// before they accept a process.
 fn controls(root: &Path) -> bool {
     let name = root.file_name().unwrap_or_default().to_string_lossy();
-    name.split(',').any(|controller| ["cpu", "memory", "pids"].contains(&controller))
+    name.split(',').any(|controller| ["cpu", "freezer", "memory", "pids"].contains(&controller))
 }
 
 /// Enables the controllers for the children of a version 2 group.

@@ -39,6 +39,33 @@ pub(crate) fn set_memory(id: ComputerId, bytes: u64) -> EngineResult<()> {
     set_memory_in(&cgroup::folders(id), bytes)
 }
 
+/// The lines of `memory.stat` with dirty pages and pages under writeback, of version 2 and of version 1.
+const UNWRITTEN: [[&str; 2]; 2] = [["file_dirty", "file_writeback"], ["total_dirty", "total_writeback"]];
+/// Those with pages that belong to no file on a disk.
+const RESIDENT: [[&str; 2]; 2] = [["anon", "shmem"], ["total_rss", "total_shmem"]];
+
+/// Bytes of a running machine's file pages that are not written back yet; 0 where the kernel does not say.
+pub(crate) fn unwritten(id: ComputerId) -> u64 {
+    memory(id, UNWRITTEN)
+}
+
+/// Bytes of a running machine's memory without file pages; 0 where the kernel does not say.
+pub(crate) fn resident(id: ComputerId) -> u64 {
+    memory(id, RESIDENT)
+}
+
+fn memory(id: ComputerId, names: [[&str; 2]; 2]) -> u64 {
+    let stat = find(&cgroup::folders(id), "memory.stat");
+    stat.and_then(|file| fs::read_to_string(file).ok()).map_or(0, |text| sum_of(&text, names))
+}
+
+/// The sum of the named lines of a `memory.stat`. Only version 1 has lines that count the groups below as well.
+fn sum_of(stat: &str, [v2, v1]: [[&str; 2]; 2]) -> u64 {
+    let names = if stat.contains("\ntotal_") { v1 } else { v2 };
+    let lines = stat.lines().filter_map(|line| line.split_once(' '));
+    lines.filter(|(name, _)| names.contains(name)).filter_map(|(_, bytes)| bytes.parse::<u64>().ok()).sum()
+}
+
 /// The quota in microseconds of every [`CPU_PERIOD`], and the shares (2 to 262144), of a number of cores.
 pub(crate) fn cpu_limits(cpu: f64) -> (u64, u64) {
     // The kernel takes no less than a hundredth of a core. Both clamps keep the casts exact.
@@ -180,6 +207,21 @@ mod tests {
 
         fn folders(&self) -> Vec<PathBuf> {
             vec![self.0.path().join("elsewhere"), self.0.path().to_owned()]
+        }
+    }
+
+    #[test]
+    fn pages_are_summed_for_both_versions() {
+        for (stat, unwritten, resident) in [
+            ("anon 9\nfile 8\nshmem 5\nfile_dirty 4096\nfile_writeback 8192\n", 12288, 14),
+            (
+                "rss 1\nshmem 1\ndirty 1\ntotal_rss 7\ntotal_shmem 3\ntotal_dirty 4096\ntotal_writeback 0\n",
+                4096,
+                10,
+            ),
+            ("", 0, 0),
+        ] {
+            assert_eq!((sum_of(stat, UNWRITTEN), sum_of(stat, RESIDENT)), (unwritten, resident), "{stat}");
         }
     }
 

@@ -59,6 +59,11 @@ pub(crate) fn processes(id: ComputerId) -> EngineResult<Vec<u32>> {
     Ok(found.into_iter().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()).collect())
 }
 
+/// Whether a machine has processes. One that ends at this moment may have none.
+pub(crate) fn has_processes(id: ComputerId) -> bool {
+    folders(id).iter().any(|folder| members(folder).is_ok_and(|found| !found.is_empty()))
+}
+
 /// The machine's group folders that exist, one per hierarchy.
 pub(crate) fn folders(id: ComputerId) -> Vec<PathBuf> {
     let own = format!("{PARENT}/{id}");

@@ -1,4 +1,5 @@
-//! Processes of a machine that stand still because something outside of it stopped or froze them.
+//! Processes of a machine that stand still because something outside of it stopped or froze them; and the freeze of all
+//! its processes.
 
 use std::fs;
 use std::io;
@@ -6,9 +7,9 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::EngineResult;
-use crate::host::cgroup;
+use crate::host::cgroup::{self, limits};
 use crate::host::command::host_error;
+use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
 /// The freezer of control groups version 1, and the text that thaws it. Version 1 delivers no SIGKILL to a
@@ -17,13 +18,38 @@ const FREEZER: (&str, &str) = ("freezer.state", "THAWED");
 /// The same of version 2.
 const FREEZE: (&str, &str) = ("cgroup.freeze", "0");
 
+/// The texts that freeze the groups of version 1 and 2.
+const FROZEN: [&str; 2] = ["FROZEN", "1"];
+
+/// Freezes all processes of a machine, with what they start until it is thawed. A process that is in a system call
+/// stops at its end.
+///
+/// # Errors
+/// `Failed` when the machine's groups have no freezer.
+pub(crate) fn freeze(id: ComputerId) -> EngineResult<()> {
+    const STEP: &str = "freeze the machine's processes";
+    let folders = cgroup::folders(id);
+    let mut groups = [FREEZER, FREEZE].into_iter().zip(FROZEN);
+    // On a host with both versions, the first has the processes.
+    let found = groups.find_map(|((name, _), text)| Some((limits::find(&folders, name)?, text)));
+    let Some((file, text)) = found else {
+        return Err(EngineError::failed(STEP, "its control groups have no freezer"));
+    };
+    fs::write(&file, text).map_err(host_error(STEP, &file))
+}
+
+/// Thaws all processes of a machine.
+pub(crate) fn unfreeze(id: ComputerId) -> EngineResult<()> {
+    cgroup::folders(id)
+        .iter()
+        .try_for_each(|folder| thaw(folder).map_err(host_error("thaw the machine's processes", folder)))
+}
+
 /// Thaws the groups of a machine and continues its stopped processes. Otherwise they handle no signal but
 /// SIGKILL, and `runsc` waits for them.
 pub(crate) fn resume(id: ComputerId) -> EngineResult<()> {
     const STEP: &str = "continue the machine's processes";
-    for folder in cgroup::folders(id) {
-        thaw(&folder).map_err(host_error(STEP, &folder))?;
-    }
+    unfreeze(id)?;
     for pid in cgroup::processes(id)? {
         if ProcessState::read(pid).is_some_and(|process| process.is_stopped()) {
             let pid = Pid::from_raw(pid.cast_signed());

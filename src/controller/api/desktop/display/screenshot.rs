@@ -15,6 +15,7 @@ use crate::data_dir::blobs::BlobKind;
 use crate::web::origin::Origin;
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Error;
 use hotdesk_guest::{ConditionalScreenshot, Guest, Image};
 use hotdesk_http::error_response::Result;
@@ -65,9 +66,10 @@ async fn screenshot(
         return Err(Error::invalid("response_format must be url, base64 or binary").into());
     }
     let guest = app.fleet.guest_to_read(&computer).await?;
+    let boot_screen = computer.hardware.resolution.size;
     match wanted.as_str() {
-        "binary" => Ok(binary_response(guest.screenshot(&query, &held).await?)),
-        form => match take(&guest, &query).await? {
+        "binary" => Ok(binary_response(guest.screenshot(&query, boot_screen, &held).await?)),
+        form => match take(&guest, &query, boot_screen).await? {
             image if form == "base64" => {
                 Ok(Json(ScreenshotJson::Base64(encode_base64(&image)?)).into_response())
             }
@@ -76,9 +78,9 @@ async fn screenshot(
     }
 }
 
-/// Takes a screenshot unconditionally.
-pub(crate) async fn take(guest: &Guest, query: &ScreenshotQuery) -> Result<Image> {
-    match guest.screenshot(query, &IfNoneMatch::default()).await? {
+/// Takes a screenshot unconditionally. `boot_screen` is the stored size of the boot screen.
+pub(crate) async fn take(guest: &Guest, query: &ScreenshotQuery, boot_screen: Size) -> Result<Image> {
+    match guest.screenshot(query, boot_screen, &IfNoneMatch::default()).await? {
         ConditionalScreenshot::Image(image) => Ok(image),
         ConditionalScreenshot::NotModified(_) => {
             Err(Error::internal("the agent returned no image for an unconditional request").into())

@@ -1,0 +1,42 @@
+//! Guard of the host's disk: asks the engine to look at it, as often as the engine says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::AppState;
+
+/// Time after which a look that failed is repeated.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Starts the guard (docs/operating.md#full-disk).
+pub(super) fn start(app: &AppState) {
+    let (app, stop) = (Arc::clone(app), app.tasks.stopping());
+    let tasks = app.tasks.clone();
+    let _task = tasks.spawn("guard of the disk", async move {
+        loop {
+            let pause = look(&app).await;
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    });
+}
+
+/// Looks once. Returns the time until the next look.
+async fn look(app: &AppState) -> Duration {
+    match app.fleet.engine().watch_disk().await {
+        Ok(seen) => {
+            metrics::gauge!("hotdesk_disk_free_bytes").set(seen.free as f64);
+            metrics::gauge!("hotdesk_computers_frozen").set(seen.frozen as f64);
+            seen.next
+        }
+        Err(error) => {
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not look at the host's disk; it is retried"
+            );
+            RETRY_PAUSE
+        }
+    }
+}
