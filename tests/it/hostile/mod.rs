@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::routing::get;
 
 mod attack;
+mod connections;
 mod faults;
 mod flood;
 mod lies;
