@@ -42,6 +42,7 @@ mod screens;
 mod secrets;
 mod snapshots;
 mod streaming;
+mod supply;
 mod suspension;
 mod terminal;
 mod vnc;
