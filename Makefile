@@ -15,13 +15,13 @@ PEERS := $(HOTDESK_CACHE)/bench-peers
 # The folder in which `deps` installs Rust when there is none.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help run test test-fast soak check bench image image-small deps deps-check deps-test deps-bench package
+.PHONY: help run test test-fast soak check bench image image-small deps deps-check deps-package deps-test deps-bench package reproducible
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 run: deps ## build, start hotdesk and show a computer working
-	packaging/dev/side-by-side "cargo build --profile quick --bin hotdesk" "packaging/image/build --variant full"
+	packaging/dev/side-by-side "cargo build --locked --profile quick --bin hotdesk" "packaging/image/build --variant full"
 	packaging/demo/run $(CARGO_TARGET_DIR)/quick/hotdesk
 
 test: deps-test ## run every check and test
@@ -33,17 +33,18 @@ test-fast: deps-test ## run the tests that need no computer, in minutes
 
 soak: deps-test image-small ## kill the controller at random moments (ROUNDS=200) and at every step, and run most sampled tests in full
 	HOTDESK_ROUNDS=$(or $(ROUNDS),200) HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
-		HOTDESK_PYTHON=$(VENV)/bin/python cargo test --test it -- --nocapture --test-threads 1 \
+		HOTDESK_PYTHON=$(VENV)/bin/python cargo test --locked --test it -- --nocapture --test-threads 1 \
 		crash::rounds crash::points suspension::rounds display::counting agent::bash::a_flood \
 		engines::qemu_desktop schemathesis
 
-check: deps-check ## check format, lints and the OpenAPI document
+check: deps-check ## check format, lints, the OpenAPI document and the dependencies
 	cargo fmt --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 	packaging/dev/openapi/lint
+	packaging/dev/supply/check
 
 bench: deps-bench image image-small ## measure against named peers, and run the long tests (QUICK=1: only check that it runs)
-	cargo build --release --bin hotdesk
+	cargo build --locked --release --bin hotdesk
 	CARGO_TARGET_DIR=$(PEERS) cargo build --release --locked --manifest-path benches/peers/Cargo.toml
 	rm -f $(HOTDESK_CACHE)/bench/*.json
 	$(BENCH) benches/cold_start.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
@@ -59,7 +60,7 @@ bench: deps-bench image image-small ## measure against named peers, and run the 
 	$(BENCH) benches/key_check.py
 	$(BENCH) benches/goals.py
 	HOTDESK_PROOF=$(if $(QUICK),sample,full) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
-		cargo test --test it -- --nocapture --test-threads 1 display::fidelity display::crowd
+		cargo test --locked --test it -- --nocapture --test-threads 1 display::fidelity display::crowd
 
 image: deps ## build the guest image (cached by a hash of its inputs)
 	packaging/image/build --variant full >/dev/null
@@ -67,15 +68,21 @@ image: deps ## build the guest image (cached by a hash of its inputs)
 image-small: deps ## build the small guest image, for tests
 	packaging/image/build --variant small >/dev/null
 
-package: deps ## build the Debian package, and an archive with an install script
-	cargo build --release --bin hotdesk
-	packaging/tarball/build "$$(packaging/deb/build $(CARGO_TARGET_DIR)/release/hotdesk)"
+package: deps-package ## build the Debian package, an archive, a bill of materials and checksums (SIGNING_KEY=FILE: signed)
+	packaging/dev/build --release
+	SIGNING_KEY="$(SIGNING_KEY)" packaging/release $(CARGO_TARGET_DIR)/release/hotdesk
+
+reproducible: deps-package ## build twice in different folders and compare to the byte (PROFILE=quick; release: what packages contain)
+	packaging/dev/reproducible $(or $(PROFILE),quick)
 
 deps: ## install what building and running need
 	packaging/dev/deps run
 
 deps-check: ## install what `make check` needs
 	packaging/dev/deps check
+
+deps-package: ## install what `make package` needs
+	packaging/dev/deps package
 
 deps-test: ## install what testing needs
 	packaging/dev/deps test

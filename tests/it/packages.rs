@@ -11,7 +11,7 @@ const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging");
 const CHANGELOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/CHANGELOG.md");
 
 /// Runs a command; fails the test with its output unless it succeeds.
-fn succeed(command: &mut Command) -> String {
+pub fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?} failed:\n{}", text_of(&output));
     String::from_utf8(output.stdout).expect("text")
@@ -35,6 +35,7 @@ fn build(folder: &Path) {
     deb.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
     let package = succeed(&mut deb);
     succeed(Command::new(format!("{PACKAGING}/tarball/build")).arg(package.trim()).env("GZIP", "-1"));
+    succeed(Command::new(format!("{PACKAGING}/checksums")).arg(folder).env_remove("SIGNING_KEY"));
 }
 
 #[test]

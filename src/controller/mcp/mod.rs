@@ -34,6 +34,7 @@ use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::extract::{MAX_JSON_BYTES, read_body};
+use hotdesk_http::serve::remember_source;
 
 mod answer;
 mod handler;
@@ -110,6 +111,7 @@ async fn serve(app: &AppState, own: &Origin, source: Source, request: Request) -
         }
     };
     app.wrong_credentials.forget(source);
+    remember_source(&parts.extensions);
     audit::set_actor(caller.credential, caller.account);
     let rate_status = match app.rates.take(&caller.credential) {
         Ok(rate_status) => rate_status,

@@ -1,11 +1,10 @@
 //! HTTP server on hyper, with the timeouts, connection limits and graceful shutdown that `axum::serve` lacks.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,17 +14,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
+use admission::Admission;
+pub use admission::remember_source;
+pub(super) use admission::{ConnectionPermit, MAX_CONNECTIONS};
 pub use stalled_client::ClientMayPause;
 use stalled_client::{ClientConnection, PausePermission, STALL_TIMEOUT};
 pub use tls::{CertificateFiles, Tls};
 
-use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::network::address::customer;
 
+mod admission;
 mod stalled_client;
 mod tls;
 
@@ -33,13 +33,6 @@ mod tls;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest header in bytes: enough for every real client, and a limit on the memory of a connection.
 pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
-/// Most concurrent connections, including WebSockets; more wait in the kernel's queue. At about 100 KB each
-/// this is below half a gigabyte.
-pub(super) const MAX_CONNECTIONS: usize = 4096;
-/// Most concurrent connections of one customer (an IPv4 address or an IPv6 /64 network): a quarter of all, so that
-/// one source cannot exclude the others (T13, docs/security.md). Loopback has no limit, because a reverse proxy there
-/// serves all clients.
-const MAX_PER_SOURCE: usize = MAX_CONNECTIONS / 4;
 /// Time for connections to finish their request after the server starts to stop.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -134,10 +127,9 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 /// finishes its present request, for at most [`DRAIN_TIMEOUT`]. Handlers may extract `ConnectInfo<Peer>`.
 pub async fn serve(bound: BoundListener, router: Router, tasks: &Tasks) {
     let stop = tasks.stopping();
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let sources = KeyedSemaphore::default();
+    let admission = Admission::new();
     loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
+        let Some(slot) = admission.free_slot().await else { break };
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
             accepted = accept(&bound) => accepted,
@@ -151,11 +143,11 @@ pub async fn serve(bound: BoundListener, router: Router, tasks: &Tasks) {
                 continue;
             }
         };
-        let Some(permit) = acquire_source(&sources, &peer) else {
-            tracing::debug!(?peer, "too many connections from one address");
+        let Some(connection_permit) = admission.admit(slot, &peer) else {
+            tracing::debug!(?peer, "too many connections, in all or from one address");
             continue;
         };
-        let connection_permit = ConnectionPermit { _permits: Arc::new((slot, permit)) };
+        let recognition = admission.recognition(&peer);
         let task_permit = connection_permit.clone();
         let group = tasks.clone();
         let permission = PausePermission::default();
@@ -166,6 +158,7 @@ pub async fn serve(bound: BoundListener, router: Router, tasks: &Tasks) {
                 request.extensions_mut().insert(group.clone());
                 request.extensions_mut().insert(ConnectInfo(peer.clone()));
                 request.extensions_mut().insert(connection_permit.clone());
+                request.extensions_mut().insert(recognition.clone());
                 request
             })
             .map_response(move |response: Response| {
@@ -213,22 +206,6 @@ pub enum Peer {
     Local,
 }
 
-/// The permits of a connection. They are held until the last clone is dropped: a WebSocket outlives hyper's
-/// connection.
-#[derive(Clone, Debug)]
-pub(super) struct ConnectionPermit {
-    _permits: Arc<(OwnedSemaphorePermit, Option<Permit<IpAddr>>)>,
-}
-
-/// Takes a permit for a peer's customer; `None` when that has too many connections.
-fn acquire_source(sources: &KeyedSemaphore<IpAddr>, peer: &Peer) -> Option<Option<Permit<IpAddr>>> {
-    let Peer::Tcp(address) = peer else { return Some(None) };
-    match customer(address.ip()) {
-        Some(customer) => sources.try_acquire(customer, MAX_PER_SOURCE).map(Some),
-        None => Some(None),
-    }
-}
-
 trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
 
@@ -243,37 +220,5 @@ async fn accept(bound: &BoundListener) -> io::Result<(Box<dyn IoStream>, Peer)> 
             let (stream, _) = listener.accept().await?;
             Ok((Box::new(stream), Peer::Local))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_cannot_take_every_connection() {
-        let sources = KeyedSemaphore::default();
-        let peer = |text: &str| Peer::Tcp(text.parse().unwrap());
-        let permits: Vec<_> = (0..MAX_PER_SOURCE)
-            .map(|_| acquire_source(&sources, &peer("192.0.2.1:1")).expect("a permit"))
-            .collect();
-        assert!(acquire_source(&sources, &peer("192.0.2.1:2")).is_none());
-        assert!(acquire_source(&sources, &peer("[::ffff:192.0.2.1]:2")).is_none(), "the same address");
-        assert!(acquire_source(&sources, &peer("192.0.2.2:1")).is_some());
-        let network: Vec<_> = (0..MAX_PER_SOURCE)
-            .map(|host| {
-                acquire_source(&sources, &peer(&format!("[2001:db8::{host:x}]:1"))).expect("a permit")
-            })
-            .collect();
-        assert!(
-            acquire_source(&sources, &peer("[2001:db8::ffff:1]:1")).is_none(),
-            "another host of the network"
-        );
-        assert!(acquire_source(&sources, &peer("[2001:db8:0:1::1]:1")).is_some());
-        drop(network);
-        let local = (0..=MAX_PER_SOURCE).filter_map(|_| acquire_source(&sources, &peer("127.0.0.1:1")));
-        assert_eq!(local.count(), MAX_PER_SOURCE + 1, "a proxy on this host serves all clients");
-        drop(permits);
-        assert!(acquire_source(&sources, &peer("192.0.2.1:3")).is_some());
     }
 }

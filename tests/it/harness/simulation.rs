@@ -1,6 +1,7 @@
 //! In-process controller over simulated machines: real HTTP, a real store, and agents whose routes a test
 //! chooses.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub struct Setup {
     pub trust: Option<Trust>,
     /// Wraps the controller's routes; gets its own store on the same file.
     pub wrap_router: Option<fn(Router, Store) -> Router>,
+    /// Address on which the controller listens, on a free port.
+    pub listen: Ipv4Addr,
     /// All other settings.
     pub config: Config,
 }
@@ -66,6 +69,7 @@ impl Default for Setup {
             storage: StorageSettings::default(),
             trust: None,
             wrap_router: None,
+            listen: Ipv4Addr::LOCALHOST,
             config: Config::default(),
         }
     }
@@ -315,7 +319,7 @@ async fn start(
     let ready = controller::start_with(config, Arc::clone(&engine) as _, &tasks, guarded).await;
     let ready = ready.expect("the controller starts");
     let key = ready.first_key.as_ref().map(|key| key.reveal().to_owned());
-    let bound = bind(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.expect("a free port");
+    let bound = bind(&Listen::Tcp((setup.listen, 0).into())).await.expect("a free port");
     let BoundListener::Tcp(listener) = &bound else { panic!("TCP was asked for") };
     let base = format!("http://{}", listener.local_addr().expect("an address"));
     let router = match setup.wrap_router {

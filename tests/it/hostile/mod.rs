@@ -5,7 +5,10 @@ use axum::body::Bytes;
 use axum::http::header;
 use axum::routing::get;
 
+use crate::floors::{root, rust_files};
+
 mod attack;
+mod connections;
 mod faults;
 mod flood;
 mod full_disk;
@@ -25,4 +28,28 @@ const LARGE_SCREEN: &str = "screen-2";
 fn large_pictures() -> Router {
     let picture = Bytes::from([&b"\x89PNG\r\n\x1a\n"[..], &[0; PICTURE_BYTES]].concat());
     Router::new().route("/screenshot", get(async move || ([(header::CONTENT_TYPE, "image/png")], picture)))
+}
+
+/// Names in backquotes in the last cells of the table "Attacks tried".
+fn named_tests(page: &str) -> Vec<&str> {
+    let (_, section) = page.split_once("## Attacks tried").expect("the section");
+    let cells = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+    cells
+        .filter_map(|line| line.trim_end_matches(" |").rsplit(" | ").next())
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+#[test]
+fn every_attack_that_the_page_on_security_reports_is_a_test() {
+    let page = std::fs::read_to_string(root().join("docs/security.md")).expect("the page");
+    let names = named_tests(&page);
+    assert!(names.len() > 25, "{names:?}");
+    let sources: String = rust_files(&root().join("tests/it"))
+        .iter()
+        .map(|file| std::fs::read_to_string(file).expect("a source"))
+        .collect();
+    for name in names {
+        assert!(sources.contains(&format!("fn {name}()")), "no test has the name {name}");
+    }
 }

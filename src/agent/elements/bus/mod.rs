@@ -23,6 +23,8 @@ const MAX_QUEUED: usize = 512;
 /// Largest answer that is decoded, in bytes: the bulk answer of a page with 50,000 objects. Decoded, it takes
 /// several times as much memory.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+/// Folder of the runtime folders of the browser, which runs as a user of its own.
+const BROWSER_RUNTIME: &str = "/run/hotdesk-browser/";
 /// Path of each program's root object.
 pub(super) const ROOT: &str = "/org/a11y/atspi/accessible/root";
 /// Bus name of the service that lists the programs.
@@ -215,7 +217,7 @@ impl Bus {
     /// Returns the process id that a program reports.
     ///
     /// # Errors
-    /// `Refused` by a program without an ATK bridge, or when the program does not run as root.
+    /// `Refused` by a program without an ATK bridge, or when the program runs neither as root nor as the browser's user.
     pub(super) async fn reported_pid(&self, root: &Object, timeout: Duration) -> Result<u32, BusFault> {
         let address: String = self.call(root, APPLICATION, "GetApplicationBusAddress", &(), timeout).await?;
         process_of(&address)
@@ -230,9 +232,14 @@ impl Bus {
 }
 
 /// Process id from the address of an ATK bridge's socket: a socket of root is named after the process
-/// (at-spi2-core, `atk-adaptor/bridge.c`).
+/// (at-spi2-core, `atk-adaptor/bridge.c`). Another user's is not, but the guest image names the browser's runtime
+/// folder after the browser's process (`hotdesk-browser` in `packaging/image/files-full`).
 fn process_of(address: &str) -> Option<u32> {
-    let (_, name) = address.strip_prefix("unix:path=")?.split(',').next()?.rsplit_once('/')?;
+    let path = address.strip_prefix("unix:path=")?.split(',').next()?;
+    if let Some(below) = path.strip_prefix(BROWSER_RUNTIME) {
+        return below.split_once('/')?.0.parse().ok();
+    }
+    let (_, name) = path.rsplit_once('/')?;
     name.strip_prefix("at-spi2-socket-")?.parse().ok()
 }
 
@@ -246,6 +253,9 @@ mod tests {
             ("unix:path=/run/user/0/at-spi2-socket-217", Some(217)),
             ("unix:path=/run/at-spi2-socket-7,guid=0af", Some(7)),
             ("unix:path=/tmp/at-spi2-AB12CD/socket", None),
+            ("unix:path=/run/hotdesk-browser/217/at-spi2-AB12CD/socket", Some(217)),
+            ("unix:path=/run/hotdesk-browser/217", None),
+            ("unix:path=/run/hotdesk-browser/other/at-spi2-AB12CD/socket", None),
             ("unix:abstract=/run/at-spi2-socket-7", None),
             ("unix:path=/run/at-spi2-socket-", None),
             ("", None),

@@ -16,7 +16,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Credential, Intent};
 use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response::HttpError;
-use hotdesk_http::serve::Peer;
+use hotdesk_http::serve::{Peer, remember_source};
 use hotdesk_store::Store;
 use hotdesk_store::identity::accounts::KeyOwner;
 
@@ -74,6 +74,7 @@ pub async fn identify(State(app): State<AppState>, request: Request, next: Next)
         app.wrong_credentials.forget(source);
     }
     if let Some((hold, name)) = identification.held {
+        remember_source(&parts.extensions);
         parts.extensions.insert(hold);
         parts.extensions.insert(ClientName(name));
     }

@@ -27,6 +27,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Credential, Intent};
 use hotdesk_http::encode::percent_encode;
 use hotdesk_http::extract::read_body;
+use hotdesk_http::serve::remember_source;
 use hotdesk_store::Store;
 use hotdesk_store::identity::sign_in_links::SignInLink;
 
@@ -243,6 +244,7 @@ impl FromRequestParts<Arc<App>> for SignedIn {
             app.sessions.signed_in(&parts.headers).await.map_err(|error| Failure(error).into_response())?;
         if let Some(who) = &found {
             audit::set_actor(Credential::Session(who.session), who.account);
+            remember_source(&parts.extensions);
         }
         found.ok_or_else(|| {
             let back = parts.uri.path_and_query().map_or("/", |whole| whole.as_str());
