@@ -8,6 +8,7 @@ use axum::Router;
 
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
+use hotdesk_base::secret::Secret;
 use hotdesk_base::tasks::Tasks;
 
 use hotdesk_domain::billing::plan::Plans;
@@ -174,7 +175,7 @@ pub struct Controller {
     /// All routes.
     pub router: Router,
     /// The operator's first API key, if this start created it. The caller shows it once.
-    pub first_key: Option<hotdesk_base::secret::Secret>,
+    pub first_key: Option<Secret>,
     /// Whether the operator can still set a password at `/set-up`.
     pub set_up_open: bool,
     app: AppState,
@@ -220,11 +221,9 @@ pub async fn start_with(
         .parse()
         .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
     let hosts = Hosts::new(&config)?;
-    let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
-    let signing = store.get_or_create_value("link_signing_secret", || {
-        hotdesk_base::secret::Secret::random(43).reveal().to_owned()
-    });
-    let blobs = BlobStore::open(&config.data_dir, &signing.await?)?;
+    let store = config.open_store().await?;
+    let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
+    let blobs = BlobStore::open(&config.data_dir, signing.reveal())?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config.suspension, archive);
     let metrics = Metrics::install()?;

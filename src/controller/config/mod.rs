@@ -12,6 +12,7 @@ mod machines;
 mod plans;
 pub mod secret_file;
 mod suspension;
+mod secrets;
 mod transport;
 
 pub use limits::Limits;
@@ -20,6 +21,7 @@ pub use machines::{Container, Streaming};
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 pub use transport::TlsSettings;
+pub use secrets::SecretSettings;
 
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{ContainerSettings, EngineKind, EngineSettings, QemuSettings};
@@ -63,6 +65,8 @@ pub struct Config {
     pub suspension: Suspension,
     /// Object storage for the states of suspended computers.
     pub storage: StorageSettings,
+    /// Sealing of secrets.
+    pub secrets: SecretSettings,
     /// Plans besides the default one, which is `limits`.
     pub plans: BTreeMap<String, PlanSettings>,
     /// Billing by another service.
@@ -143,6 +147,7 @@ impl Default for Config {
             plans: BTreeMap::new(),
             billing: BillingSettings::default(),
             agent_accounts: AgentAccounts::default(),
+            secrets: SecretSettings::default(),
             auto_stop: AutoStopTiming::default(),
             audit: AuditSettings::default(),
             web: Web::default(),
