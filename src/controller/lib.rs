@@ -57,6 +57,8 @@ use identity::auth::socket_auth::SocketAuth;
 use identity::auth::ssh_keys::SshKeys;
 use identity::auth::tickets::Tickets;
 use identity::auth::wrong_credentials::WrongCredentials;
+use identity::mail::Mailer;
+use identity::mail::addresses::Addresses;
 use identity::oauth::AuthorizationServer;
 use identity::oauth::tokens::Grants;
 use identity::people::invitations::Invitations;
@@ -150,6 +152,8 @@ pub struct App {
     pub members: Members,
     /// Invitations to workspaces.
     pub invitations: Invitations,
+    /// Verification of e-mail addresses.
+    pub addresses: Arc<Addresses>,
 
     /// Event hubs of the computers.
     pub events: events::Events,
@@ -236,6 +240,7 @@ pub async fn start_with(
     let rates = Arc::new(Rates::new(&config.limits));
     let key_uses = KeyUses::new(store.clone());
     let tickets = Arc::new(Tickets::default());
+    let addresses = Arc::new(Addresses::new(store.clone(), Mailer::open(&config, tasks)?));
     let app = Arc::new(App {
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
@@ -259,7 +264,13 @@ pub async fn start_with(
         billing: AccountBilling::new(store.clone(), plans.clone()),
         workspaces: Workspaces::new(store.clone(), plans.clone(), fleet.clone(), blobs.clone()),
         members: Members::new(store.clone(), directory.clone(), streams.clone()),
-        invitations: Invitations::new(store.clone(), directory.clone(), plans.clone()),
+        invitations: Invitations::new(
+            store.clone(),
+            directory.clone(),
+            plans.clone(),
+            Arc::clone(&addresses),
+        ),
+        addresses,
         events: events::Events::new(fleet.clone(), tasks.clone()),
         channels: KeyedSemaphore::default(),
         storing: KeyedSemaphore::default(),

@@ -9,19 +9,21 @@ use serde::{Deserialize, Serialize};
 mod limits;
 mod load;
 mod machines;
+mod mail;
 mod plans;
 pub mod secret_file;
-mod suspension;
 mod secrets;
+mod suspension;
 mod transport;
 
 pub use limits::Limits;
 pub use load::Flags;
 pub use machines::{Container, Streaming};
+pub use mail::{SmtpSettings, SmtpTls};
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
+pub use secrets::SecretSettings;
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 pub use transport::TlsSettings;
-pub use secrets::SecretSettings;
 
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{ContainerSettings, EngineKind, EngineSettings, QemuSettings};
@@ -63,10 +65,10 @@ pub struct Config {
     pub streaming: Streaming,
     /// Suspended computers.
     pub suspension: Suspension,
-    /// Object storage for the states of suspended computers.
-    pub storage: StorageSettings,
     /// Sealing of secrets.
     pub secrets: SecretSettings,
+    /// Object storage for the states of suspended computers.
+    pub storage: StorageSettings,
     /// Plans besides the default one, which is `limits`.
     pub plans: BTreeMap<String, PlanSettings>,
     /// Billing by another service.
@@ -82,6 +84,8 @@ pub struct Config {
     pub web: Web,
     /// TLS of the listener.
     pub tls: TlsSettings,
+    /// Mail server.
+    pub smtp: SmtpSettings,
 }
 
 impl Config {
@@ -143,15 +147,16 @@ impl Default for Config {
             qemu: QemuSettings::default(),
             streaming: Streaming::default(),
             suspension: Suspension::default(),
+            secrets: SecretSettings::default(),
             storage: StorageSettings::default(),
             plans: BTreeMap::new(),
             billing: BillingSettings::default(),
             agent_accounts: AgentAccounts::default(),
-            secrets: SecretSettings::default(),
             auto_stop: AutoStopTiming::default(),
             audit: AuditSettings::default(),
             web: Web::default(),
             tls: TlsSettings::default(),
+            smtp: SmtpSettings::default(),
         }
     }
 }

@@ -162,7 +162,8 @@ fn list(accounts: &[Account], view: ListView, json: bool) -> Outcome<()> {
         let rows: Vec<_> = accounts
             .iter()
             .map(|it| {
-                json!({"id": it.id.to_string(), "email": it.email, "full_name": it.full_name, "kind": it.kind,
+                json!({"id": it.id.to_string(), "email": it.email, "email_verified": it.email_verified,
+                    "full_name": it.full_name, "kind": it.kind,
                     "plan": it.plan, "has_password": it.password_hash.is_some(), "created_at": it.created_at.iso8601()})
             })
             .collect();
