@@ -5,17 +5,13 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use hotdesk::base::wait;
 use hotdesk::store::Store;
 
 use super::older::OlderStore;
+use crate::harness::process::gone;
 use crate::harness::program::program;
 use crate::harness::syscall_trace::{Trace, TracedProcess};
-
-/// Longest time of the command, also on a busy machine under the tracer.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn command(folder: &Path, words: &[&str]) -> Command {
     // The shell waits for a line, so that a tracer can attach before the program begins.
@@ -28,13 +24,19 @@ fn command(folder: &Path, words: &[&str]) -> Command {
 
 /// Runs a command and kills it before a step.
 async fn kill_before(folder: &Path, words: &[&str], step: usize) -> Trace {
-    let mut child = command(folder, words).spawn().expect("a shell");
+    let output = tempfile::NamedTempFile::new().expect("a file");
+    let mut command = command(folder, words);
+    command.stdout(output.reopen().expect("the file"));
+    let mut child = command.spawn().expect("a shell");
     let traced = TracedProcess::until(child.id(), step);
     child.stdin.take().expect("a pipe").write_all(b"go\n").expect("the shell reads");
-    let ended = wait::until(TIMEOUT, || std::future::ready(child.try_wait().expect("a child"))).await;
-    let status = ended.expect("the command ends");
+    // Not waited for: the tracer, which is in this process too, would miss events.
+    assert!(gone(&child.id().to_string()).await, "{words:?} does not end");
     let trace = traced.end().await;
-    assert!(trace.killed || status.success(), "{words:?} failed: {status}");
+    // A tracer has reaped it.
+    let _reaped = child.wait();
+    let printed = fs::read_to_string(output.path()).expect("text");
+    assert!(trace.killed || !printed.is_empty(), "{words:?} failed: {trace:?}");
     trace
 }
 
