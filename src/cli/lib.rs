@@ -31,7 +31,7 @@ use client::credentials::{self, Credentials};
 use computers::{screenshot, shortcuts, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
-use operator::{admin, agent, doctor, image, repair, serve, settings};
+use operator::{admin, agent, doctor, image, repair, secrets, serve, settings};
 use remote::{bash, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
@@ -123,6 +123,13 @@ enum Command {
         folder: admin::Folder,
         #[command(subcommand)]
         command: admin::Command,
+    },
+    /// Manage the keys that seal the secrets in a data folder on this host.
+    Secrets {
+        #[command(flatten)]
+        folder: admin::Folder,
+        #[command(subcommand)]
+        command: secrets::Command,
     },
     /// Manage profiles: servers and their API keys.
     #[command(subcommand)]
@@ -234,6 +241,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Man { dir } => settings::man(&dir)?,
         Command::Login => login::run(global.url(), global.profile(), global.json)?,
         Command::Admin { folder, command } => admin::run(&folder, command, global.json)?,
+        Command::Secrets { folder, command } => secrets::run(&folder, &command)?,
         Command::Profile(command) => profile::run(command, global.url(), global.json)?,
         Command::Doctor { options, repair: true, yes } => return repair::run(&options, yes, global.json),
         Command::Doctor { options, .. } => return doctor::run(&options, global.json),

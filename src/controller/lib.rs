@@ -8,6 +8,7 @@ use axum::Router;
 
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
+use hotdesk_base::secret::Secret;
 use hotdesk_base::tasks::Tasks;
 
 use hotdesk_domain::billing::plan::Plans;
@@ -56,6 +57,8 @@ use identity::auth::socket_auth::SocketAuth;
 use identity::auth::ssh_keys::SshKeys;
 use identity::auth::tickets::Tickets;
 use identity::auth::wrong_credentials::WrongCredentials;
+use identity::mail::Mailer;
+use identity::mail::addresses::Addresses;
 use identity::oauth::AuthorizationServer;
 use identity::oauth::tokens::Grants;
 use identity::people::invitations::Invitations;
@@ -152,6 +155,8 @@ pub struct App {
     pub members: Members,
     /// Invitations to workspaces.
     pub invitations: Invitations,
+    /// Verification of e-mail addresses.
+    pub addresses: Arc<Addresses>,
 
     /// Event hubs of the computers.
     pub events: events::Events,
@@ -177,7 +182,7 @@ pub struct Controller {
     /// All routes.
     pub router: Router,
     /// The operator's first API key, if this start created it. The caller shows it once.
-    pub first_key: Option<hotdesk_base::secret::Secret>,
+    pub first_key: Option<Secret>,
     /// Whether the operator can still set a password at `/set-up`.
     pub set_up_open: bool,
     app: AppState,
@@ -223,11 +228,9 @@ pub async fn start_with(
         .parse()
         .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
     let hosts = Hosts::new(&config)?;
-    let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
-    let signing = store.get_or_create_value("link_signing_secret", || {
-        hotdesk_base::secret::Secret::random(43).reveal().to_owned()
-    });
-    let blobs = BlobStore::open(&config.data_dir, &signing.await?)?;
+    let store = config.open_store().await?;
+    let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
+    let blobs = BlobStore::open(&config.data_dir, signing.reveal())?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config.suspension, archive);
     let metrics = Metrics::install()?;
@@ -240,6 +243,7 @@ pub async fn start_with(
     let rates = Arc::new(Rates::new(&config.limits));
     let key_uses = KeyUses::new(store.clone());
     let tickets = Arc::new(Tickets::default());
+    let addresses = Arc::new(Addresses::new(store.clone(), Mailer::open(&config, tasks)?));
     let app = Arc::new(App {
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
@@ -263,7 +267,13 @@ pub async fn start_with(
         billing: AccountBilling::new(store.clone(), plans.clone()),
         workspaces: Workspaces::new(store.clone(), plans.clone(), fleet.clone(), blobs.clone()),
         members: Members::new(store.clone(), directory.clone(), streams.clone()),
-        invitations: Invitations::new(store.clone(), directory.clone(), plans.clone()),
+        invitations: Invitations::new(
+            store.clone(),
+            directory.clone(),
+            plans.clone(),
+            Arc::clone(&addresses),
+        ),
+        addresses,
         events: events::Events::new(fleet.clone(), tasks.clone()),
         channels: KeyedSemaphore::default(),
         storing: KeyedSemaphore::default(),

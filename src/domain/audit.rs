@@ -40,11 +40,13 @@ pub enum AuditAction {
     AccountMade,
     /// `hotdesk admin` created a key; the target is the key.
     KeyMade,
+    /// A person confirmed the address of the account.
+    AddressVerified,
 }
 
 impl AuditAction {
     /// Every action.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::SignIn,
         Self::SignOut,
         Self::PasswordChange,
@@ -60,6 +62,7 @@ impl AuditAction {
         Self::BillingChange,
         Self::AccountMade,
         Self::KeyMade,
+        Self::AddressVerified,
     ];
 
     /// Returns the name in the API and in the store.
@@ -80,6 +83,7 @@ impl AuditAction {
             Self::BillingChange => "billing_change",
             Self::AccountMade => "account_made",
             Self::KeyMade => "key_made",
+            Self::AddressVerified => "address_verified",
         }
     }
 

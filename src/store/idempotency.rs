@@ -9,9 +9,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::vault::columns::ANSWER;
+use crate::vault::{SealedText, Vault};
 use crate::{Store, Write, failed};
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
+use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::Credential;
@@ -89,7 +92,7 @@ row! {
         request: String,
         status: Option<i64>,
         headers: Option<String>,
-        body: Option<String>,
+        body: Option<SealedText>,
     }
 }
 
@@ -99,17 +102,17 @@ impl Row {
     fn mismatch_state(&self) -> RequestState {
         if self.holder.is_empty() { RequestState::Pending } else { RequestState::Mismatch }
     }
-}
 
-impl TryFrom<Row> for RequestState {
-    type Error = Error;
-
-    fn try_from(row: Row) -> Result<Self> {
-        let Some(status) = row.status else { return Ok(Self::Pending) };
+    /// Returns the state of the request with this digest, with its answer opened.
+    fn open(self, vault: &Vault, digest: &str) -> Result<RequestState> {
+        let row = self;
+        let Some(status) = row.status else { return Ok(RequestState::Pending) };
         let status = u16::try_from(status).map_err(Error::internal)?;
         let headers =
             serde_json::from_str(row.headers.as_deref().unwrap_or("{}")).map_err(Error::internal)?;
-        Ok(Self::Completed(StoredResponse { status, headers, body: row.body }))
+        let body = row.body.map(|sealed| vault.open(&ANSWER, digest, &sealed)).transpose()?;
+        let body = body.map(|body| body.reveal().to_owned());
+        Ok(RequestState::Completed(StoredResponse { status, headers, body }))
     }
 }
 
@@ -137,7 +140,7 @@ impl Store {
         .map_err(failed("read an idempotent request"))?;
         match row {
             Some(row) if row.request != keyed.request => return Ok(row.mismatch_state()),
-            Some(row) => return row.try_into(),
+            Some(row) => return row.open(&write.vault, &keyed.digest),
             None if !may_begin => return Ok(RequestState::New),
             None => {}
         }
@@ -163,6 +166,8 @@ impl Store {
     /// `Unavailable` or `Internal` when the store fails; the request stays pending then.
     pub async fn store_response(&self, keyed: &IdempotentRequest, answer: &StoredResponse) -> Result<()> {
         let mut write = self.write().await?;
+        let body = answer.body.as_ref().map(|body| Secret::new(body.as_str()));
+        let body = body.map(|body| write.vault.seal(&ANSWER, &keyed.digest, &body)).transpose()?;
         sqlx::query(
             "UPDATE idempotent_requests SET status = $3, headers = $4, body = $5 WHERE digest = $1 AND request = $2",
         )
@@ -170,7 +175,7 @@ impl Store {
         .bind(&keyed.request)
         .bind(i64::from(answer.status))
         .bind(serde_json::to_string(&answer.headers).map_err(Error::internal)?)
-        .bind(&answer.body)
+        .bind(body)
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a response"))?;

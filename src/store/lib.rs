@@ -27,6 +27,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
 use identity::members::Membership;
+use vault::{KeyFile, Vault};
 
 #[macro_use]
 mod row;
@@ -39,6 +40,7 @@ pub mod fleet;
 pub mod idempotency;
 pub mod identity;
 mod schema;
+mod vault;
 
 /// Pool size: one connection writes and the others read; more would only queue on two cores.
 const CONNECTIONS: u32 = 4;
@@ -59,6 +61,8 @@ pub struct Store {
     pool: AnyPool,
     writer: Arc<Mutex<()>>,
     file: PathBuf,
+    key_file: KeyFile,
+    vault: Vault,
     /// Time at which the store was opened. A run that was not seen since then may have ended.
     opened_at: UnixMillis,
 }
@@ -67,6 +71,7 @@ pub struct Store {
 struct Write {
     _turn: OwnedMutexGuard<()>,
     tx: Transaction<'static, Any>,
+    vault: Vault,
     opened_at: UnixMillis,
 }
 
@@ -77,12 +82,22 @@ impl Write {
 }
 
 impl Store {
-    /// Opens the store file (mode 0600), creates it if needed, and runs the migrations.
+    /// Opens the store file as [`Store::open_with`], with the key file of [`default_key_file`].
     ///
     /// # Errors
-    /// `Internal` when the reserve cannot be released, the file cannot be opened or a migration fails;
-    /// `Unavailable` when the disk is full or the database is locked.
+    /// Those of [`Store::open_with`].
     pub async fn open(file: &Path) -> Result<Self> {
+        Self::open_with(file, &default_key_file(file)).await
+    }
+
+    /// Opens the store file (mode 0600), creates it if needed, and runs the migrations. `key_file` seals the secrets
+    /// in it; a new database gets a new one unless it exists.
+    ///
+    /// # Errors
+    /// `Internal` when the reserve cannot be released, the file cannot be opened or a migration fails, or, with the
+    /// remedy, when the key file is missing or belongs to another database; `Unavailable` when the disk is full or
+    /// the database is locked.
+    pub async fn open_with(file: &Path, key_file: &Path) -> Result<Self> {
         use std::os::unix::fs::OpenOptionsExt;
         sqlx::any::install_default_drivers();
         let released = disk_reserve::release(file);
@@ -118,9 +133,13 @@ impl Store {
             .run(&pool)
             .await
             .map_err(|error| Error::internal(format!("migrate the store: {error}")))?;
+        let key_file = KeyFile::new(key_file);
+        let vault = vault::open(&pool, &key_file).await?;
         disk_reserve::reserve_in_files(&pool).await;
         Ok(Self {
             pool,
+            key_file,
+            vault,
             writer: Arc::default(),
             file: file.to_owned(),
             credentials: RevocationRegistry::default(),
@@ -148,8 +167,13 @@ impl Store {
     async fn write(&self) -> Result<Write> {
         let turn = Arc::clone(&self.writer).lock_owned().await;
         let tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(failed("begin a write"))?;
-        Ok(Write { _turn: turn, tx, opened_at: self.opened_at })
+        Ok(Write { _turn: turn, tx, vault: self.vault.clone(), opened_at: self.opened_at })
     }
+}
+
+/// The key file of a store that has no other one: `hotdesk.key` beside `hotdesk.db`.
+pub fn default_key_file(store: &Path) -> PathBuf {
+    store.with_extension("key")
 }
 
 /// Maps a database error: temporary failures become `Unavailable`, all others `Internal`.

@@ -34,7 +34,7 @@ pub struct AuditEntry {
     /// `consent_refused`, `token_issued`, `token_refreshed`, `token_reused` (a code or refresh token was used
     /// twice, which ended the connection), `connection_revoked`, `device_approved`, `device_denied`,
     /// `trial_end` (the service ended a computer after its trial), `billing_change` (a plan, a payment or the
-    /// billing of a computer), `account_made` and `key_made` (by `hotdesk admin`).
+    /// billing of a computer), `account_made` and `key_made` (by `hotdesk admin`), `address_verified`.
     pub action: Option<String>,
     /// Workspace of the request.
     pub workspace_id: Option<String>,

@@ -6,5 +6,6 @@ mod allocator;
 pub mod doctor;
 pub mod image;
 pub mod repair;
+pub mod secrets;
 pub mod serve;
 pub mod settings;

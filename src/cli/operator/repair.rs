@@ -15,7 +15,6 @@ use hotdesk_controller::config::Config;
 use hotdesk_controller::data_dir::lock;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_engine::{Leftover, Observation};
-use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
 
 /// A resource without an owner, and the outcome of its removal.
@@ -61,7 +60,7 @@ pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
 }
 
 async fn inspect(config: &Config, yes: bool) -> Outcome<(Vec<LeftoverReport>, Vec<UnsettledComputer>)> {
-    let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
+    let store = config.open_store().await?;
     let rows = store.all_computers().await;
     store.close().await;
     let rows = rows?;

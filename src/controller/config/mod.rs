@@ -9,15 +9,19 @@ use serde::{Deserialize, Serialize};
 mod limits;
 mod load;
 mod machines;
+mod mail;
 mod plans;
 pub mod secret_file;
+mod secrets;
 mod suspension;
 mod transport;
 
 pub use limits::Limits;
 pub use load::Flags;
 pub use machines::{Container, Streaming};
+pub use mail::{SmtpSettings, SmtpTls};
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
+pub use secrets::SecretSettings;
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 pub use transport::TlsSettings;
 
@@ -61,6 +65,8 @@ pub struct Config {
     pub streaming: Streaming,
     /// Suspended computers.
     pub suspension: Suspension,
+    /// Sealing of secrets.
+    pub secrets: SecretSettings,
     /// Object storage for the states of suspended computers.
     pub storage: StorageSettings,
     /// Plans besides the default one, which is `limits`.
@@ -78,6 +84,8 @@ pub struct Config {
     pub web: Web,
     /// TLS of the listener.
     pub tls: TlsSettings,
+    /// Mail server.
+    pub smtp: SmtpSettings,
 }
 
 impl Config {
@@ -139,6 +147,7 @@ impl Default for Config {
             qemu: QemuSettings::default(),
             streaming: Streaming::default(),
             suspension: Suspension::default(),
+            secrets: SecretSettings::default(),
             storage: StorageSettings::default(),
             plans: BTreeMap::new(),
             billing: BillingSettings::default(),
@@ -147,6 +156,7 @@ impl Default for Config {
             audit: AuditSettings::default(),
             web: Web::default(),
             tls: TlsSettings::default(),
+            smtp: SmtpSettings::default(),
         }
     }
 }

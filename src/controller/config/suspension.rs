@@ -37,6 +37,8 @@ pub struct StorageSettings {
     /// MiB of saved states that stay on the host besides their copies; the oldest are evicted first. Not set:
     /// all.
     pub local_quota_mb: Option<u64>,
+    /// Whether copies are sealed with a key of their workspace.
+    pub encrypt: bool,
     /// Mbps that copies may use together; 0 is unlimited.
     pub bandwidth_mbps: u32,
     /// Another store; only tests set it.
@@ -80,6 +82,7 @@ impl Default for StorageSettings {
             credentials_file: PathBuf::new(),
             when: SuspendCompletion::Background,
             local_quota_mb: None,
+            encrypt: false,
             bandwidth_mbps: 400,
             objects: None,
         }

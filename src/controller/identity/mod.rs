@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod auth;
+pub mod mail;
 pub mod oauth;
 pub mod pages;
 pub mod people;

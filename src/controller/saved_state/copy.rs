@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{StateArchive, label, not_saved};
+use super::{StateArchive, label, not_saved, place};
 use hotdesk_base::backoff::Backoff;
+use hotdesk_base::secret::sealing::SealingKey;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_objects::{Label, Manifest, ManifestFile, PART_BYTES, Part, checksum, pack};
 use hotdesk_store::fleet::saved_copies::SavedCopy;
@@ -38,9 +39,11 @@ impl StateArchive {
                 let data = self.engine.read_saved(id, &file.name, from, PART_BYTES).await;
                 let data = data.map_err(Error::internal)?;
                 let Some(end) = data.end() else { break };
+                let key = copy.key.clone();
                 let (packed, part) = blocking(move || {
                     let part = Part { number, places: data.places, sha256: checksum(&data.bytes) };
-                    pack(&data.bytes).map(|packed| (packed, part))
+                    let packed = sealed(key.as_ref(), &label, &part.name(), pack(&data.bytes)?)?;
+                    Ok((packed, part))
                 })
                 .await?;
                 self.put(&label, &part.name(), packed).await;
@@ -50,6 +53,8 @@ impl StateArchive {
             files.push(ManifestFile { name: file.name, bytes: file.bytes, disk: file.disk, parts });
         }
         let (text, known) = Manifest::new(self.engine.name(), files).write().map_err(Error::internal)?;
+        let key = copy.key.clone();
+        let text = blocking(move || sealed(key.as_ref(), &label, Manifest::NAME, text)).await?;
         self.put(&label, Manifest::NAME, text).await;
         Ok(known)
     }
@@ -76,7 +81,15 @@ impl StateArchive {
     }
 }
 
-/// Checksums and compresses on a blocking thread.
+/// Seals an object of a copy that has a key.
+fn sealed(key: Option<&SealingKey>, label: &Label, name: &str, bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
+    match key {
+        None => Ok(bytes),
+        Some(key) => key.seal(&place(label, name), &bytes).map_err(std::io::Error::other),
+    }
+}
+
+/// Checksums, compresses and seals on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures_util::{TryStreamExt, stream};
 
-use super::{StateArchive, label};
+use super::{StateArchive, label, place};
+use hotdesk_base::secret::sealing::{SEALED_OVERHEAD, SealingKey};
 use hotdesk_engine::{EngineError, EngineResult, Extents, SavedFile};
 use hotdesk_objects::{
     Label, MANIFEST_BYTES, Manifest, ManifestFile, ObjectError, Part, STORED_PART_BYTES, unpack,
@@ -49,13 +50,10 @@ impl StateArchive {
             parts.extend(file.parts.iter().map(|part| (saved_file(file), part.clone())));
         }
         stream::iter(parts.into_iter().map(Ok))
-            .try_for_each_concurrent(PARTS_AT_ONCE, |(file, part)| {
-                let label = &label;
-                async move {
-                    let stored = self.get(label, &part.name(), STORED_PART_BYTES).await?;
-                    let bytes = unpacked(stored, &part).await?;
-                    self.engine.write_saved(id, &file, Extents { places: part.places, bytes }).await
-                }
+            .try_for_each_concurrent(PARTS_AT_ONCE, |(file, part)| async move {
+                let stored = self.get(&label, &part.name(), STORED_PART_BYTES).await?;
+                let bytes = unpacked(stored, &part, copy).await?;
+                self.engine.write_saved(id, &file, Extents { places: part.places, bytes }).await
             })
             .await?;
         self.engine.finish_fetch(id, with_memory).await
@@ -73,7 +71,7 @@ impl StateArchive {
         for part in manifest.files.iter().flat_map(|file| file.parts.iter()).cloned().collect::<Vec<Part>>() {
             let stored = self.get(&label, &part.name(), STORED_PART_BYTES).await?;
             self.bandwidth.take(stored.len()).await;
-            unpacked(stored, &part).await?;
+            unpacked(stored, &part, copy).await?;
         }
         Ok(())
     }
@@ -81,6 +79,7 @@ impl StateArchive {
     async fn manifest(&self, copy: &SavedCopy) -> EngineResult<Manifest> {
         let known = copy.manifest.as_deref().unwrap_or_default();
         let text = self.get(&label(copy), Manifest::NAME, MANIFEST_BYTES).await?;
+        let text = opened(copy.key.as_ref(), &label(copy), Manifest::NAME, text)?;
         Manifest::read(&text, known).map_err(|error| EngineError::Damaged(error.into()))
     }
 
@@ -88,7 +87,7 @@ impl StateArchive {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match self.objects.get(label, name, most).await {
+            match self.objects.get(label, name, most + SEALED_OVERHEAD).await {
                 Ok(bytes) => return Ok(bytes),
                 Err(ObjectError::Missing) => {
                     return Err(EngineError::Damaged(format!("{label}/{name} is not in storage")));
@@ -102,12 +101,24 @@ impl StateArchive {
     }
 }
 
-/// Decompresses and verifies a part on a blocking thread.
-async fn unpacked(stored: Vec<u8>, part: &Part) -> EngineResult<Vec<u8>> {
-    let part = part.clone();
-    let unpacked = tokio::task::spawn_blocking(move || unpack(&stored, &part)).await;
-    let unpacked = unpacked.map_err(|error| EngineError::failed(STEP, error))?;
-    unpacked.map_err(|error| EngineError::Damaged(error.into()))
+/// Opens, decompresses and verifies a part on a blocking thread.
+async fn unpacked(stored: Vec<u8>, part: &Part, copy: &SavedCopy) -> EngineResult<Vec<u8>> {
+    let (part, key, label) = (part.clone(), copy.key.clone(), label(copy));
+    let unpacked = tokio::task::spawn_blocking(move || {
+        let packed = opened(key.as_ref(), &label, &part.name(), stored)?;
+        unpack(&packed, &part).map_err(|error| EngineError::Damaged(error.into()))
+    });
+    unpacked.await.map_err(|error| EngineError::failed(STEP, error))?
+}
+
+/// Opens an object of a copy that has a key.
+fn opened(key: Option<&SealingKey>, label: &Label, name: &str, stored: Vec<u8>) -> EngineResult<Vec<u8>> {
+    match key {
+        None => Ok(stored),
+        Some(key) => {
+            key.open(&place(label, name), stored).map_err(|error| EngineError::Damaged(error.into()))
+        }
+    }
 }
 
 fn saved_file(listed: &ManifestFile) -> SavedFile {

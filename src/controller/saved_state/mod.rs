@@ -33,6 +33,7 @@ pub struct StateArchive {
     engine: Arc<dyn Engine>,
     store: Store,
     when: SuspendCompletion,
+    seals: bool,
     /// Bytes of saved states that may stay on the host; `None` is no bound.
     quota: Option<u64>,
     region: Option<String>,
@@ -84,6 +85,7 @@ impl StateArchive {
             engine: Arc::clone(engine),
             store: store.clone(),
             when: settings.when,
+            seals: settings.encrypt,
             quota: settings.local_quota_mb.map(|mib| mib.saturating_mul(MIB)),
             region: Some(settings.region.clone()).filter(|region| !region.is_empty()),
             bandwidth: Bandwidth::new(settings.bandwidth_mbps),
@@ -96,6 +98,11 @@ impl StateArchive {
     /// Whether a suspend completes only when its copy is complete.
     pub fn copies_first(&self) -> bool {
         self.when == SuspendCompletion::BeforeRelease
+    }
+
+    /// Whether new copies are sealed with a key of their workspace.
+    pub fn seals(&self) -> bool {
+        self.seals
     }
 
     /// Region of the object store, for API records.
@@ -111,6 +118,12 @@ impl StateArchive {
 
 fn label(copy: &SavedCopy) -> Label {
     Label { computer: copy.computer, generation: copy.generation, operation: copy.operation }
+}
+
+/// Place for which an object of a copy is sealed: the copy and the object's name, which contains the part's number. A
+/// part therefore opens in its own place only; a missing one is noticed by the sealed manifest.
+fn place(label: &Label, name: &str) -> String {
+    format!("saved state {label}/{name}")
 }
 
 /// Error text for a computer without a saved state on this host.

@@ -1,4 +1,4 @@
-//! E-mail addresses for sign-in. Any plausible address is accepted, because no mail is sent.
+//! E-mail addresses for sign-in. Any plausible address is accepted, because it need not receive mail.
 
 use std::fmt;
 

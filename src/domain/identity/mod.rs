@@ -8,3 +8,4 @@ pub mod email;
 pub mod oauth;
 pub mod proof_of_work;
 pub mod ssh_key;
+pub mod verification;

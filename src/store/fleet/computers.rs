@@ -1,6 +1,8 @@
 //! Computers: rows, creation, renaming and removal.
 
 use crate::fleet::status::BootSecrets;
+use crate::vault::columns::{AGENT_TOKEN, SAVED_TOKEN, VNC_PASSWORD};
+use crate::vault::{SealedText, Vault};
 use crate::{Store, Write, failed, id, is_duplicate};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, SnapshotId, WorkspaceId};
@@ -106,11 +108,11 @@ row! {
         status_reason: Option<String>,
         instance_id: String,
         generation: i64,
-        agent_token: String,
-        saved_token: Option<String>,
+        agent_token: SealedText,
+        saved_token: Option<SealedText>,
         rollback_to: Option<String>,
         converging: i64,
-        vnc_password: String,
+        vnc_password: SealedText,
         created_at: i64,
         updated_at: i64,
     }
@@ -120,10 +122,10 @@ pub(crate) const SELECT: &str = "SELECT c.*, w.name AS workspace_name, w.account
                       FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
                       JOIN accounts a ON a.id = w.account_id ";
 
-impl TryFrom<Row> for Computer {
-    type Error = Error;
-
-    fn try_from(row: Row) -> Result<Self> {
+impl Row {
+    /// Returns the record, with its secrets opened.
+    pub(crate) fn open(self, vault: &Vault) -> Result<Computer> {
+        let row = self;
         let bad = |what: &str| Error::internal(format!("computer {} holds a bad {what}", row.id));
         let whole = |value: i64, what| u32::try_from(value).map_err(|_| bad(what));
         let hardware = Hardware {
@@ -155,7 +157,8 @@ impl TryFrom<Row> for Computer {
             }),
             _ => None,
         };
-        Ok(Self {
+        let saved_token = row.saved_token.map(|sealed| vault.open(&SAVED_TOKEN, &row.id, &sealed));
+        Ok(Computer {
             id: id(&row.id)?,
             workspace: id(&row.workspace_id)?,
             owner: id(&row.account_id)?,
@@ -169,11 +172,11 @@ impl TryFrom<Row> for Computer {
             workspace_name: row.workspace_name,
             name: row.name,
             auto_stop_minutes: row.auto_stop_minutes,
-            agent_token: Secret::new(row.agent_token),
-            saved_token: row.saved_token.map(Secret::new),
+            agent_token: vault.open(&AGENT_TOKEN, &row.id, &row.agent_token)?,
+            saved_token: saved_token.transpose()?,
             rollback_to: row.rollback_to.as_deref().map(id).transpose()?,
             converging: row.converging != 0,
-            vnc_password: Secret::new(row.vnc_password),
+            vnc_password: vault.open(&VNC_PASSWORD, &row.id, &row.vnc_password)?,
             created_at: UnixMillis::new(row.created_at),
             updated_at: UnixMillis::new(row.updated_at),
         })
@@ -299,8 +302,8 @@ impl Write {
         .bind(new.auto_stop_minutes)
         .bind(Status::Creating.name())
         .bind(InstanceId::random().as_str())
-        .bind(secrets.agent_token.reveal())
-        .bind(secrets.vnc_password.reveal())
+        .bind(self.vault.seal(&AGENT_TOKEN, new.id, &secrets.agent_token)?)
+        .bind(self.vault.seal(&VNC_PASSWORD, new.id, &secrets.vnc_password)?)
         .bind(clock::now().as_i64())
         .bind(i64::from(new.hardware.bandwidth_mbps))
         .bind(terms.variant().name())

@@ -41,7 +41,7 @@ impl Store {
             .fetch_optional(&self.pool)
             .await
             .map_err(failed("read a computer"))?;
-        row.map(Computer::try_from).transpose()
+        row.map(|row| row.open(&self.vault)).transpose()
     }
 
     /// Returns all computers, oldest first, for recovery.
@@ -54,7 +54,7 @@ impl Store {
                 .fetch_all(&self.pool)
                 .await
                 .map_err(failed("list computers"))?;
-        rows.into_iter().map(Computer::try_from).collect()
+        rows.into_iter().map(|row| row.open(&self.vault)).collect()
     }
 
     /// Returns a page of the computers that an account can access and that match a filter, oldest first, and
@@ -95,7 +95,7 @@ impl Store {
         .fetch_all(&self.pool)
         .await
         .map_err(failed("list computers"))?;
-        let page = rows.into_iter().map(Computer::try_from).collect::<Result<_>>()?;
+        let page = rows.into_iter().map(|row| row.open(&self.vault)).collect::<Result<_>>()?;
         Ok((page, u64::try_from(counted.0).unwrap_or_default()))
     }
 }
@@ -108,7 +108,7 @@ impl Write {
             .fetch_optional(&mut *self.tx)
             .await
             .map_err(failed("read a computer"))?;
-        row.ok_or_else(|| Error::not_found("Desktop not found"))?.try_into()
+        row.ok_or_else(|| Error::not_found("Desktop not found"))?.open(&self.vault)
     }
 }
 

@@ -10,3 +10,4 @@ pub mod saved_copies;
 pub mod snapshots;
 pub(crate) mod status;
 pub(crate) mod stream_owner;
+mod workspace_keys;

@@ -5,6 +5,8 @@ use sha2::{Digest, Sha256};
 
 use crate::fleet::computers::Computer;
 use crate::fleet::status::BootSecrets;
+use crate::vault::SealedText;
+use crate::vault::columns::VNC_PASSWORD;
 use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, WorkspaceId};
@@ -35,19 +37,22 @@ impl Computer {
 
 impl Store {
     /// Whether a computer outside of this workspace has this password. All passwords are compared in full, so
-    /// that the time reveals nothing (A79, docs/authentication-rules.md); a thousand take a millisecond.
+    /// that the time reveals nothing (A79, docs/authentication-rules.md); a thousand take a few milliseconds.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
     pub async fn is_password_outside(&self, shown: &str, workspace: WorkspaceId) -> Result<bool> {
-        let passwords: Vec<(String,)> =
-            sqlx::query_as("SELECT vnc_password FROM computers WHERE workspace_id <> $1")
+        let sealed: Vec<(String, SealedText)> =
+            sqlx::query_as("SELECT id, vnc_password FROM computers WHERE workspace_id <> $1")
                 .bind(workspace.to_string())
                 .fetch_all(&self.pool)
                 .await
                 .map_err(failed("compare a password"))?;
-        let matching = passwords.into_iter().filter(|(password,)| Secret::new(password).matches(shown));
-        Ok(matching.count() > 0)
+        let mut matching = 0;
+        for (computer, password) in &sealed {
+            matching += u32::from(self.vault.open(&VNC_PASSWORD, computer, password)?.matches(shown));
+        }
+        Ok(matching > 0)
     }
 
     /// Revokes the leases of previous passwords. Runs after the commit.
@@ -59,7 +64,7 @@ impl Store {
 impl Write {
     /// Changes the password of each computer of a workspace, in any status; returns the previous ones.
     pub(crate) async fn change_passwords(&mut self, workspace: WorkspaceId) -> Result<Vec<PasswordDigest>> {
-        let rows: Vec<(String, String)> =
+        let rows: Vec<(String, SealedText)> =
             sqlx::query_as("SELECT id, vnc_password FROM computers WHERE workspace_id = $1")
                 .bind(workspace.to_string())
                 .fetch_all(&mut *self.tx)
@@ -67,7 +72,8 @@ impl Write {
                 .map_err(failed("read a workspace's passwords"))?;
         let mut before = Vec::with_capacity(rows.len());
         for (computer, password) in rows {
-            let pass = PasswordDigest::of(id(&computer)?, &Secret::new(password));
+            let password = self.vault.open(&VNC_PASSWORD, &computer, &password)?;
+            let pass = PasswordDigest::of(id(&computer)?, &password);
             self.change_password(pass.computer).await?;
             before.push(pass);
         }
@@ -78,7 +84,7 @@ impl Write {
     pub(crate) async fn change_password(&mut self, computer: ComputerId) -> Result<()> {
         sqlx::query("UPDATE computers SET vnc_password = $2, updated_at = $3 WHERE id = $1")
             .bind(computer.to_string())
-            .bind(BootSecrets::password().reveal())
+            .bind(self.vault.seal(&VNC_PASSWORD, computer, &BootSecrets::password())?)
             .bind(clock::now().as_i64())
             .execute(&mut *self.tx)
             .await

@@ -1,5 +1,7 @@
 //! Saved RTMP servers of accounts.
 
+use crate::vault::columns::STREAM_KEY;
+use crate::vault::{SealedText, Vault};
 use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
@@ -13,6 +15,7 @@ use hotdesk_domain::name::Name;
 /// A saved RTMP server.
 #[derive(Clone, Debug)]
 pub struct RtmpConnection {
+    id: String,
     /// The account that owns it.
     pub account: AccountId,
     /// The workspace whose keys may use it, with its name; `None` for account-wide keys only.
@@ -46,38 +49,40 @@ pub struct NewRtmpConnection {
 
 row! {
     struct Row {
+        id: String,
         account_id: String,
         workspace_id: Option<String>,
         workspace_name: Option<String>,
         name: String,
         url: String,
-        stream_key: String,
+        stream_key: SealedText,
         created_at: i64,
         updated_at: i64,
     }
 }
 
-impl TryFrom<Row> for RtmpConnection {
-    type Error = Error;
-
-    fn try_from(row: Row) -> Result<Self> {
+impl Row {
+    /// Returns the record, with its key opened.
+    fn open(self, vault: &Vault) -> Result<RtmpConnection> {
+        let row = self;
         let workspace = match (row.workspace_id, row.workspace_name) {
             (Some(workspace), Some(name)) => Some((id(&workspace)?, name)),
             _ => None,
         };
-        Ok(Self {
+        Ok(RtmpConnection {
+            key: vault.open(&STREAM_KEY, &row.id, &row.stream_key)?,
+            id: row.id,
             account: id(&row.account_id)?,
             workspace,
             name: row.name,
             url: row.url,
-            key: Secret::new(row.stream_key),
             created_at: UnixMillis::new(row.created_at),
             updated_at: UnixMillis::new(row.updated_at),
         })
     }
 }
 
-const SELECT: &str = "SELECT c.account_id, c.workspace_id, w.name AS workspace_name, c.name, c.url, c.stream_key, \
+const SELECT: &str = "SELECT c.id, c.account_id, c.workspace_id, w.name AS workspace_name, c.name, c.url, c.stream_key, \
     c.created_at, c.updated_at FROM stream_connections c LEFT JOIN workspaces w ON w.id = c.workspace_id \
     WHERE c.account_id = $1 AND ($2 = '' OR c.name_folded = $2) ORDER BY c.name_folded";
 
@@ -97,7 +102,7 @@ impl Store {
             .fetch_all(&self.pool)
             .await
             .map_err(failed("list streaming connections"))?;
-        rows.into_iter().map(RtmpConnection::try_from).collect()
+        rows.into_iter().map(|row| row.open(&self.vault)).collect()
     }
 
     /// Saves a connection, replacing the one with the same name if `may` permits it. Returns it, and whether
@@ -117,6 +122,8 @@ impl Store {
             Some(old) => may(old)?,
             None => check_connection_limit(&mut write, new.account).await?,
         }
+        let id = old.as_ref().map_or_else(|| uuid::Uuid::new_v4().to_string(), |old| old.id.clone());
+        let key = write.vault.seal(&STREAM_KEY, &id, &new.key)?;
         sqlx::query(
             "INSERT INTO stream_connections \
              (id, account_id, workspace_id, name, name_folded, url, stream_key, created_at, updated_at) \
@@ -125,13 +132,13 @@ impl Store {
              name = excluded.name, url = excluded.url, stream_key = excluded.stream_key, \
              updated_at = excluded.updated_at",
         )
-        .bind(uuid::Uuid::new_v4().to_string())
+        .bind(id)
         .bind(new.account.to_string())
         .bind(new.workspace.map(|workspace| workspace.to_string()))
         .bind(new.name.as_str())
         .bind(new.name.folded())
         .bind(&new.url)
-        .bind(new.key.reveal())
+        .bind(key)
         .bind(clock::now().as_i64())
         .execute(&mut *write.tx)
         .await
@@ -165,7 +172,7 @@ async fn find(write: &mut Write, account: AccountId, folded: &str) -> Result<Opt
         .fetch_optional(&mut *write.tx)
         .await
         .map_err(failed("look for a streaming connection"))?;
-    row.map(RtmpConnection::try_from).transpose()
+    row.map(|row| row.open(&write.vault)).transpose()
 }
 
 /// Refuses one more connection beyond the limit.

@@ -8,10 +8,13 @@
 
 use uuid::Uuid;
 
+use crate::vault::columns::{COPY_TOKEN, SAVED_TOKEN, WORKSPACE_KEY};
+use crate::vault::{SealedText, Vault};
 use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, InstanceId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::secret::sealing::SealingKey;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::saved_state::CopyState;
@@ -34,6 +37,8 @@ pub struct SavedCopy {
     pub state: CopyState,
     /// Agent token in the saved memory.
     pub token: Secret,
+    /// Key that seals its objects; `None` when they are not sealed.
+    pub key: Option<SealingKey>,
     /// Checksum of the manifest, once the copy is complete.
     pub manifest: Option<String>,
     /// Creation time; usually that of the suspend.
@@ -46,23 +51,37 @@ row! {
         computer_id: String,
         generation: i64,
         state: String,
-        token: String,
+        token: SealedText,
+        sealed_for: Option<String>,
+        sealing_key: Option<SealedText>,
         manifest: Option<String>,
         created_at: i64,
     }
 }
 
-impl TryFrom<Row> for SavedCopy {
-    type Error = Error;
+const SELECT: &str = "SELECT c.*, k.sealing_key FROM saved_copies c \
+    LEFT JOIN workspace_keys k ON k.workspace_id = c.sealed_for";
 
-    fn try_from(row: Row) -> Result<Self> {
+impl Row {
+    /// Returns the record, with its token opened.
+    fn open(self, vault: &Vault) -> Result<SavedCopy> {
+        let row = self;
         let bad = |what: &str| Error::internal(format!("saved copy {} holds a bad {what}", row.operation));
-        Ok(Self {
+        let key = match (&row.sealed_for, &row.sealing_key) {
+            (None, _) => None,
+            (Some(workspace), Some(sealed)) => {
+                let digits = vault.open(&WORKSPACE_KEY, workspace, sealed)?;
+                Some(SealingKey::parse(digits.reveal()).ok_or_else(|| bad("key"))?)
+            }
+            (Some(_), None) => return Err(bad("key")),
+        };
+        Ok(SavedCopy {
+            key,
             operation: id(&row.operation)?,
             computer: id(&row.computer_id)?,
             generation: u64::try_from(row.generation).map_err(|_| bad("generation"))?,
             state: CopyState::parse(&row.state).ok_or_else(|| bad("state"))?,
-            token: Secret::new(row.token),
+            token: vault.open(&COPY_TOKEN, &row.operation, &row.token)?,
             manifest: row.manifest,
             created_at: UnixMillis::new(row.created_at),
         })
@@ -75,13 +94,14 @@ impl Store {
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
     pub async fn saved_copy(&self, computer: ComputerId) -> Result<Option<SavedCopy>> {
-        let row: Option<Row> =
-            sqlx::query_as("SELECT * FROM saved_copies WHERE computer_id = $1 AND state <> 'removing'")
-                .bind(computer.to_string())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(failed("read a saved copy"))?;
-        row.map(SavedCopy::try_from).transpose()
+        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+            "{SELECT} WHERE c.computer_id = $1 AND c.state <> 'removing'"
+        )))
+        .bind(computer.to_string())
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(failed("read a saved copy"))?;
+        row.map(|row| row.open(&self.vault)).transpose()
     }
 
     /// Returns all copies, also those of removed computers, oldest first.
@@ -89,15 +109,17 @@ impl Store {
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
     pub async fn saved_copies(&self) -> Result<Vec<SavedCopy>> {
-        let rows: Vec<Row> = sqlx::query_as("SELECT * FROM saved_copies ORDER BY created_at, operation")
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed("list saved copies"))?;
-        rows.into_iter().map(SavedCopy::try_from).collect()
+        let rows: Vec<Row> =
+            sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} ORDER BY c.created_at, c.operation")))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed("list saved copies"))?;
+        rows.into_iter().map(|row| row.open(&self.vault)).collect()
     }
 
     /// Stores that a computer is suspended and that its saved state of this generation must be copied. A copy
-    /// of the same generation stays; others are marked for removal. With `first`, the status is `suspending`
+    /// of the same generation stays; others are marked for removal. With `seal`, a new copy is sealed with the key of
+    /// the workspace. With `first`, the status is `suspending`
     /// until the copy is complete. Returns the status.
     ///
     /// # Errors
@@ -107,6 +129,7 @@ impl Store {
         computer: ComputerId,
         generation: u64,
         first: bool,
+        seal: bool,
     ) -> Result<Status> {
         let mut write = self.write().await?;
         let row = write.computer(computer).await?;
@@ -127,15 +150,20 @@ impl Store {
         .map_err(failed("look for a saved copy"))?;
         if there == 0 {
             let token = row.saved_token.as_ref().unwrap_or(&row.agent_token);
+            let operation = Uuid::new_v4();
+            if seal {
+                write.ensure_workspace_key(row.workspace).await?;
+            }
             sqlx::query(
-                "INSERT INTO saved_copies (operation, computer_id, generation, state, token, created_at) \
-                 VALUES ($1, $2, $3, 'saving', $4, $5)",
+                "INSERT INTO saved_copies (operation, computer_id, generation, state, token, created_at, sealed_for) \
+                 VALUES ($1, $2, $3, 'saving', $4, $5, $6)",
             )
-            .bind(Uuid::new_v4().to_string())
+            .bind(operation.to_string())
             .bind(computer.to_string())
             .bind(generation)
-            .bind(token.reveal())
+            .bind(write.vault.seal(&COPY_TOKEN, operation, token)?)
             .bind(clock::now().as_i64())
+            .bind(seal.then(|| row.workspace.to_string()))
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store a new saved copy"))?;
@@ -195,6 +223,7 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("remove a saved copy's record"))?;
+        write.remove_unused_workspace_keys().await?;
         write.commit().await
     }
 
@@ -245,7 +274,7 @@ impl Store {
         write.status(copy.computer, Status::Suspended).await?;
         sqlx::query("UPDATE computers SET saved_token = $2, converging = 0 WHERE id = $1")
             .bind(copy.computer.to_string())
-            .bind(copy.token.reveal())
+            .bind(write.vault.seal(&SAVED_TOKEN, copy.computer, &copy.token)?)
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store the saved token"))?;

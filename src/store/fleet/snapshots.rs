@@ -2,6 +2,8 @@
 //! afterwards.
 
 use crate::fleet::computers::Computer;
+use crate::vault::SealedText;
+use crate::vault::columns::{SAVED_TOKEN, SNAPSHOT_TOKEN};
 use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, SnapshotId};
@@ -65,7 +67,7 @@ row! {
         cpu: f64,
         ram_gb: i64,
         disk_gb: i64,
-        agent_token: Option<String>,
+        agent_token: Option<SealedText>,
         created_at: i64,
     }
 }
@@ -125,6 +127,7 @@ impl Store {
         // A random id excludes no computer: this one's disk counts too.
         let used = write.resource_use_besides(row.owner, ComputerId::random()).await?;
         admit(&new.allowance, u32::try_from(there).unwrap_or(u32::MAX), bytes, &used)?;
+        let token = if new.memory { Some(write.vault.seal(&SNAPSHOT_TOKEN, new.id, token)?) } else { None };
         sqlx::query(
             "INSERT INTO snapshots (id, computer_id, name, state, memory, bytes, agent_token, created_at, cpu, ram_gb, \
              disk_gb) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
@@ -135,7 +138,7 @@ impl Store {
         .bind(SnapshotState::Creating.name())
         .bind(i64::from(new.memory))
         .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
-        .bind(new.memory.then(|| token.reveal().to_owned()))
+        .bind(token)
         .bind(clock::now().as_i64())
         .bind(row.hardware.cpu)
         .bind(i64::from(row.hardware.ram_gb))
@@ -262,9 +265,10 @@ impl Store {
     /// `Unavailable` or `Internal` when the store fails; the rollback stays stored then.
     pub async fn settle_rollback_of_memory(&self, computer: ComputerId, wake: bool) -> Result<()> {
         let mut write = self.write().await?;
+        let token = write.rollback_token(computer).await?;
+        let token = token.map(|token| write.vault.seal(&SAVED_TOKEN, computer, &token)).transpose()?;
         sqlx::query(
-            "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, \
-             saved_token = (SELECT s.agent_token FROM snapshots s WHERE s.id = rollback_to), \
+            "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, saved_token = $4, \
              cpu = (SELECT s.cpu FROM snapshots s WHERE s.id = rollback_to), \
              ram_gb = (SELECT s.ram_gb FROM snapshots s WHERE s.id = rollback_to), \
              wanted_cpu = NULL, wanted_ram_gb = NULL, wanted_disk_gb = NULL, wanted_bandwidth_mbps = NULL WHERE id = $1",
@@ -272,6 +276,7 @@ impl Store {
         .bind(computer.to_string())
         .bind(Status::Suspended.name())
         .bind(clock::now().as_i64())
+        .bind(token)
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store the outcome of a rollback"))?;
@@ -318,18 +323,28 @@ impl Write {
             disk_gb: u32::try_from(row.disk_gb).map_err(|_| bad("disk_gb"))?,
             ..computer.hardware
         };
-        Ok(LaunchState {
-            hardware,
-            token: row.agent_token.map(Secret::new),
-            since: UnixMillis::new(row.created_at),
-        })
+        let token = row.agent_token.map(|sealed| self.vault.open(&SNAPSHOT_TOKEN, snapshot, &sealed));
+        Ok(LaunchState { hardware, token: token.transpose()?, since: UnixMillis::new(row.created_at) })
+    }
+
+    /// Returns the agent token in the memory of the snapshot to which a computer is rolled back.
+    async fn rollback_token(&mut self, computer: ComputerId) -> Result<Option<Secret>> {
+        let row: Option<(String, Option<SealedText>)> = sqlx::query_as(
+            "SELECT s.id, s.agent_token FROM snapshots s JOIN computers c ON c.rollback_to = s.id WHERE c.id = $1",
+        )
+        .bind(computer.to_string())
+        .fetch_optional(&mut *self.tx)
+        .await
+        .map_err(failed("read the token of a snapshot"))?;
+        let Some((snapshot, Some(sealed))) = row else { return Ok(None) };
+        self.vault.open(&SNAPSHOT_TOKEN, snapshot, &sealed).map(Some)
     }
 
     /// Stores the agent token in the memory with which a new computer starts.
     pub(crate) async fn set_saved_token(&mut self, computer: ComputerId, token: &Secret) -> Result<()> {
         sqlx::query("UPDATE computers SET saved_token = $2 WHERE id = $1")
             .bind(computer.to_string())
-            .bind(token.reveal())
+            .bind(self.vault.seal(&SAVED_TOKEN, computer, token)?)
             .execute(&mut *self.tx)
             .await
             .map_err(failed("store a fork's token"))?;

@@ -1,6 +1,7 @@
 //! Statuses and boots of computers. A status is stored before a step, its outcome afterwards. Every boot has
 //! a generation and new secrets.
 
+use crate::vault::columns::{AGENT_TOKEN, SAVED_TOKEN, VNC_PASSWORD};
 use crate::{Store, Write, failed};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
@@ -95,26 +96,37 @@ impl Store {
 impl Write {
     /// Starts the next generation with new secrets and this status.
     pub(crate) async fn next_boot(&mut self, computer: ComputerId, status: Status) -> Result<()> {
-        self.begin(computer, status, "NULL").await?;
+        self.begin(computer, status, None).await?;
         self.discard_stream_end(computer).await
     }
 
     /// Starts the next generation with new secrets, by a resume from saved memory.
     pub(crate) async fn next_wake(&mut self, computer: ComputerId) -> Result<()> {
-        // The right-hand side reads the previous row; a retried resume keeps the token of the first one.
-        self.begin(computer, Status::Starting, "COALESCE(saved_token, agent_token)").await
+        let row = self.computer(computer).await?;
+        // A retried resume keeps the token of the first one.
+        let saved = row.saved_token.unwrap_or(row.agent_token);
+        self.begin(computer, Status::Starting, Some(&saved)).await
     }
 
-    async fn begin(&mut self, computer: ComputerId, status: Status, saved_token: &'static str) -> Result<()> {
+    /// Starts the next generation; `saved_token` is the one in the memory from which it starts.
+    async fn begin(
+        &mut self,
+        computer: ComputerId,
+        status: Status,
+        saved_token: Option<&Secret>,
+    ) -> Result<()> {
         let secrets = BootSecrets::random();
-        sqlx::query(sqlx::AssertSqlSafe(format!(
-            "UPDATE computers SET status = $2, generation = generation + 1, saved_token = {saved_token}, rollback_to = NULL, \
-             status_reason = NULL, agent_token = $3, vnc_password = $4, updated_at = $5 WHERE id = $1"
-        )))
+        let saved_token =
+            saved_token.map(|token| self.vault.seal(&SAVED_TOKEN, computer, token)).transpose()?;
+        sqlx::query(
+            "UPDATE computers SET status = $2, generation = generation + 1, saved_token = $3, rollback_to = NULL, \
+             status_reason = NULL, agent_token = $4, vnc_password = $5, updated_at = $6 WHERE id = $1",
+        )
         .bind(computer.to_string())
         .bind(status.name())
-        .bind(secrets.agent_token.reveal())
-        .bind(secrets.vnc_password.reveal())
+        .bind(saved_token)
+        .bind(self.vault.seal(&AGENT_TOKEN, computer, &secrets.agent_token)?)
+        .bind(self.vault.seal(&VNC_PASSWORD, computer, &secrets.vnc_password)?)
         .bind(clock::now().as_i64())
         .execute(&mut *self.tx)
         .await

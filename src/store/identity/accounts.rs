@@ -1,5 +1,7 @@
 //! Accounts, API keys and installation-wide values. Of a key only the digest is stored, never its text.
 
+use crate::vault::SealedText;
+use crate::vault::columns::INSTALLATION_SECRET;
 use crate::{Store, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
@@ -127,7 +129,7 @@ impl Store {
         Ok(Some(KeyOwner { key: id(&row.id)?, account: id(&row.account_id)?, scope, name: row.name }))
     }
 
-    /// Returns a value of this installation, such as a signing secret. Stores the result of `make` if there
+    /// Returns a value of this installation, which is no secret. Stores the result of `make` if there
     /// is none yet.
     ///
     /// # Errors
@@ -151,6 +153,33 @@ impl Store {
             .map_err(failed("store an installation value"))?;
         write.commit().await?;
         Ok(value)
+    }
+
+    /// Returns a secret of this installation, such as one that signs. Stores the result of `make` if there is none
+    /// yet.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn installation_secret(&self, name: &str, make: impl FnOnce() -> Secret) -> Result<Secret> {
+        let mut write = self.write().await?;
+        let stored: Option<(SealedText,)> =
+            sqlx::query_as("SELECT value FROM installation_secrets WHERE name = $1")
+                .bind(name)
+                .fetch_optional(&mut *write.tx)
+                .await
+                .map_err(failed("read an installation secret"))?;
+        if let Some((sealed,)) = stored {
+            return self.vault.open(&INSTALLATION_SECRET, name, &sealed);
+        }
+        let secret = make();
+        sqlx::query("INSERT INTO installation_secrets (name, value) VALUES ($1, $2)")
+            .bind(name)
+            .bind(self.vault.seal(&INSTALLATION_SECRET, name, &secret)?)
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("store an installation secret"))?;
+        write.commit().await?;
+        Ok(secret)
     }
 }
 

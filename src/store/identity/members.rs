@@ -25,6 +25,8 @@ pub struct Member {
     pub role: Role,
     /// E-mail address that it signs in with.
     pub email: String,
+    /// Whether a link that was mailed to the address was opened.
+    pub email_verified: bool,
     /// Its name.
     pub full_name: String,
     /// Start of the membership.
@@ -36,6 +38,7 @@ row! {
         id: String,
         role: String,
         email: String,
+        email_verified_at: Option<i64>,
         full_name: String,
         created_at: i64,
     }
@@ -49,6 +52,7 @@ impl TryFrom<Row> for Member {
             account: id(&row.id)?,
             role: role(&row.role)?,
             email: row.email,
+            email_verified: row.email_verified_at.is_some(),
             full_name: row.full_name,
             created_at: UnixMillis::new(row.created_at),
         })
@@ -168,9 +172,9 @@ impl Store {
     /// `Unavailable` or `Internal` when the store fails.
     pub async fn members(&self, workspace: WorkspaceId) -> Result<Vec<Member>> {
         let rows: Vec<Row> = sqlx::query_as(
-            "SELECT a.id AS id, 'owner' AS role, a.email, a.full_name, w.created_at AS created_at, 0 AS place \
+            "SELECT a.id AS id, 'owner' AS role, a.email, a.email_verified_at, a.full_name, w.created_at AS created_at, 0 AS place \
              FROM workspaces w JOIN accounts a ON a.id = w.account_id WHERE w.id = $1 \
-             UNION ALL SELECT a.id, m.role, a.email, a.full_name, m.created_at, 1 \
+             UNION ALL SELECT a.id, m.role, a.email, a.email_verified_at, a.full_name, m.created_at, 1 \
              FROM members m JOIN accounts a ON a.id = m.account_id WHERE m.workspace_id = $1 \
              ORDER BY place, created_at, id",
         )

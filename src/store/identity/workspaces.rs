@@ -285,6 +285,7 @@ impl Write {
             let removed = sqlx::query(step).bind(workspace.to_string()).execute(&mut *self.tx).await;
             removed.map_err(failed("remove a workspace"))?;
         }
+        self.remove_unused_workspace_keys().await?;
         files.iter().map(|(text,)| id(text)).collect()
     }
 }

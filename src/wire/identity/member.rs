@@ -37,6 +37,8 @@ pub struct Member {
     pub role: String,
     /// E-mail address for sign-in.
     pub email: String,
+    /// Whether a link that was mailed to the address was opened.
+    pub email_verified: bool,
     /// Full name; it may be empty.
     pub full_name: String,
     /// Time of joining, ISO 8601.
@@ -107,7 +109,7 @@ pub struct Invite {
     pub permission: AssignableRole,
 }
 
-/// The answer to an invitation. The link is only in this answer: the server sends no mail.
+/// The answer to an invitation. The link is only in this answer: the server does not mail it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Invited)]
 pub struct InvitationCreated {

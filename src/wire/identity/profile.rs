@@ -10,6 +10,8 @@ pub struct Profile {
     pub id: String,
     /// E-mail address for sign-in.
     pub email: String,
+    /// Whether a link that was mailed to the address was opened.
+    pub email_verified: bool,
     /// Full name; it may be empty.
     pub full_name: String,
 }

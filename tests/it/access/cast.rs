@@ -17,6 +17,7 @@ pub async fn add_account(store: &Store, email: &str) -> AccountId {
     let account = Account {
         id: AccountId::random(),
         email: email.to_owned(),
+        email_verified: false,
         full_name: String::new(),
         password_hash: Some(hash),
         kind: "person".to_owned(),

@@ -203,6 +203,7 @@ impl Simulation {
         let account = Account {
             id,
             email: email.to_owned(),
+            email_verified: false,
             full_name: email.to_owned(),
             password_hash: None,
             kind: "person".to_owned(),

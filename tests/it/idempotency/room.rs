@@ -26,6 +26,7 @@ impl KeyStore {
         let owner = Account {
             id: account,
             email: "a@example.org".to_owned(),
+            email_verified: false,
             full_name: "A".to_owned(),
             password_hash: None,
             kind: "person".to_owned(),

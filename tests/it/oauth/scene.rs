@@ -166,6 +166,7 @@ impl Scene {
         let account = Account {
             id: AccountId::random(),
             email: "other@desk.example".to_owned(),
+            email_verified: false,
             full_name: "Other".to_owned(),
             password_hash: Some(hash_password(Secret::new(PASSWORD)).await.expect("a hash")),
             kind: "person".to_owned(),

@@ -1,5 +1,6 @@
 //! Accounts of people: set-up, passwords, sign-in links, members, invitations and device authorization.
 
+mod addresses;
 mod chromium;
 mod device;
 mod device_ends;

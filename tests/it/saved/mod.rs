@@ -5,6 +5,7 @@ mod desktops;
 mod faults;
 mod rollback;
 mod s3;
+mod sealed;
 mod store;
 
 use std::sync::Arc;
@@ -38,9 +39,22 @@ impl StorageScene {
     }
 
     pub async fn boot(local_quota_mb: Option<u64>, when: SuspendCompletion) -> Self {
+        Self::boot_with(StorageSettings { local_quota_mb, when, ..StorageSettings::default() }).await
+    }
+
+    /// A scene that evicts each state, and seals copies.
+    pub async fn boot_sealing() -> Self {
+        Self::boot_with(StorageSettings {
+            local_quota_mb: Some(0),
+            encrypt: true,
+            ..StorageSettings::default()
+        })
+        .await
+    }
+
+    async fn boot_with(storage: StorageSettings) -> Self {
         let store = FaultyStore::new();
-        let objects = Some(store.objects());
-        let storage = StorageSettings { objects, local_quota_mb, when, ..StorageSettings::default() };
+        let storage = StorageSettings { objects: Some(store.objects()), ..storage };
         let scene = Scene::boot_with(Setup { storage, ..Setup::default() }).await;
         let disk = scene.controller.disk(&scene.id);
         std::fs::create_dir(disk.join("home")).expect("a folder");
@@ -87,6 +101,16 @@ impl StorageScene {
     pub async fn until_status(&self, status: &str) {
         let has_status = || async { self.scene.controller.status(&self.scene.id).await == status };
         self.until(status, has_status).await;
+    }
+
+    /// Number of the stored keys of workspaces.
+    async fn workspace_keys(&self) -> i64 {
+        sqlx::any::install_default_drivers();
+        let url = format!("sqlite://{}", self.scene.controller.store_file().display());
+        let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
+        let counted = sqlx::query_scalar("SELECT COUNT(*) FROM workspace_keys").fetch_one(&pool).await;
+        pool.close().await;
+        counted.expect("a count")
     }
 
     pub fn assert_disk_unchanged(&self) {

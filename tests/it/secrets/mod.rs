@@ -4,6 +4,9 @@
 mod canary;
 mod look;
 mod machine;
+mod older;
 mod people;
 mod programs;
+mod rotation;
 mod scan;
+mod sealed;

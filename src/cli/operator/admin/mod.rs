@@ -40,6 +40,30 @@ pub struct Folder {
     data_dir: Option<PathBuf>,
 }
 
+impl Folder {
+    /// Returns the configuration of a folder with a store.
+    ///
+    /// # Errors
+    /// When the configuration is invalid, or the folder has no store or belongs to another user.
+    pub fn load(&self) -> Outcome<Config> {
+        let flags = Flags { data_dir: self.data_dir.clone(), ..Flags::default() };
+        let config = Config::load(self.config.as_deref(), &flags)?;
+        let file = config.store_file();
+        let shown = file.display();
+        let metadata = std::fs::metadata(&file).map_err(|error| {
+            format!("cannot open {shown}: {error}; the first start of `hotdesk serve` creates it")
+        })?;
+        if metadata.uid() != nix::unistd::geteuid().as_raw() {
+            let owner = metadata.uid();
+            return Err(format!(
+                "{shown} belongs to the user with id {owner}: run this command as that user"
+            )
+            .into());
+        }
+        Ok(config)
+    }
+}
+
 /// `hotdesk admin`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -83,21 +107,9 @@ pub enum Command {
 /// When the folder has no store or belongs to another user, an argument is invalid, the account does not exist (or
 /// already exists, for `add`), or the store fails.
 pub fn run(folder: &Folder, command: Command, json: bool) -> Outcome<()> {
-    let flags = Flags { data_dir: folder.data_dir.clone(), ..Flags::default() };
-    let config = Config::load(folder.config.as_deref(), &flags)?;
-    let file = config.data_dir.join("hotdesk.db");
-    let shown = file.display();
-    let metadata = std::fs::metadata(&file).map_err(|error| {
-        format!("cannot open {shown}: {error}; the first start of `hotdesk serve` creates it")
-    })?;
-    if metadata.uid() != nix::unistd::geteuid().as_raw() {
-        let owner = metadata.uid();
-        return Err(
-            format!("{shown} belongs to the user with id {owner}: run this command as that user").into()
-        );
-    }
+    let config = folder.load()?;
     runtime()?.block_on(async {
-        let store = Store::open(&file).await?;
+        let store = config.open_store().await?;
         // Not closed: closing reserves disk space for the next start, which a running controller would lack.
         execute(&store, &config, command, json).await
     })
@@ -150,7 +162,8 @@ fn list(accounts: &[Account], view: ListView, json: bool) -> Outcome<()> {
         let rows: Vec<_> = accounts
             .iter()
             .map(|it| {
-                json!({"id": it.id.to_string(), "email": it.email, "full_name": it.full_name, "kind": it.kind,
+                json!({"id": it.id.to_string(), "email": it.email, "email_verified": it.email_verified,
+                    "full_name": it.full_name, "kind": it.kind,
                     "plan": it.plan, "has_password": it.password_hash.is_some(), "created_at": it.created_at.iso8601()})
             })
             .collect();

@@ -40,6 +40,7 @@ async fn list(
         id: member.account.to_string(),
         role: member.role.name().to_owned(),
         email: member.email,
+        email_verified: member.email_verified,
         full_name: member.full_name,
         created_at: member.created_at.iso8601(),
     });
@@ -84,7 +85,7 @@ async fn remove(
 
 /// Invites an e-mail address for seven days.
 ///
-/// Only for admins and the owner. It replaces an earlier invitation of the address. No mail is sent: pass on
+/// Only for admins and the owner. It replaces an earlier invitation of the address. It is not mailed: pass on
 /// the link of the response.
 #[utoipa::path(post, path = "/workspaces/{id}/invite", tag = "members", params(("id" = String, Path)),
     request_body = Invite,

@@ -25,5 +25,10 @@ async fn get(
 ) -> Result<Json<Profile>> {
     let account = app.store.account(caller.account).await?;
     let account = account.ok_or_else(|| Error::internal("a key without an account"))?;
-    Ok(Json(Profile { id: account.id.to_string(), email: account.email, full_name: account.full_name }))
+    Ok(Json(Profile {
+        id: account.id.to_string(),
+        email: account.email,
+        email_verified: account.email_verified,
+        full_name: account.full_name,
+    }))
 }

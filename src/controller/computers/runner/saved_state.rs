@@ -64,7 +64,7 @@ impl Runner {
             }
             (Some(SavedState { location: SavedLocation::Local, generation, .. }), _, Some(archive)) => {
                 let first = archive.copies_first() && row.status != Status::Suspended;
-                self.shared.store.suspend_with_copy(self.id, generation, first).await?
+                self.shared.store.suspend_with_copy(self.id, generation, first, archive.seals()).await?
             }
             (Some(_) | None, _, _) => {
                 if row.status != Status::Suspended {

@@ -97,6 +97,7 @@ impl AgentSignup {
             id,
             // RFC 2606 section 2: no mail is ever sent there.
             email: format!("{id}@agent.invalid"),
+            email_verified: false,
             full_name: name.as_str().to_owned(),
             password_hash: None,
             kind: KIND.to_owned(),

@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::form::{csrf, new_password};
+use super::verify_email::address_state;
 use crate::AppState;
 use crate::identity::auth::session::{PublicForm, SignedIn, SignedInForm};
 use crate::web::page::{Failure, page};
@@ -46,14 +47,19 @@ async fn show(
     let choice = match app.sessions.signed_in(&headers).await? {
         Some(who) => {
             let account = app.store.account(who.account).await?;
-            let own = account.is_some_and(|account| account.email == invitation.email);
-            if own { for_signed_in(&who, &link.token) } else { for_another(&who, &invitation) }
+            match account.filter(|account| account.email == invitation.email) {
+                Some(account) if app.addresses.check(&account).is_err() => {
+                    address_state(&app, &who, &account, false)
+                }
+                Some(_) => for_signed_in(&who, &link.token),
+                None => for_another(&who, &invitation),
+            }
         }
         None if app.store.account_of(&invitation.email).await?.is_some() => {
             let back = format!("/invitation?token={}", link.token.reveal());
             html! { p { a href={ "/sign-in?next=" (percent_encode(&back)) } { "Sign in" } " as " (invitation.email) " to join." } }
         }
-        None => for_new(&invitation, &link.token),
+        None => for_new(&invitation, &link.token, app.addresses.sends_mail()),
     };
     let body = html! {
         p {
@@ -80,6 +86,7 @@ async fn join_anew(
 ) -> Result<Response, Failure> {
     let (account, workspace) =
         app.invitations.accept_with_new_account(form.token.reveal(), &form.full_name, form.password).await?;
+    app.addresses.welcome(account).await;
     let cookie = app.sessions.sign_in(account).await?;
     Ok(([(header::SET_COOKIE, cookie)], entered(workspace)).into_response())
 }
@@ -105,7 +112,7 @@ fn for_another(who: &SignedIn, invitation: &Invitation) -> Markup {
     }
 }
 
-fn for_new(invitation: &Invitation, token: &Secret) -> Markup {
+fn for_new(invitation: &Invitation, token: &Secret, sends_mail: bool) -> Markup {
     html! {
         form.card method="post" action="/invitation/account" {
             (token_field(token))
@@ -115,6 +122,11 @@ fn for_new(invitation: &Invitation, token: &Secret) -> Markup {
             }
             label { span { "Name" } input type="text" name="full_name" autocomplete="name"; }
             (new_password())
+            @if sends_mail {
+                p.dim { "A link to confirm the address is then mailed to it." }
+            } @else {
+                p.dim { "This hotdesk sends no mail: nobody checks that the address is yours." }
+            }
             button { "Create an account and join" }
         }
     }

@@ -22,6 +22,7 @@ mod set_up;
 pub mod settings;
 mod sign_in;
 mod sign_in_link;
+mod verify_email;
 mod view_ticket;
 mod workspaces;
 
@@ -38,6 +39,7 @@ pub fn router() -> Router<AppState> {
         .merge(claim::router())
         .merge(set_up::router())
         .merge(settings::router())
+        .merge(verify_email::router())
         .merge(workspaces::router())
         .merge(invitation::router())
         .merge(approve::router())

@@ -85,7 +85,9 @@ async fn check_new(app: &App) -> Result<()> {
 }
 
 async fn store(app: &App, account: AccountId, person: Person) -> Result<()> {
-    app.operator.set_up(account, &person.email, &person.full_name, person.password).await
+    app.operator.set_up(account, &person.email, &person.full_name, person.password).await?;
+    app.addresses.welcome(account).await;
+    Ok(())
 }
 
 /// Renders the form again with what was wrong, unless the person cannot mend it.

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::form::{csrf, field, new_password};
+use super::verify_email::address_state;
 use crate::identity::auth::session::{SignedIn, SignedInForm, hash_password, is_password};
 use crate::web::page::{Failure, page};
 use crate::web::source::Source;
@@ -51,6 +52,8 @@ pub fn navigation(here: &str) -> Markup {
 struct AccountQuery {
     #[serde(default)]
     changed: bool,
+    #[serde(default)]
+    mailed: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -69,8 +72,10 @@ async fn account(
     let body = html! {
         (navigation("/settings"))
         @if query.changed { p role="status" { "The password was changed. Other browsers are signed out." } }
+        @if query.mailed { p role="status" { "A link was mailed to " (account.email) ". It works once, within a day." } }
         div.card {
             p { "Signed in as " strong { (account.email) } @if !account.full_name.is_empty() { " (" (account.full_name) ")" } }
+            (address_state(&app, &who, &account, account.id == operator))
             form method="post" action="/sign-out" { (csrf(&who)) button.quiet { "Sign out" } }
         }
         h2 { "Password" }

@@ -153,7 +153,7 @@ async fn invite(
     let people = app.members.list(&who.caller(Intent::Read), &id).await?;
     let notice = html! {
         div.card role="status" {
-            p { "Send this link to " strong { (invited.email) } ". It is shown this once and is valid for seven days. No mail is sent." }
+            p { "Send this link to " strong { (invited.email) } ". It is shown this once and is valid for seven days. It is not mailed." }
             p.code { (invited.url(&origin)) }
         }
     };
@@ -219,7 +219,11 @@ fn row(who: &SignedIn, member: &Member, at: &str, manages: bool) -> Markup {
     let fixed = member.role == Role::Owner;
     html! {
         tr {
-            td { (member.email) @if !member.full_name.is_empty() { span.dim { " " (member.full_name) } } }
+            td {
+                (member.email)
+                @if !member.full_name.is_empty() { span.dim { " " (member.full_name) } }
+                @if !member.email_verified { span.dim { " (address not confirmed)" } }
+            }
             td {
                 @if manages && !fixed {
                     form method="post" action={ (at) "/role" } {

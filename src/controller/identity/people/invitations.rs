@@ -1,12 +1,14 @@
 //! Invitations to workspaces: links that are valid for one address, once, for a week.
 //!
-//! No mail is sent; the person who invites passes the link on.
+//! An invitation is not mailed; the person who invites passes the link on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::computers::directory::Directory;
 use crate::identity::accounts::agents;
 use crate::identity::auth::{keys, session};
+use crate::identity::mail::addresses::Addresses;
 use crate::web::origin::Origin;
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
@@ -54,12 +56,13 @@ pub struct Invitations {
     store: Store,
     directory: Directory,
     plans: Plans,
+    addresses: Arc<Addresses>,
 }
 
 impl Invitations {
     /// Creates the service of the stored invitations.
-    pub fn new(store: Store, directory: Directory, plans: Plans) -> Self {
-        Self { store, directory, plans }
+    pub fn new(store: Store, directory: Directory, plans: Plans, addresses: Arc<Addresses>) -> Self {
+        Self { store, directory, plans, addresses }
     }
 
     /// Invites an address to a workspace. It replaces an earlier invitation of the address.
@@ -117,15 +120,15 @@ impl Invitations {
     /// Accepts the invitation of a link for a signed-in account. Returns the workspace.
     ///
     /// # Errors
-    /// `NotFound` as of [`Invitations::find`]; `Forbidden` when it is for another address.
+    /// `NotFound` as of [`Invitations::find`]; `Forbidden` when it is for another address, or the account's address
+    /// is not verified although the service sends mail.
     pub async fn accept(&self, token: &str, account: AccountId) -> Result<WorkspaceId> {
         let invitation = self.find(token).await?;
-        let own = self.store.account(account).await?.is_some_and(|account| account.email == invitation.email);
-        if !own {
-            return Err(Error::forbidden(
-                "This invitation is for another e-mail address than the one signed in",
-            ));
-        }
+        let known = self.store.account(account).await?.filter(|account| account.email == invitation.email);
+        let invited = known.ok_or_else(|| {
+            Error::forbidden("This invitation is for another e-mail address than the one signed in")
+        })?;
+        self.addresses.check(&invited)?;
         self.store.accept_invitation(&keys::digest(token), account).await?.ok_or_else(invalid_invitation)
     }
 

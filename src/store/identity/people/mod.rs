@@ -9,6 +9,8 @@ use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
 use hotdesk_domain::identity::email::Email;
 
+pub mod addresses;
+
 /// Sessions of one account, more than a person has browsers; the oldest is evicted.
 const MAX_SESSIONS: i64 = 100;
 /// Sessions removed in one go; usually there is one.
@@ -24,6 +26,8 @@ pub struct Account {
     pub id: AccountId,
     /// E-mail address that it signs in with, in lower case; unique.
     pub email: String,
+    /// Whether a link that was mailed to the address was opened.
+    pub email_verified: bool,
     /// Its name.
     pub full_name: String,
     /// Argon2 hash of its password; `None` for an account that cannot sign in.
@@ -42,6 +46,7 @@ impl Account {
         Self {
             id: AccountId::random(),
             email: email.as_str().to_owned(),
+            email_verified: false,
             full_name: full_name.to_owned(),
             password_hash,
             kind: PERSON.to_owned(),
@@ -55,6 +60,7 @@ row! {
     struct Row {
         id: String,
         email: String,
+        email_verified_at: Option<i64>,
         full_name: String,
         password_hash: Option<String>,
         kind: String,
@@ -70,6 +76,7 @@ impl TryFrom<Row> for Account {
         Ok(Self {
             id: id(&row.id)?,
             email: row.email,
+            email_verified: row.email_verified_at.is_some(),
             full_name: row.full_name,
             password_hash: row.password_hash,
             kind: row.kind,
@@ -79,7 +86,7 @@ impl TryFrom<Row> for Account {
     }
 }
 
-const COLUMNS: &str = "id, email, full_name, password_hash, kind, plan, created_at";
+const COLUMNS: &str = "id, email, email_verified_at, full_name, password_hash, kind, plan, created_at";
 
 impl Store {
     /// Stores an account.
@@ -146,7 +153,7 @@ impl Store {
     ) -> Result<bool> {
         let mut write = self.write().await?;
         let updated = sqlx::query(
-            "UPDATE accounts SET email = $2, full_name = $3, password_hash = $4 \
+            "UPDATE accounts SET email = $2, email_verified_at = NULL, full_name = $3, password_hash = $4 \
              WHERE id = $1 AND password_hash IS NULL",
         )
         .bind(account.to_string())

@@ -6,6 +6,8 @@ use rand::RngExt;
 use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq;
 
+pub mod sealing;
+
 /// The 62 letters and digits that generated secrets are made of.
 pub const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 

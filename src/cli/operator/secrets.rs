@@ -1,0 +1,33 @@
+//! `hotdesk secrets`: the keys that seal the secrets in a data folder.
+
+use clap::Subcommand;
+
+use super::admin::Folder;
+use crate::failure::Outcome;
+use crate::{output, runtime};
+use hotdesk_controller::data_dir::lock;
+use hotdesk_domain::plural::plural;
+
+/// `hotdesk secrets`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Seal all secrets with new keys, and replace the key in the key file. The controller must be stopped.
+    Rotate,
+}
+
+/// Runs a subcommand.
+///
+/// # Errors
+/// When the folder has no store or belongs to another user, a controller uses it, or the key file or the store cannot be
+/// read or written. An interrupted rotation loses nothing: the same command completes it.
+pub fn run(folder: &Folder, command: &Command) -> Outcome<()> {
+    let config = folder.load()?;
+    let _lock = lock::acquire(&config.data_dir)?;
+    match command {
+        Command::Rotate => runtime()?.block_on(async {
+            let sealed = config.open_store().await?.rotate_keys().await?;
+            let all = plural(u32::try_from(sealed).unwrap_or(u32::MAX), "secret");
+            output::line(&format!("Sealed {all} with new keys. Back the key file up again."))
+        }),
+    }
+}
