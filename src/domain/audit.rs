@@ -15,6 +15,14 @@ pub enum AuditAction {
     SignOut,
     /// A change of a password, successful or not.
     PasswordChange,
+    /// A sign-in showed the right password and was asked for a code of the authenticator app.
+    SecondFactorAsked,
+    /// A person set an authenticator app up, or tried to.
+    SecondFactorAdded,
+    /// A person or `hotdesk admin` removed an authenticator app, or a person tried to.
+    SecondFactorRemoved,
+    /// A person replaced the recovery codes of the authenticator app, or tried to.
+    RecoveryCodesMade,
     /// A person gave an MCP client access to a workspace; the target is the connection.
     ConsentGiven,
     /// A person refused access to an MCP client.
@@ -44,10 +52,14 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// Every action.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::SignIn,
         Self::SignOut,
         Self::PasswordChange,
+        Self::SecondFactorAsked,
+        Self::SecondFactorAdded,
+        Self::SecondFactorRemoved,
+        Self::RecoveryCodesMade,
         Self::ConsentGiven,
         Self::ConsentRefused,
         Self::TokenIssued,
@@ -68,6 +80,10 @@ impl AuditAction {
             Self::SignIn => "sign_in",
             Self::SignOut => "sign_out",
             Self::PasswordChange => "password_change",
+            Self::SecondFactorAsked => "second_factor_asked",
+            Self::SecondFactorAdded => "second_factor_added",
+            Self::SecondFactorRemoved => "second_factor_removed",
+            Self::RecoveryCodesMade => "recovery_codes_made",
             Self::ConsentGiven => "consent_given",
             Self::ConsentRefused => "consent_refused",
             Self::TokenIssued => "token_issued",

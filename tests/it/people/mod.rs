@@ -1,4 +1,4 @@
-//! Accounts of people: set-up, passwords, sign-in links, members, invitations and device authorization.
+//! Accounts of people: set-up, passwords, second factors, sessions, sign-in links, members, invitations and device authorization.
 
 mod chromium;
 mod device;
@@ -10,6 +10,8 @@ pub mod loss;
 mod loss_under_way;
 mod members;
 mod passwords;
+pub mod second_factors;
+mod sessions;
 mod set_up;
 mod settings;
 mod sign_in_links;

@@ -15,7 +15,7 @@ use crate::harness::host::processes;
 
 /// Secrets that files below the data folder may contain: what it is, the beginning of the file names, and the
 /// reason. Only the controller's user can read these files.
-const ALLOWED: [(&str, &str, &str); 6] = [
+const ALLOWED: [(&str, &str, &str); 7] = [
     ("a computer's password", "hotdesk.db", "its owner can read it at any time (GET vnc-password)"),
     (
         "a computer's former password",
@@ -29,6 +29,7 @@ const ALLOWED: [(&str, &str, &str); 6] = [
         "a free database page holds it until it is reused; it is no longer valid",
     ),
     ("a stream's key", "hotdesk.db", "the computer must send it to the RTMP server"),
+    ("the secret of an authenticator app", "hotdesk.db", "codes are computed of it at each sign-in"),
     ("the secret that signs links", "hotdesk.db", "links stay valid after a restart"),
 ];
 /// Secrets of [`ALLOWED`] that may be gone at the time of the search, because they are no longer in use.

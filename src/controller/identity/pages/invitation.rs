@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::form::{csrf, new_password};
 use crate::AppState;
+use crate::identity::auth::browser::BrowserDescription;
 use crate::identity::auth::session::{PublicForm, SignedIn, SignedInForm};
 use crate::web::page::{Failure, page};
 use hotdesk_base::ids::WorkspaceId;
@@ -76,11 +77,12 @@ async fn join(
 /// `POST /invitation/account`.
 async fn join_anew(
     State(app): State<AppState>,
+    browser: BrowserDescription,
     PublicForm(form): PublicForm<NewAccount>,
 ) -> Result<Response, Failure> {
     let (account, workspace) =
         app.invitations.accept_with_new_account(form.token.reveal(), &form.full_name, form.password).await?;
-    let cookie = app.sessions.sign_in(account).await?;
+    let cookie = app.sessions.sign_in(account, &browser).await?;
     Ok(([(header::SET_COOKIE, cookie)], entered(workspace)).into_response())
 }
 

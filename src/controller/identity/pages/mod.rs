@@ -21,7 +21,7 @@ mod keys;
 mod set_up;
 pub mod settings;
 mod sign_in;
-mod sign_in_link;
+mod sign_in_settings;
 mod view_ticket;
 mod workspaces;
 
@@ -31,13 +31,13 @@ pub fn router() -> Router<AppState> {
         .route("/", any(root))
         .merge(page::router())
         .merge(sign_in::router())
-        .merge(sign_in_link::router())
         .merge(view_ticket::router())
         .merge(keys::router())
         .merge(connections::router())
         .merge(claim::router())
         .merge(set_up::router())
         .merge(settings::router())
+        .merge(sign_in_settings::router())
         .merge(workspaces::router())
         .merge(invitation::router())
         .merge(approve::router())
