@@ -59,6 +59,7 @@ use identity::auth::tickets::Tickets;
 use identity::auth::wrong_credentials::WrongCredentials;
 use identity::oauth::AuthorizationServer;
 use identity::oauth::tokens::Grants;
+use identity::oidc::OidcSignIn;
 use identity::people::invitations::Invitations;
 use identity::people::members::Members;
 use identity::people::operator::Operator;
@@ -124,6 +125,8 @@ pub struct App {
     pub sign_in_links: SignInLinks,
     /// Recent sign-in attempts.
     pub sign_ins: SignIns,
+    /// Sign-in by the operator's OpenID Connect provider.
+    pub oidc: OidcSignIn,
     /// Second factors of people.
     pub second_factors: SecondFactors,
     /// Sign-ins that wait for a second factor.
@@ -256,6 +259,7 @@ pub async fn start_with(
         sessions: Sessions::new(store.clone(), &config.public_url, credential_uses.clone()),
         sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),
+        oidc: OidcSignIn::new(store.clone(), &config)?,
         second_factors: SecondFactors::new(store.clone()),
         pending_sign_ins: PendingSignIns::default(),
         devices: Devices::new(store.clone()),

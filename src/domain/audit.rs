@@ -21,6 +21,10 @@ pub enum AuditAction {
     SecondFactorAdded,
     /// A person or `hotdesk admin` removed an authenticator app, or a person tried to.
     SecondFactorRemoved,
+    /// A person began to connect their account with a person at the operator's provider.
+    ProviderConnected,
+    /// A person ended that connection, or tried to.
+    ProviderDisconnected,
     /// A person replaced the recovery codes of the authenticator app, or tried to.
     RecoveryCodesMade,
     /// A person gave an MCP client access to a workspace; the target is the connection.
@@ -52,7 +56,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// Every action.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::SignIn,
         Self::SignOut,
         Self::PasswordChange,
@@ -60,6 +64,8 @@ impl AuditAction {
         Self::SecondFactorAdded,
         Self::SecondFactorRemoved,
         Self::RecoveryCodesMade,
+        Self::ProviderConnected,
+        Self::ProviderDisconnected,
         Self::ConsentGiven,
         Self::ConsentRefused,
         Self::TokenIssued,
@@ -84,6 +90,8 @@ impl AuditAction {
             Self::SecondFactorAdded => "second_factor_added",
             Self::SecondFactorRemoved => "second_factor_removed",
             Self::RecoveryCodesMade => "recovery_codes_made",
+            Self::ProviderConnected => "provider_connected",
+            Self::ProviderDisconnected => "provider_disconnected",
             Self::ConsentGiven => "consent_given",
             Self::ConsentRefused => "consent_refused",
             Self::TokenIssued => "token_issued",

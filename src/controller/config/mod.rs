@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 mod limits;
 mod load;
 mod machines;
+mod oidc;
 mod plans;
 pub mod secret_file;
 mod suspension;
@@ -17,6 +18,7 @@ mod transport;
 pub use limits::Limits;
 pub use load::Flags;
 pub use machines::{Container, Streaming};
+pub use oidc::OidcSettings;
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 pub use transport::TlsSettings;
@@ -78,6 +80,8 @@ pub struct Config {
     pub web: Web,
     /// TLS of the listener.
     pub tls: TlsSettings,
+    /// Sign-in by an OpenID Connect provider.
+    pub oidc: OidcSettings,
 }
 
 impl Config {
@@ -147,6 +151,7 @@ impl Default for Config {
             audit: AuditSettings::default(),
             web: Web::default(),
             tls: TlsSettings::default(),
+            oidc: OidcSettings::default(),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Identity: accounts, people, authentication, OAuth and their HTML pages.
+//! Identity: accounts, people, authentication, OAuth, sign-in by a provider, and their HTML pages.
 
 pub mod accounts;
 pub mod auth;
 pub mod oauth;
+pub mod oidc;
 pub mod pages;
 pub mod people;

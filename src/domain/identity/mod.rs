@@ -7,6 +7,7 @@ pub mod device;
 pub mod email;
 pub mod oauth;
 pub mod proof_of_work;
+pub mod provider_sign_in;
 pub mod recovery_code;
 pub mod ssh_key;
 pub mod totp;

@@ -10,6 +10,7 @@ pub mod loss;
 mod loss_under_way;
 mod members;
 mod passwords;
+mod provider;
 pub mod second_factors;
 mod sessions;
 mod set_up;

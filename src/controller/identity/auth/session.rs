@@ -197,7 +197,7 @@ impl Sessions {
     /// # Errors
     /// `Internal` when the database fails.
     pub async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>> {
-        let Some(cookie) = shown(headers, cookie_name(self.secure)) else { return Ok(None) };
+        let Some(cookie) = cookie_value(headers, cookie_name(self.secure)) else { return Ok(None) };
         let found = self.store.session(&keys::digest(cookie.reveal())).await?;
         if let Some((session, _)) = found {
             self.uses.note(Credential::Session(session));
@@ -215,7 +215,7 @@ fn new_session<'a>(digest: &'a str, browser: &'a BrowserDescription) -> NewSessi
 }
 
 /// Returns the value of a cookie.
-fn shown(headers: &HeaderMap, name: &str) -> Option<Secret> {
+pub fn cookie_value(headers: &HeaderMap, name: &str) -> Option<Secret> {
     let fields = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut cookies = fields.flat_map(|field| Cookie::split_parse(field.to_owned())).flatten();
     cookies.find(|cookie| cookie.name() == name).map(|cookie| Secret::new(cookie.value()))

@@ -1,5 +1,7 @@
-//! Tables of the sign-in of people: browser sessions, links that begin one, and second factors.
+//! Tables of the sign-in of people: browser sessions, links that begin one, second factors,
+//! and persons at a provider.
 
 pub mod links;
+pub mod provider_identities;
 pub mod second_factors;
 pub mod sessions;

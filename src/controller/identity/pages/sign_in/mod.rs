@@ -23,6 +23,7 @@ use hotdesk_http::extract::Query;
 
 mod code;
 mod link;
+mod provider;
 
 /// Returns the pages' routes.
 pub fn router() -> Router<AppState> {
@@ -31,6 +32,7 @@ pub fn router() -> Router<AppState> {
         .route("/sign-out", post(leave))
         .merge(code::router())
         .merge(link::router())
+        .merge(provider::router())
 }
 
 /// Page to open after the sign-in.
@@ -74,6 +76,7 @@ async fn form(
     let new = app.operator.is_new().await?;
     let body = html! {
         (fields("", &next, None))
+        (provider::link(&app, &next))
         @if new { p { "Is this hotdesk new? " a href="/set-up" { "Set it up" } " first." } }
     };
     Ok(page("Sign in", &body))

@@ -73,9 +73,7 @@ pub async fn section(app: &AppState, who: &SignedIn) -> Result<Markup> {
 /// `GET /settings/sign-in/authenticator`.
 async fn begin(State(app): State<AppState>, origin: Origin, who: SignedIn) -> Result<Response, Failure> {
     let account = account_of(&app, &who).await?;
-    if account.password_hash.is_none() {
-        return Err(Error::forbidden("Only an account with a password has a second step.").into());
-    }
+    check_has_password(&account)?;
     if app.second_factors.of(account.id).await?.is_some() {
         return Ok(Redirect::to(HERE).into_response());
     }
@@ -93,7 +91,8 @@ async fn turn_on(
     audit::set_action(AuditAction::SecondFactorAdded);
     let account = account_of(&app, &who).await?;
     let turned_on = async {
-        check_password(&app, source, &account, form.password).await?;
+        check_has_password(&account)?;
+        check_password(&app, source, &account, Some(form.password)).await?;
         app.second_factors.turn_on(account.id, who.session, &form.secret, form.code.reveal()).await
     };
     match turned_on.await {
@@ -117,7 +116,7 @@ async fn replace_codes(
 ) -> Result<Response, Failure> {
     audit::set_action(AuditAction::RecoveryCodesMade);
     let account = account_of(&app, &who).await?;
-    check_password(&app, source, &account, form.password).await?;
+    check_password(&app, source, &account, Some(form.password)).await?;
     let codes = app.second_factors.new_recovery_codes(account.id).await?;
     Ok((StatusCode::CREATED, codes_page(&codes)).into_response())
 }
@@ -130,9 +129,16 @@ async fn turn_off(
 ) -> Result<Response, Failure> {
     audit::set_action(AuditAction::SecondFactorRemoved);
     let account = account_of(&app, &who).await?;
-    check_password(&app, source, &account, form.password).await?;
+    check_password(&app, source, &account, Some(form.password)).await?;
     app.second_factors.turn_off(account.id).await?;
     Ok(Redirect::to(HERE).into_response())
+}
+
+fn check_has_password(account: &Account) -> Result<()> {
+    if account.password_hash.is_some() {
+        return Ok(());
+    }
+    Err(Error::forbidden("Only an account with a password has a second step."))
 }
 
 fn password_form(who: &SignedIn, action: &str, button: Markup) -> Markup {

@@ -1,4 +1,4 @@
-//! Settings pages about a person's own sign-in: the second step, and the browsers that are signed in.
+//! Settings pages about a person's own sign-in: the second step, the provider, and the browsers that are signed in.
 
 use std::time::Instant;
 
@@ -6,8 +6,9 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use maud::html;
+use maud::{Markup, html};
 
+use super::form::field;
 use super::settings::navigation;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, is_password};
@@ -18,6 +19,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_store::identity::people::Account;
 
 mod authenticator;
+mod provider;
 mod sessions;
 
 /// Path of the page.
@@ -25,12 +27,12 @@ const HERE: &str = "/settings/sign-in";
 
 /// Returns the routes of the pages.
 pub fn router() -> Router<AppState> {
-    Router::new().route(HERE, get(show)).merge(authenticator::router()).merge(sessions::router())
+    Router::new().route(HERE, get(show)).merge(authenticator::router()).merge(provider::router()).merge(sessions::router())
 }
 
 /// `GET /settings/sign-in`.
 async fn show(State(app): State<AppState>, who: SignedIn) -> Result<Response, Failure> {
-    let body = html! { (navigation(HERE)) (authenticator::section(&app, &who).await?) };
+    let body = html! { (navigation(HERE)) (authenticator::section(&app, &who).await?) (provider::section(&app, &who).await?) };
     Ok(page("Sign-in", &body))
 }
 
@@ -40,15 +42,33 @@ async fn account_of(app: &AppState, who: &SignedIn) -> Result<Account> {
 }
 
 /// Checks the password of a signed-in person, so that a browser that somebody left open cannot change how the
-/// account signs in.
+/// account signs in. An account without a password shows none.
 ///
 /// # Errors
 /// `Forbidden` for a wrong password; `RateLimited` after too many.
-async fn check_password(app: &AppState, source: Source, account: &Account, password: Secret) -> Result<()> {
+async fn check_password(
+    app: &AppState,
+    source: Source,
+    account: &Account,
+    password: Option<Secret>,
+) -> Result<()> {
+    if account.password_hash.is_none() {
+        return Ok(());
+    }
     let attempt = app.sign_ins.attempt(source, &account.email, Instant::now())?;
+    let password = password.unwrap_or_else(|| Secret::new(""));
     if !is_password(password, account.password_hash.clone()).await? {
         return Err(Error::forbidden("That is not the current password."));
     }
     attempt.succeeded();
     Ok(())
+}
+
+/// Renders the field of the present password, for an account that has one.
+fn password_field(account: &Account) -> Markup {
+    html! {
+        @if account.password_hash.is_some() {
+            (field("Current password", "password", "password", "", "current-password"))
+        }
+    }
 }
