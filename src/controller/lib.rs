@@ -60,6 +60,7 @@ use identity::auth::wrong_credentials::WrongCredentials;
 use identity::oauth::AuthorizationServer;
 use identity::oauth::tokens::Grants;
 use identity::oidc::OidcSignIn;
+use identity::passkeys::Passkeys;
 use identity::people::invitations::Invitations;
 use identity::people::members::Members;
 use identity::people::operator::Operator;
@@ -127,6 +128,8 @@ pub struct App {
     pub sign_ins: SignIns,
     /// Sign-in by the operator's OpenID Connect provider.
     pub oidc: OidcSignIn,
+    /// Passkeys of people.
+    pub passkeys: Passkeys,
     /// Second factors of people.
     pub second_factors: SecondFactors,
     /// Sign-ins that wait for a second factor.
@@ -260,6 +263,7 @@ pub async fn start_with(
         sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),
         oidc: OidcSignIn::new(store.clone(), &config)?,
+        passkeys: Passkeys::new(store.clone()),
         second_factors: SecondFactors::new(store.clone()),
         pending_sign_ins: PendingSignIns::default(),
         devices: Devices::new(store.clone()),

@@ -25,6 +25,10 @@ pub enum AuditAction {
     ProviderConnected,
     /// A person ended that connection, or tried to.
     ProviderDisconnected,
+    /// A person began to add a passkey, or added one, or tried to.
+    PasskeyAdded,
+    /// A person removed a passkey, or tried to.
+    PasskeyRemoved,
     /// A person replaced the recovery codes of the authenticator app, or tried to.
     RecoveryCodesMade,
     /// A person gave an MCP client access to a workspace; the target is the connection.
@@ -56,7 +60,7 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// Every action.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::SignIn,
         Self::SignOut,
         Self::PasswordChange,
@@ -64,6 +68,8 @@ impl AuditAction {
         Self::SecondFactorAdded,
         Self::SecondFactorRemoved,
         Self::RecoveryCodesMade,
+        Self::PasskeyAdded,
+        Self::PasskeyRemoved,
         Self::ProviderConnected,
         Self::ProviderDisconnected,
         Self::ConsentGiven,
@@ -90,6 +96,8 @@ impl AuditAction {
             Self::SecondFactorAdded => "second_factor_added",
             Self::SecondFactorRemoved => "second_factor_removed",
             Self::RecoveryCodesMade => "recovery_codes_made",
+            Self::PasskeyAdded => "passkey_added",
+            Self::PasskeyRemoved => "passkey_removed",
             Self::ProviderConnected => "provider_connected",
             Self::ProviderDisconnected => "provider_disconnected",
             Self::ConsentGiven => "consent_given",

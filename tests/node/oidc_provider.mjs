@@ -10,6 +10,10 @@ import { generateKeyPairSync } from "node:crypto";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 
+// Standard output is for the answers. The provider writes notices to it.
+for (const method of ["log", "info", "warn"]) console[method] = console.error;
+const say = (line) => process.stdout.write(`${line}\n`);
+
 const { Provider } = await import(`${process.argv[2]}/node_modules/oidc-provider/lib/index.js`);
 
 const jwk = (type, options, alg) => ({ ...generateKeyPairSync(type, options).privateKey.export({ format: "jwk" }), alg, use: "sig" });
@@ -49,7 +53,7 @@ const server = createServer(async (request, response) => {
 });
 server.listen(0, "127.0.0.1", () => {
   const issuer = `http://127.0.0.1:${server.address().port}`;
-  console.log(issuer);
+  say(issuer);
   const lines = createInterface({ input: process.stdin });
   lines.on("line", (line) => {
     const command = JSON.parse(line);
@@ -58,7 +62,7 @@ server.listen(0, "127.0.0.1", () => {
       present = command.person.sub;
       people.set(present, command.person);
     }
-    console.log("done");
+    say("done");
   });
   lines.on("close", () => process.exit());
 });

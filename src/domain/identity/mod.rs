@@ -12,3 +12,4 @@ pub mod recovery_code;
 pub mod ssh_key;
 pub mod totp;
 pub mod user_agent;
+pub mod webauthn;

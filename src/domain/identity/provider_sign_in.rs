@@ -14,7 +14,7 @@ pub struct AddressMatch {
     pub is_person: bool,
     /// Whether it is the operator's account.
     pub is_operator: bool,
-    /// Whether it has a password, or is connected with a person at a provider.
+    /// Whether it has a password or a passkey, or is connected with a person at a provider.
     pub has_sign_in: bool,
 }
 

@@ -9,6 +9,7 @@ mod log;
 pub mod loss;
 mod loss_under_way;
 mod members;
+mod passkeys;
 mod passwords;
 mod provider;
 pub mod second_factors;

@@ -130,7 +130,7 @@ async fn a84_a85_people_sign_in_by_the_provider_to_their_own_accounts_alone() {
     let browser = signed_in_as(&controller, &sign_in(&controller, &provider).await).await;
     assert!(browser.get("/settings").await.text.contains("free@x.example"));
     let settings = browser.get(SETTINGS).await.text;
-    assert!(settings.contains("connected as <strong>free@x.example</strong>"), "{settings}");
+    assert!(settings.contains("connected as <strong>Free@X.example</strong>"), "{settings}");
     let locked = browser.post("/settings/sign-in/provider/remove", &[]).await;
     assert_eq!(locked.status, 403, "nobody locks themselves out: {}", locked.text);
     let key = controller.key_of(free.id, None).await;

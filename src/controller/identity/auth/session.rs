@@ -129,8 +129,9 @@ impl Sessions {
     ) -> Result<Option<(HeaderValue, SignInLink)>> {
         let (secret, digest) = (Secret::random(CHARACTERS), keys::digest(token.reveal()));
         let cookie_digest = keys::digest(secret.reveal());
-        let redeemed = self.store.redeem_sign_in_link(&digest, &new_session(&cookie_digest, browser));
-        let Some((session, link)) = redeemed.await? else { return Ok(None) };
+        let session = new_session(&cookie_digest, browser);
+        let redeemed = self.store.redeem_sign_in_link(&digest, &session).await?;
+        let Some((session, link)) = redeemed else { return Ok(None) };
         audit::set_actor(Credential::Session(session), link.account);
         Ok(Some((self.new_cookie(&secret)?, link)))
     }

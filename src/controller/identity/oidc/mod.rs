@@ -282,7 +282,8 @@ impl OidcSignIn {
             is_person: account.kind != agents::KIND,
             is_operator: account.id == self.store.operator_account().await?,
             has_sign_in: account.password_hash.is_some()
-                || self.store.has_provider_person(account.id).await?,
+                || self.store.has_provider_person(account.id).await?
+                || !self.store.passkeys_of(account.id).await?.is_empty(),
         }))
     }
 

@@ -1,4 +1,4 @@
-//! HTML pages for people, rendered on the server. Only the page of a sign-in link needs a script.
+//! HTML pages for people, rendered on the server. Only the pages of sign-in links and passkeys need a script.
 
 use axum::Router;
 use axum::extract::State;

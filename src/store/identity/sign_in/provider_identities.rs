@@ -95,6 +95,7 @@ impl Store {
         let connected = sqlx::query(
             "INSERT INTO provider_identities (issuer, subject, account_id, email, created_at) \
              SELECT $1, $2, a.id, $4, $5 FROM accounts a WHERE a.id = $3 AND ($6 = 0 OR (a.password_hash IS NULL \
+             AND NOT EXISTS (SELECT 1 FROM passkeys k WHERE k.account_id = a.id) \
              AND NOT EXISTS (SELECT 1 FROM provider_identities p WHERE p.account_id = a.id)))",
         )
         .bind(&person.issuer)

@@ -23,6 +23,7 @@ use hotdesk_http::extract::Query;
 
 mod code;
 mod link;
+mod passkey;
 mod provider;
 
 /// Returns the pages' routes.
@@ -32,6 +33,7 @@ pub fn router() -> Router<AppState> {
         .route("/sign-out", post(leave))
         .merge(code::router())
         .merge(link::router())
+        .merge(passkey::router())
         .merge(provider::router())
 }
 
@@ -76,6 +78,7 @@ async fn form(
     let new = app.operator.is_new().await?;
     let body = html! {
         (fields("", &next, None))
+        (passkey::link(&next))
         (provider::link(&app, &next))
         @if new { p { "Is this hotdesk new? " a href="/set-up" { "Set it up" } " first." } }
     };

@@ -1,4 +1,4 @@
-//! Settings pages about a person's own sign-in: the second step, the provider, and the browsers that are signed in.
+//! Settings pages about a person's own sign-in: the second step, passkeys, the provider, and the browsers that are signed in.
 
 use std::time::Instant;
 
@@ -19,6 +19,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_store::identity::people::Account;
 
 mod authenticator;
+mod passkeys;
 mod provider;
 mod sessions;
 
@@ -27,12 +28,17 @@ const HERE: &str = "/settings/sign-in";
 
 /// Returns the routes of the pages.
 pub fn router() -> Router<AppState> {
-    Router::new().route(HERE, get(show)).merge(authenticator::router()).merge(provider::router()).merge(sessions::router())
+    Router::new()
+        .route(HERE, get(show))
+        .merge(authenticator::router())
+        .merge(passkeys::router())
+        .merge(provider::router())
+        .merge(sessions::router())
 }
 
 /// `GET /settings/sign-in`.
 async fn show(State(app): State<AppState>, who: SignedIn) -> Result<Response, Failure> {
-    let body = html! { (navigation(HERE)) (authenticator::section(&app, &who).await?) (provider::section(&app, &who).await?) };
+    let body = html! { (navigation(HERE)) (authenticator::section(&app, &who).await?) (passkeys::section(&app, &who).await?) (provider::section(&app, &who).await?) };
     Ok(page("Sign-in", &body))
 }
 
