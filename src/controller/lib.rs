@@ -47,9 +47,10 @@ use identity::accounts::billing::AccountBilling;
 use identity::accounts::clients::Clients;
 use identity::accounts::signature::Signatures;
 use identity::auth::Authenticator;
+use identity::auth::credential_uses::CredentialUses;
 use identity::auth::devices::Devices;
-use identity::auth::key_uses::KeyUses;
 use identity::auth::keys::{self, Keys};
+use identity::auth::pending_sign_ins::PendingSignIns;
 use identity::auth::rate::Rates;
 use identity::auth::session::Sessions;
 use identity::auth::sign_ins::SignIns;
@@ -61,9 +62,12 @@ use identity::mail::Mailer;
 use identity::mail::addresses::Addresses;
 use identity::oauth::AuthorizationServer;
 use identity::oauth::tokens::Grants;
+use identity::oidc::OidcSignIn;
+use identity::passkeys::Passkeys;
 use identity::people::invitations::Invitations;
 use identity::people::members::Members;
 use identity::people::operator::Operator;
+use identity::people::second_factors::SecondFactors;
 use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use web::hosts::Hosts;
@@ -120,14 +124,22 @@ pub struct App {
     pub keys: Keys,
     /// Public SSH keys.
     pub ssh_keys: SshKeys,
-    /// Last use of each key.
-    pub key_uses: KeyUses,
+    /// Last use of each key and session.
+    pub credential_uses: CredentialUses,
     /// Browser sessions.
     pub sessions: Sessions,
     /// Links that sign a browser in.
     pub sign_in_links: SignInLinks,
     /// Recent sign-in attempts.
     pub sign_ins: SignIns,
+    /// Sign-in by the operator's OpenID Connect provider.
+    pub oidc: OidcSignIn,
+    /// Passkeys of people.
+    pub passkeys: Passkeys,
+    /// Second factors of people.
+    pub second_factors: SecondFactors,
+    /// Sign-ins that wait for a second factor.
+    pub pending_sign_ins: PendingSignIns,
     /// Device approval requests.
     pub devices: Devices,
     /// Authentication of live channels.
@@ -189,13 +201,13 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Stores the waiting audit entries and key uses, and checkpoints the database. Call it after the drain.
+    /// Stores the waiting audit entries and uses of credentials, and checkpoints the database. Call it after the drain.
     pub async fn close(self) {
-        for written in [self.app.audit.write().await, self.app.key_uses.write().await] {
+        for written in [self.app.audit.write().await, self.app.credential_uses.write().await] {
             if let Err(error) = written {
                 tracing::error!(
                     error = format_args!("{error:#}"),
-                    "audit entries or key uses were lost: they could not be stored at shutdown"
+                    "audit entries or uses of credentials were lost: they could not be stored at shutdown"
                 );
             }
         }
@@ -241,7 +253,7 @@ pub async fn start_with(
     let directory = Directory::new(store.clone(), fleet.clone());
     let streams = RtmpStreams::new(store.clone(), fleet.clone(), tasks.clone());
     let rates = Arc::new(Rates::new(&config.limits));
-    let key_uses = KeyUses::new(store.clone());
+    let credential_uses = CredentialUses::new(store.clone());
     let tickets = Arc::new(Tickets::default());
     let addresses = Arc::new(Addresses::new(store.clone(), Mailer::open(&config, tasks)?));
     let app = Arc::new(App {
@@ -250,13 +262,17 @@ pub async fn start_with(
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
         hosts,
-        authenticator: Authenticator::new(store.clone(), key_uses.clone(), Arc::clone(&rates)),
+        authenticator: Authenticator::new(store.clone(), credential_uses.clone(), Arc::clone(&rates)),
         wrong_credentials: WrongCredentials::new(&config.limits),
-        keys: Keys::new(store.clone(), directory.clone(), audit.clone(), key_uses.clone()),
+        keys: Keys::new(store.clone(), directory.clone(), audit.clone(), credential_uses.clone()),
         ssh_keys: SshKeys::new(store.clone(), audit.clone()),
-        sessions: Sessions::new(store.clone(), &config.public_url),
+        sessions: Sessions::new(store.clone(), &config.public_url, credential_uses.clone()),
         sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),
+        oidc: OidcSignIn::new(store.clone(), &config)?,
+        passkeys: Passkeys::new(store.clone()),
+        second_factors: SecondFactors::new(store.clone()),
+        pending_sign_ins: PendingSignIns::default(),
         devices: Devices::new(store.clone()),
         socket_auth: SocketAuth::new(store.clone(), Arc::clone(&tickets)),
         oauth: AuthorizationServer::new(store.clone(), guarded),
@@ -295,7 +311,7 @@ pub async fn start_with(
         streams,
         trusted_proxies,
         rates,
-        key_uses,
+        credential_uses,
         tickets,
         signatures,
     });

@@ -15,6 +15,22 @@ pub enum AuditAction {
     SignOut,
     /// A change of a password, successful or not.
     PasswordChange,
+    /// A sign-in showed the right password and was asked for a code of the authenticator app.
+    SecondFactorAsked,
+    /// A person set an authenticator app up, or tried to.
+    SecondFactorAdded,
+    /// A person or `hotdesk admin` removed an authenticator app, or a person tried to.
+    SecondFactorRemoved,
+    /// A person began to connect their account with a person at the operator's provider.
+    ProviderConnected,
+    /// A person ended that connection, or tried to.
+    ProviderDisconnected,
+    /// A person began to add a passkey, or added one, or tried to.
+    PasskeyAdded,
+    /// A person removed a passkey, or tried to.
+    PasskeyRemoved,
+    /// A person replaced the recovery codes of the authenticator app, or tried to.
+    RecoveryCodesMade,
     /// A person gave an MCP client access to a workspace; the target is the connection.
     ConsentGiven,
     /// A person refused access to an MCP client.
@@ -46,10 +62,18 @@ pub enum AuditAction {
 
 impl AuditAction {
     /// Every action.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 24] = [
         Self::SignIn,
         Self::SignOut,
         Self::PasswordChange,
+        Self::SecondFactorAsked,
+        Self::SecondFactorAdded,
+        Self::SecondFactorRemoved,
+        Self::RecoveryCodesMade,
+        Self::PasskeyAdded,
+        Self::PasskeyRemoved,
+        Self::ProviderConnected,
+        Self::ProviderDisconnected,
         Self::ConsentGiven,
         Self::ConsentRefused,
         Self::TokenIssued,
@@ -71,6 +95,14 @@ impl AuditAction {
             Self::SignIn => "sign_in",
             Self::SignOut => "sign_out",
             Self::PasswordChange => "password_change",
+            Self::SecondFactorAsked => "second_factor_asked",
+            Self::SecondFactorAdded => "second_factor_added",
+            Self::SecondFactorRemoved => "second_factor_removed",
+            Self::RecoveryCodesMade => "recovery_codes_made",
+            Self::PasskeyAdded => "passkey_added",
+            Self::PasskeyRemoved => "passkey_removed",
+            Self::ProviderConnected => "provider_connected",
+            Self::ProviderDisconnected => "provider_disconnected",
             Self::ConsentGiven => "consent_given",
             Self::ConsentRefused => "consent_refused",
             Self::TokenIssued => "token_issued",

@@ -30,7 +30,10 @@ pub struct AuditEntry {
     /// Pattern of the route, for example `/computers/{id}/bash`; `/mcp` for a request that was refused before
     /// any tool ran.
     pub route: String,
-    /// Subject, where the route does not name it: `sign_in`, `sign_out`, `password_change`, `consent_given`,
+    /// Subject, where the route does not name it: `sign_in`, `sign_out`, `password_change`,
+    /// `second_factor_asked` (the password was right), `second_factor_added`, `second_factor_removed`,
+    /// `recovery_codes_made`, `passkey_added`, `passkey_removed`, `provider_connected`, `provider_disconnected`,
+    /// `consent_given`,
     /// `consent_refused`, `token_issued`, `token_refreshed`, `token_reused` (a code or refresh token was used
     /// twice, which ended the connection), `connection_revoked`, `device_approved`, `device_denied`,
     /// `trial_end` (the service ended a computer after its trial), `billing_change` (a plan, a payment or the

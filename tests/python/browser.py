@@ -18,6 +18,8 @@ def main():
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800})
+        devtools = page.context.new_cdp_session(page)
+        authenticators = []
         violations = []
         page.on("pageerror", lambda error: violations.append(str(error)))
         page.on("console", lambda message: "Content Security Policy" in message.text and violations.append(message.text))
@@ -68,6 +70,16 @@ def main():
                     page.fill(command["where"], command["text"])
                 case "click":
                     page.click(command["where"], position=command.get("at"))
+                case "add_authenticator":
+                    # A security key in software (Chrome DevTools Protocol, domain WebAuthn).
+                    devtools.send("WebAuthn.enable")
+                    added = devtools.send("WebAuthn.addVirtualAuthenticator", {"options": {
+                        "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
+                        "isUserVerified": True, "automaticPresenceSimulation": True}})
+                    authenticators.append(added["authenticatorId"])
+                case "set_verified":
+                    devtools.send("WebAuthn.setUserVerified", {
+                        "authenticatorId": authenticators[-1], "isUserVerified": command["verified"]})
                 case "picture":
                     page.screenshot(path=command["file"])
                 case "complaints":

@@ -9,7 +9,7 @@ mod disk_guard;
 mod expired_agents;
 pub mod trials;
 
-use crate::identity::auth::{key_uses, revocation};
+use crate::identity::auth::{credential_uses, revocation};
 use crate::{AppState, audit, idempotency};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
@@ -45,7 +45,9 @@ pub fn start(app: &AppState) {
     repeat(app, "sweep", SWEEP_INTERVAL, sweep);
     repeat(app, "count-computers", COUNT_INTERVAL, count_computers);
     repeat(app, "audit", audit::WRITE_INTERVAL, |app| async move { app.audit.write().await });
-    repeat(app, "last-used", key_uses::WRITE_INTERVAL, |app| async move { app.key_uses.write().await });
+    repeat(app, "last-used", credential_uses::WRITE_INTERVAL, |app| async move {
+        app.credential_uses.write().await
+    });
     repeat(app, "ended-credentials", revocation::CHECK_INTERVAL, end_revoked);
     repeat(app, "auto-stop", app.config.auto_stop.every, |app| async move {
         app.auto_stop.check_computers().await

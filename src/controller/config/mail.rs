@@ -78,7 +78,7 @@ impl Config {
         if smtp.user.is_empty() != smtp.password_file.as_os_str().is_empty() {
             return refused("user and password_file belong together: set both");
         }
-        secret_file::read_password("smtp.password_file", &smtp.password_file)
+        secret_file::read_any("smtp.password_file", &smtp.password_file)
     }
 }
 

@@ -10,6 +10,7 @@ mod limits;
 mod load;
 mod machines;
 mod mail;
+mod oidc;
 mod plans;
 pub mod secret_file;
 mod secrets;
@@ -20,6 +21,7 @@ pub use limits::Limits;
 pub use load::Flags;
 pub use machines::{Container, Streaming};
 pub use mail::{SmtpSettings, SmtpTls};
+pub use oidc::OidcSettings;
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
 pub use secrets::SecretSettings;
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
@@ -86,6 +88,8 @@ pub struct Config {
     pub tls: TlsSettings,
     /// Mail server.
     pub smtp: SmtpSettings,
+    /// Sign-in by an OpenID Connect provider.
+    pub oidc: OidcSettings,
 }
 
 impl Config {
@@ -157,6 +161,7 @@ impl Default for Config {
             web: Web::default(),
             tls: TlsSettings::default(),
             smtp: SmtpSettings::default(),
+            oidc: OidcSettings::default(),
         }
     }
 }

@@ -15,18 +15,18 @@ const MIN_SECRET: usize = 32;
 /// # Errors
 /// `Internal` with a context that names the setting, the file and the problem, without the contents.
 pub fn read(setting: &str, file: &Path) -> Result<Option<Secret>> {
-    let secret = read_password(setting, file)?;
+    let secret = read_any(setting, file)?;
     if secret.as_ref().is_some_and(|secret| secret.reveal().len() < MIN_SECRET) {
         return Err(problem(setting, file, format_args!("a secret has at least {MIN_SECRET} characters")));
     }
     Ok(secret)
 }
 
-/// Reads a secret of any length that another service chose, as [`read`] does.
+/// Reads a secret that another service chose, of any length, like [`read`].
 ///
 /// # Errors
-/// As of [`read`].
-pub fn read_password(setting: &str, file: &Path) -> Result<Option<Secret>> {
+/// Those of [`read`]; `Internal` for an empty file.
+pub fn read_any(setting: &str, file: &Path) -> Result<Option<Secret>> {
     if file.as_os_str().is_empty() {
         return Ok(None);
     }

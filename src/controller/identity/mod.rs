@@ -1,8 +1,10 @@
-//! Identity: accounts, people, authentication, OAuth and their HTML pages.
+//! Identity: accounts, people, authentication, OAuth, passkeys, sign-in by a provider, and their HTML pages.
 
 pub mod accounts;
 pub mod auth;
 pub mod mail;
 pub mod oauth;
+pub mod oidc;
 pub mod pages;
+pub mod passkeys;
 pub mod people;

@@ -16,9 +16,10 @@ use hotdesk_domain::error::{Error, Kind};
 use hotdesk_http::error_response;
 
 /// Name, media type and bytes of each file that the pages load.
-static ASSETS: [(&str, &str, &[u8]); 3] = [
+static ASSETS: [(&str, &str, &[u8]); 4] = [
     ("console.css", "text/css; charset=utf-8", include_bytes!("console.css")),
     ("icon.svg", "image/svg+xml", include_bytes!("viewer/page/icon.svg")),
+    ("passkey.js", "text/javascript; charset=utf-8", include_bytes!("passkey.js")),
     ("sign-in-link.js", "text/javascript; charset=utf-8", include_bytes!("sign-in-link.js")),
 ];
 
@@ -144,7 +145,7 @@ async fn asset(Path((release, name)): Path<(String, String)>) -> Response {
 
 /// `GET /favicon.ico`, which browsers request for pages without an icon, such as JSON.
 async fn icon() -> Response {
-    let [_, (_, kind, bytes), _] = ASSETS;
+    let [_, (_, kind, bytes), ..] = ASSETS;
     answer(kind, "public, max-age=86400", bytes)
 }
 

@@ -167,19 +167,28 @@ impl Store {
         Ok(true)
     }
 
-    /// Records the last use of keys.
+    /// Records the last use of API keys and sessions. The use of an MCP connection is recorded with its token.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn note_used(&self, used: &[(KeyId, UnixMillis)]) -> Result<()> {
+    pub async fn note_used(&self, used: &[(Credential, UnixMillis)]) -> Result<()> {
         let mut write = self.write().await?;
-        for (key, at) in used {
-            sqlx::query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1")
-                .bind(key.to_string())
+        for (credential, at) in used {
+            let (update, id) = match credential {
+                Credential::Key(key) => {
+                    ("UPDATE api_keys SET last_used_at = $2 WHERE id = $1", key.to_string())
+                }
+                Credential::Session(session) => {
+                    ("UPDATE sessions SET last_used_at = $2 WHERE id = $1", session.to_string())
+                }
+                Credential::Grant(_) => continue,
+            };
+            sqlx::query(update)
+                .bind(id)
                 .bind(at.as_i64())
                 .execute(&mut *write.tx)
                 .await
-                .map_err(failed("record a key's use"))?;
+                .map_err(failed("record a credential's use"))?;
         }
         write.commit().await
     }

@@ -10,7 +10,7 @@ pub mod members;
 pub mod oauth_clients;
 pub mod oauth_grants;
 pub mod people;
-pub mod sign_in_links;
+pub mod sign_in;
 pub mod ssh_keys;
 pub mod takeover;
 pub mod workspaces;

@@ -41,11 +41,13 @@ pub(crate) static STREAM_KEY: Column = Column::new("stream_connections", "id", "
 pub(crate) static ANSWER: Column = Column::new("idempotent_requests", "digest", "body");
 /// A secret of the installation, such as the one that signs links.
 pub(crate) static INSTALLATION_SECRET: Column = Column::new("installation_secrets", "name", "value");
+/// Secret of a person's authenticator app.
+pub(crate) static TOTP_SECRET: Column = Column::new("second_factors", "account_id", "secret");
 /// Key of a workspace.
 pub(crate) static WORKSPACE_KEY: Column = Column::new("workspace_keys", "workspace_id", "sealing_key");
 
 /// All of them.
-pub(super) static ALL: [&Column; 9] = [
+pub(super) static ALL: [&Column; 10] = [
     &AGENT_TOKEN,
     &SAVED_TOKEN,
     &VNC_PASSWORD,
@@ -54,5 +56,6 @@ pub(super) static ALL: [&Column; 9] = [
     &STREAM_KEY,
     &ANSWER,
     &INSTALLATION_SECRET,
+    &TOTP_SECRET,
     &WORKSPACE_KEY,
 ];

@@ -8,6 +8,7 @@ use hotdesk::base::clock;
 use hotdesk::base::wait;
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::store::Store;
+use hotdesk::store::identity::sign_in::sessions::NewSession;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use reqwest::redirect::Policy;
@@ -84,10 +85,8 @@ async fn a10_a_token_a_cookie_and_a_code_that_cannot_be_looked_up_are_503_too() 
     let operator = store.operator_account().await.expect("the operator");
     let access = token(&store, operator, &home).await;
     let cookie = "a-browser-s-cookie";
-    let session = store
-        .add_session(operator, &keys::digest(cookie), clock::now().plus(Duration::from_secs(3600)))
-        .await;
-    session.expect("a session");
+    let (digest, expires_at) = (keys::digest(cookie), clock::now().plus(Duration::from_secs(3600)));
+    store.add_session(operator, &NewSession::new(&digest, expires_at)).await.expect("a session");
     store.close().await;
     let metadata = json!({"client_name": "Pilot", "redirect_uris": ["https://app.example/cb"]});
     let registered = controller.bare(Method::POST, "/oauth/register").json(&metadata).send().await;

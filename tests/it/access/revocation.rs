@@ -12,6 +12,7 @@ use hotdesk::base::wait;
 use hotdesk::domain::desktop::channel::Channel;
 use hotdesk::domain::identity::access::Credential;
 use hotdesk::store::Store;
+use hotdesk::store::identity::sign_in::sessions::NewSession;
 use reqwest::Method;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
@@ -162,11 +163,12 @@ async fn a11_the_store_tells_which_credentials_are_gone() {
     let digest = hotdesk::controller::identity::auth::keys::digest(&text);
     let key = store.key_owner(&digest).await.expect("a query result").expect("a holder").key;
     let now = hotdesk::base::clock::now();
-    let live =
-        store.add_session(account, "live", now.plus(Duration::from_secs(60))).await.expect("a session");
-    let over =
-        store.add_session(account, "over", now.minus(Duration::from_millis(1))).await.expect("a session");
-    let (live, over) = (Credential::Session(live), Credential::Session(over));
+    let session = async |digest, expires_at| {
+        let added = store.add_session(account, &NewSession::new(digest, expires_at)).await;
+        Credential::Session(added.expect("a session"))
+    };
+    let live = session("live", now.plus(Duration::from_secs(60))).await;
+    let over = session("over", now.minus(Duration::from_millis(1))).await;
     let grant = Credential::Grant(GrantId::random());
     let all = [Credential::Key(key), live, over, grant];
     assert_eq!(
@@ -176,7 +178,7 @@ async fn a11_the_store_tells_which_credentials_are_gone() {
     );
     let hold = store.credentials.lease(live);
     let Credential::Session(session) = live else { unreachable!() };
-    store.remove_session(session).await.expect("removed");
+    assert!(store.remove_session(account, session).await.expect("removed"));
     assert!(hold.is_revoked(), "removal must notify the holder");
     store.remove_key(key, None).await.expect("removed");
     assert_eq!(store.ended_credentials(&all).await.expect("a query result"), all);

@@ -15,6 +15,7 @@ use hotdesk::base::ids::AccountId;
 use hotdesk::base::secret::Secret;
 use hotdesk::controller::config::{AgentAccounts, Config};
 use hotdesk::controller::identity::auth::keys;
+use hotdesk::store::identity::sign_in::sessions::NewSession;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -44,9 +45,7 @@ pub async fn create_agent(controller: &Simulation) -> (Value, String) {
 pub async fn sign_in(controller: &Simulation, person: AccountId) -> String {
     let cookie = Secret::random(43).reveal().to_owned();
     let store = controller.store().await;
-    store
-        .add_session(person, &keys::digest(&cookie), clock::now().plus(Duration::from_secs(3600)))
-        .await
-        .expect("a session");
+    let (digest, expires_at) = (keys::digest(&cookie), clock::now().plus(Duration::from_secs(3600)));
+    store.add_session(person, &NewSession::new(&digest, expires_at)).await.expect("a session");
     format!("hotdesk={cookie}")
 }

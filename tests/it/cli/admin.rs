@@ -7,6 +7,7 @@ use crate::harness::browser::Browser;
 use crate::harness::caller::Caller;
 use crate::harness::capability::Capability;
 use crate::harness::simulation::Simulation;
+use crate::people::second_factors;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accounts_are_made_and_changed_while_the_controller_runs_and_while_not() {
@@ -26,6 +27,7 @@ async fn accounts_are_made_and_changed_while_the_controller_runs_and_while_not()
     admin(&["add", "agent@x.example", "--no-password"], "").await.expect_success();
     // Passwords are not accepted as arguments.
     admin(&["add", "bob@x.example", "a long password"], "").await.expect_failure(2, &["unexpected argument"]);
+    admin(&["reset-second-factor", "ada@x.example"], "").await.expect_failure(1, &["no authenticator app"]);
     admin(&["password", "nobody@x.example"], "a long password\n").await.expect_failure(1, &["no account"]);
 
     // The change takes effect at once in the running controller.
@@ -50,6 +52,13 @@ async fn accounts_are_made_and_changed_while_the_controller_runs_and_while_not()
     admin(&["plan", "ada@x.example", "agent"], "").await.expect_success();
     admin(&["password", "ada@x.example"], "the third password").await.expect_success();
     controller.begin(&[]).await;
+    let entered = sign_in(&controller.base, "the third password").await;
+    assert_eq!(entered.status, 303, "{}", entered.text);
+    let mut browser = Browser::new(&controller.base);
+    browser.adopt_session(&entered).await;
+    second_factors::set_up(&browser, "the third password").await;
+    assert_eq!(sign_in(&controller.base, "the third password").await.status, 200, "it asks for a code");
+    admin(&["reset-second-factor", "Ada@x.example"], "").await.expect_success();
     assert_eq!(sign_in(&controller.base, "the third password").await.status, 303);
     assert_eq!(
         Caller::new(controller.base.clone(), "/api", key.clone()).get("/workspaces").await.status,
@@ -59,7 +68,14 @@ async fn accounts_are_made_and_changed_while_the_controller_runs_and_while_not()
     let log = Caller::new(controller.base.clone(), "/api", key.clone()).get("/audit").await.body;
     let lines = log["entries"].as_array().expect("entries").iter().rev();
     let here: Vec<&Value> = lines.filter(|line| line["method"] == "").collect();
-    let words = ["account_made", "key_made", "password_change", "billing_change", "password_change"];
+    let words = [
+        "account_made",
+        "key_made",
+        "password_change",
+        "billing_change",
+        "password_change",
+        "second_factor_removed",
+    ];
     assert_eq!(here.iter().map(|line| &line["action"]).collect::<Vec<_>>(), words, "{log}");
     assert!(here.iter().all(|line| line["target_id"].is_string() && line["result"] == "done"), "{log}");
     assert!(!log.to_string().contains(&key), "{log}");

@@ -42,6 +42,11 @@ impl Browser {
         Self { client, base: base.to_owned(), cookie: String::new(), csrf: String::new() }
     }
 
+    /// Another browser at the same service, without a session.
+    pub fn anonymous(&self) -> Self {
+        Self::new(&self.base)
+    }
+
     /// The session id: the value of the cookie.
     pub fn session(&self) -> &str {
         self.cookie.split_once('=').map_or("", |(_, value)| value)

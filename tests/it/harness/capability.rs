@@ -28,6 +28,8 @@ pub enum Capability {
     Python,
     /// The conformance suite of the Model Context Protocol.
     Conformance,
+    /// A provider of OpenID Connect, and its Node.
+    Oidc,
     /// Generators of clients from the OpenAPI document.
     Generators,
     /// The guest image with all programs.
@@ -56,6 +58,7 @@ impl Capability {
             Self::S3 => "s3",
             Self::Python => "python",
             Self::Conformance => "conformance",
+            Self::Oidc => "oidc",
             Self::Generators => "generators",
             Self::FullImage => "full-image",
             Self::Lintian => "lintian",

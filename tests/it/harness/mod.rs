@@ -9,6 +9,7 @@ pub mod fake_agent;
 pub mod host;
 pub mod long_requests;
 pub mod network;
+pub mod oidc_provider;
 pub mod picture;
 pub mod process;
 pub mod program;

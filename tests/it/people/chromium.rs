@@ -12,7 +12,7 @@ use crate::vnc::puppet::PythonDriver;
 
 /// Waits until the page contains a text, and returns the page's text. During a navigation there is no page to
 /// query.
-fn wait_for_text(browser: &mut PythonDriver, what: &str) -> String {
+pub fn wait_for_text(browser: &mut PythonDriver, what: &str) -> String {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let result = browser.command(&json!({"do": "look", "script": "document.body.innerText"}));

@@ -1,4 +1,4 @@
-//! Accounts of people: set-up, passwords, sign-in links, members, invitations and device authorization.
+//! Accounts of people: set-up, passwords, second factors, sessions, sign-in links, members, invitations and device authorization.
 
 mod addresses;
 mod chromium;
@@ -10,7 +10,11 @@ mod log;
 pub mod loss;
 mod loss_under_way;
 mod members;
+mod passkeys;
 mod passwords;
+mod provider;
+pub mod second_factors;
+mod sessions;
 mod set_up;
 mod settings;
 mod sign_in_links;

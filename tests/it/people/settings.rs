@@ -11,7 +11,14 @@ async fn every_settings_page_leads_to_the_others() {
     let controller = Simulation::boot().await;
     person(&controller.store().await, "ada@x.example").await;
     let ada = Browser::signed_in(&controller.base, "ada@x.example").await;
-    let pages = ["/settings", "/settings/workspaces", "/settings/keys", "/settings/connections"];
+    let pages = [
+        "/settings",
+        "/settings/sign-in",
+        "/settings/sessions",
+        "/settings/workspaces",
+        "/settings/keys",
+        "/settings/connections",
+    ];
     let here = |path: &str| format!("<a href=\"{path}\" aria-current=\"page\">");
     for path in pages {
         let text = ada.get(path).await.text;

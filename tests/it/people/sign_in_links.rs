@@ -124,7 +124,7 @@ async fn a11_a_deleted_key_ends_its_links_and_their_sessions() {
 }
 
 /// The path of the VNC socket with the ticket that the viewer page gets.
-async fn view(browser: &Browser, desk: &str) -> String {
+pub async fn view(browser: &Browser, desk: &str) -> String {
     let issued = browser.post(&format!("/desktops/{desk}/view/ticket"), &[]).await;
     assert_eq!(
         (issued.status, &issued.headers["cache-control"]),

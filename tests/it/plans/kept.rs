@@ -6,6 +6,7 @@ use hotdesk::base::time::UnixMillis;
 use hotdesk::controller::config::{Config, Limits};
 use hotdesk::domain::identity::access::Role;
 use hotdesk::domain::identity::api_key::MAX_CLIENT_KEYS;
+use hotdesk::store::identity::sign_in::sessions::NewSession;
 use reqwest::Method;
 use reqwest::multipart::{Form, Part};
 use serde_json::{Value, json};
@@ -225,7 +226,8 @@ async fn the_oldest_of_a_hundred_sign_ins_makes_room() {
     let (account, _) = controller.account("often@example.org").await;
     let store = controller.store().await;
     for number in 0..101 {
-        store.add_session(account, &format!("digest {number}"), UnixMillis::MAX).await.expect("a session");
+        let digest = format!("digest {number}");
+        store.add_session(account, &NewSession::new(&digest, UnixMillis::MAX)).await.expect("a session");
         // Makes each session older than the next.
         controller.sql("UPDATE sessions SET created_at = created_at - 1").await;
     }

@@ -13,6 +13,7 @@ use crate::harness::agent::fetch_json;
 use crate::harness::browser::{Browser, Page};
 use crate::harness::caller::Caller;
 use crate::oauth::{REDIRECT, authorize_url, form, parameter, token_pair};
+use crate::people::second_factors;
 
 /// Length of a person's password in these tests.
 const PASSWORD_LENGTH: usize = 24;
@@ -46,8 +47,23 @@ pub async fn operator(controller: &Caller, secrets: &mut Canaries) -> Browser {
     other.adopt_session(&entered).await;
     secrets.record("the cookie of a session that ended", other.session());
     assert_eq!(other.post("/sign-out", &[]).await.status, 303);
+    second_factor(&browser, secrets, &second).await;
     assert_eq!(browser.get("/settings").await.status, 200);
     browser
+}
+
+/// An authenticator app, a sign-in with one of its codes, and one with a recovery code.
+async fn second_factor(browser: &Browser, secrets: &mut Canaries, password: &str) {
+    let (secret, codes) = second_factors::set_up(browser, password).await;
+    secrets.record("the secret of an authenticator app", &secret);
+    secrets.record("a recovery code", &codes[1]);
+    let used = secrets.record("a used recovery code", &codes[0]);
+    let fresh = browser.anonymous();
+    for code in [&used, &used] {
+        let asked = fresh.send("/sign-in", &[("email", "ada@x.example"), ("password", password)]).await;
+        let token = secrets.record("the token of a second step", &asked.hidden("token"));
+        fresh.send("/sign-in/code", &[("token", &token), ("code", code)]).await;
+    }
 }
 
 /// A browser is signed in by a link, and another link is not used.

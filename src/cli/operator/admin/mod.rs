@@ -85,6 +85,11 @@ pub enum Command {
         /// E-mail address of the account.
         email: String,
     },
+    /// Remove the authenticator app of an account and its recovery codes: its password signs it in alone again.
+    ResetSecondFactor {
+        /// E-mail address of the account.
+        email: String,
+    },
     /// Set the plan of an account.
     Plan(billing::PlanOptions),
     /// Set the payment state of an account.
@@ -133,6 +138,14 @@ async fn execute(store: &Store, config: &Config, command: Command, json: bool) -
             store.set_password(account.id, &hash, None).await?;
             record(store, account.id, AuditAction::PasswordChange, account.id.to_string()).await?;
             output::line(&format!("Changed the password of {}.", account.email))
+        }
+        Command::ResetSecondFactor { email } => {
+            let account = find(store, &email).await?;
+            if !store.remove_second_factor(account.id).await? {
+                return Err(format!("{} has no authenticator app", account.email).into());
+            }
+            record(store, account.id, AuditAction::SecondFactorRemoved, account.id.to_string()).await?;
+            output::line(&format!("Removed the authenticator app of {}.", account.email))
         }
         Command::Plan(options) => billing::plan(store, config, &options).await,
         Command::Payment(options) => billing::payment(store, config, &options).await,

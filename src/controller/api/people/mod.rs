@@ -1,4 +1,4 @@
-//! Members, invitations, the profile, sign-in links and device approval over HTTP.
+//! Members, invitations, the profile, browser sessions, sign-in links and device approval over HTTP.
 
 use utoipa_axum::router::OpenApiRouter;
 
@@ -7,6 +7,7 @@ use crate::AppState;
 pub mod devices;
 pub mod members;
 pub mod profile;
+pub mod sessions;
 pub mod sign_in_links;
 
 /// Returns the routes of people.
@@ -14,6 +15,7 @@ pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(members::router())
         .merge(profile::router())
+        .merge(sessions::router())
         .merge(sign_in_links::router())
         .merge(devices::router())
 }

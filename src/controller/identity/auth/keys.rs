@@ -4,7 +4,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::key_uses::KeyUses;
+use super::credential_uses::CredentialUses;
 use crate::audit;
 use crate::computers::directory::Directory;
 use hotdesk_base::hex::hex;
@@ -13,7 +13,7 @@ use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::audit::AuditOutcome;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::identity::access::{self, Caller, Role, Target};
+use hotdesk_domain::identity::access::{self, Caller, Credential, Role, Target};
 use hotdesk_domain::identity::api_key;
 use hotdesk_domain::name::Name;
 use hotdesk_store::Store;
@@ -32,12 +32,12 @@ pub struct Keys {
     store: Store,
     directory: Directory,
     audit: audit::Log,
-    uses: KeyUses,
+    uses: CredentialUses,
 }
 
 impl Keys {
     /// Creates the service of the stored keys.
-    pub fn new(store: Store, directory: Directory, audit: audit::Log, uses: KeyUses) -> Self {
+    pub fn new(store: Store, directory: Directory, audit: audit::Log, uses: CredentialUses) -> Self {
         Self { store, directory, audit, uses }
     }
 
@@ -139,7 +139,7 @@ impl Keys {
             scope: scope.to_owned(),
             workspace_id: key.workspace.map(|workspace| workspace.id.to_string()),
             created_at: key.created_at.iso8601(),
-            last_used_at: self.uses.last(key.id, key.last_used_at).map(UnixMillis::iso8601),
+            last_used_at: self.uses.last(Credential::Key(key.id), key.last_used_at).map(UnixMillis::iso8601),
         }
     }
 }

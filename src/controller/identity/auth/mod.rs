@@ -20,9 +20,11 @@ use hotdesk_http::serve::{Peer, remember_source};
 use hotdesk_store::Store;
 use hotdesk_store::identity::accounts::KeyOwner;
 
+pub mod browser;
+pub mod credential_uses;
 pub mod devices;
-pub mod key_uses;
 pub mod keys;
+pub mod pending_sign_ins;
 pub mod rate;
 pub mod revocation;
 pub mod session;
@@ -32,7 +34,7 @@ pub mod ssh_keys;
 pub mod tickets;
 pub mod wrong_credentials;
 
-use key_uses::KeyUses;
+use credential_uses::CredentialUses;
 use rate::{RateStatus, Rates};
 
 /// Prefix of every kind of API key (docs/api/authentication.md).
@@ -116,14 +118,14 @@ fn source(app: &App, parts: &Parts) -> Option<Source> {
 /// Identification of a request's sender by its API key.
 pub struct Authenticator {
     store: Store,
-    key_uses: KeyUses,
+    uses: CredentialUses,
     rates: Arc<Rates>,
 }
 
 impl Authenticator {
     /// Creates the service of the stored keys, with the request rates of their credentials.
-    pub fn new(store: Store, key_uses: KeyUses, rates: Arc<Rates>) -> Self {
-        Self { store, key_uses, rates }
+    pub fn new(store: Store, uses: CredentialUses, rates: Arc<Rates>) -> Self {
+        Self { store, uses, rates }
     }
 
     async fn identify(&self, parts: &Parts) -> Identification {
@@ -145,8 +147,8 @@ impl Authenticator {
             Ok(held) => held,
             Err(error) => return error.into(),
         };
-        self.key_uses.note(holder.key);
         let credential = Credential::Key(holder.key);
+        self.uses.note(credential);
         let taken = self.rates.take(&credential);
         let intent = if parts.method.is_safe() { Intent::Read } else { Intent::Change };
         let caller = Caller { credential, account: holder.account, scope: holder.scope, intent };

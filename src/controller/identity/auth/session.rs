@@ -16,6 +16,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
+use super::browser::BrowserDescription;
+use super::credential_uses::CredentialUses;
 use super::keys;
 use crate::web::origin::Origin;
 use crate::web::page::Failure;
@@ -29,7 +31,8 @@ use hotdesk_http::encode::percent_encode;
 use hotdesk_http::extract::read_body;
 use hotdesk_http::serve::remember_source;
 use hotdesk_store::Store;
-use hotdesk_store::identity::sign_in_links::SignInLink;
+use hotdesk_store::identity::sign_in::links::SignInLink;
+use hotdesk_store::identity::sign_in::sessions::{NewSession, Session};
 
 /// Lifetime of a session.
 const LIFE: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -92,24 +95,25 @@ struct CsrfField {
 /// Browser sessions.
 pub struct Sessions {
     store: Store,
+    uses: CredentialUses,
     /// Whether browsers reach the service by https only.
     secure: bool,
 }
 
 impl Sessions {
     /// Creates the service for browsers that reach the service at `public_url`.
-    pub fn new(store: Store, public_url: &str) -> Self {
-        Self { store, secure: public_url.starts_with("https://") }
+    pub fn new(store: Store, public_url: &str, uses: CredentialUses) -> Self {
+        Self { store, uses, secure: public_url.starts_with("https://") }
     }
 
     /// Creates a session and returns the value of `Set-Cookie`.
     ///
     /// # Errors
     /// `Internal` when the database fails.
-    pub async fn sign_in(&self, account: AccountId) -> Result<HeaderValue> {
+    pub async fn sign_in(&self, account: AccountId, browser: &BrowserDescription) -> Result<HeaderValue> {
         let secret = Secret::random(CHARACTERS);
-        let session =
-            self.store.add_session(account, &keys::digest(secret.reveal()), clock::now().plus(LIFE)).await?;
+        let digest = keys::digest(secret.reveal());
+        let session = self.store.add_session(account, &new_session(&digest, browser)).await?;
         audit::set_actor(Credential::Session(session), account);
         self.new_cookie(&secret)
     }
@@ -119,11 +123,16 @@ impl Sessions {
     ///
     /// # Errors
     /// `Internal` when the database fails.
-    pub async fn sign_in_by_link(&self, token: &Secret) -> Result<Option<(HeaderValue, SignInLink)>> {
+    pub async fn sign_in_by_link(
+        &self,
+        token: &Secret,
+        browser: &BrowserDescription,
+    ) -> Result<Option<(HeaderValue, SignInLink)>> {
         let (secret, digest) = (Secret::random(CHARACTERS), keys::digest(token.reveal()));
         let cookie_digest = keys::digest(secret.reveal());
-        let redeemed = self.store.redeem_sign_in_link(&digest, &cookie_digest, clock::now().plus(LIFE));
-        let Some((session, link)) = redeemed.await? else { return Ok(None) };
+        let session = new_session(&cookie_digest, browser);
+        let redeemed = self.store.redeem_sign_in_link(&digest, &session).await?;
+        let Some((session, link)) = redeemed else { return Ok(None) };
         audit::set_actor(Credential::Session(session), link.account);
         Ok(Some((self.new_cookie(&secret)?, link)))
     }
@@ -134,15 +143,47 @@ impl Sessions {
         HeaderValue::from_str(&cookie.to_string()).map_err(Error::internal)
     }
 
-    /// Ends a session and returns the value of `Set-Cookie`.
+    /// Ends the session of a browser and returns the value of `Set-Cookie`.
     ///
     /// # Errors
     /// `Internal` when the database fails.
-    pub async fn sign_out(&self, session: SessionId) -> Result<HeaderValue> {
-        self.store.remove_session(session).await?;
+    pub async fn sign_out(&self, who: &SignedIn) -> Result<HeaderValue> {
+        self.store.remove_session(who.account, who.session).await?;
         let mut cookie = self.cookie("");
         cookie.make_removal();
         HeaderValue::from_str(&cookie.to_string()).map_err(Error::internal)
+    }
+
+    /// Returns the sessions of an account, the newest sign-in first, with their last uses.
+    ///
+    /// # Errors
+    /// `Internal` when the database fails.
+    pub async fn of(&self, account: AccountId) -> Result<Vec<Session>> {
+        let mut sessions = self.store.sessions_of(account).await?;
+        for session in &mut sessions {
+            session.last_used_at = self.uses.last(Credential::Session(session.id), session.last_used_at);
+        }
+        Ok(sessions)
+    }
+
+    /// Ends a session of an account, and what it has open.
+    ///
+    /// # Errors
+    /// `NotFound` ("Session not found") when the account has no such session; `Internal` when the database
+    /// fails.
+    pub async fn end(&self, account: AccountId, id: &str) -> Result<()> {
+        let unknown = || Error::not_found("Session not found");
+        let session: SessionId = id.parse().map_err(|_| unknown())?;
+        audit::set_target(session);
+        if self.store.remove_session(account, session).await? { Ok(()) } else { Err(unknown()) }
+    }
+
+    /// Ends the sessions of an account except `keep`, and what they have open.
+    ///
+    /// # Errors
+    /// `Internal` when the database fails.
+    pub async fn end_all(&self, account: AccountId, keep: Option<SessionId>) -> Result<()> {
+        self.store.remove_sessions(account, keep).await
     }
 
     /// Lax: a link from another site (such as an MCP client's authorization) carries the cookie, but a form
@@ -158,14 +199,25 @@ impl Sessions {
     /// # Errors
     /// `Internal` when the database fails.
     pub async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>> {
-        let Some(cookie) = shown(headers, cookie_name(self.secure)) else { return Ok(None) };
+        let Some(cookie) = cookie_value(headers, cookie_name(self.secure)) else { return Ok(None) };
         let found = self.store.session(&keys::digest(cookie.reveal())).await?;
+        if let Some((session, _)) = found {
+            self.uses.note(Credential::Session(session));
+        }
         Ok(found.map(|(session, account)| SignedIn { session, account, csrf: csrf(cookie.reveal()) }))
     }
 }
 
+fn new_session<'a>(digest: &'a str, browser: &'a BrowserDescription) -> NewSession<'a> {
+    NewSession {
+        user_agent: browser.user_agent.as_deref(),
+        address: browser.address.map(|address| address.to_string()),
+        ..NewSession::new(digest, clock::now().plus(LIFE))
+    }
+}
+
 /// Returns the value of a cookie.
-fn shown(headers: &HeaderMap, name: &str) -> Option<Secret> {
+pub fn cookie_value(headers: &HeaderMap, name: &str) -> Option<Secret> {
     let fields = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut cookies = fields.flat_map(|field| Cookie::split_parse(field.to_owned())).flatten();
     cookies.find(|cookie| cookie.name() == name).map(|cookie| Secret::new(cookie.value()))

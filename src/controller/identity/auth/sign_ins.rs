@@ -1,4 +1,4 @@
-//! Throttle of password sign-ins.
+//! Throttle of sign-ins: wrong passwords, and wrong codes of second factors.
 //!
 //! An attempt counts before its password is checked, and a successful one is forgiven, so that concurrent
 //! attempts cannot exceed the limit. Refused attempts do not count, so every lock-out ends. An attacker at
@@ -19,19 +19,26 @@ const MAX_PER_PAIR: u32 = 10;
 /// Wrong passwords for one account in [`WINDOW`], from any address. 4,300 a day do not find a password
 /// outside of the lists of common ones (NIST SP 800-63B section 5.2.2 allows a hundred in a row).
 const MAX_PER_ACCOUNT: u32 = 30;
+/// Wrong codes of a second factor of one client address for one account in [`WINDOW`]: a person mistypes a few.
+const MAX_CODES_PER_PAIR: u32 = 5;
+/// Wrong codes for one account in [`WINDOW`], from any address. Three codes of a million are right at a time, so who
+/// knows the password finds one in a day with a chance of 0.4 %.
+const MAX_CODES_PER_ACCOUNT: u32 = 10;
 /// Refused attempts for one account that are written to the audit log in a minute. A flood of attempts must
 /// not become a flood of rows.
 const MAX_LOGGED: u32 = 1;
 const MINUTE: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(600);
 
-/// Recent wrong passwords. E-mail addresses are stored as hashes, because their length is not bounded.
+/// Recent wrong passwords or codes. E-mail addresses are stored as hashes, because their length is not bounded.
 #[derive(Debug)]
 pub struct SignIns {
     sources: Failures<Source>,
     pairs: Failures<(Source, String)>,
     accounts: Failures<String>,
     logged: Failures<String>,
+    /// What is counted, for messages.
+    what: &'static str,
 }
 
 /// Attempt that was allowed. It counts as a failure unless it is forgiven.
@@ -43,17 +50,28 @@ pub struct SignInAttempt<'a> {
 }
 
 impl Default for SignIns {
+    /// Counts wrong passwords.
     fn default() -> Self {
-        Self {
-            sources: Failures::new(MAX_PER_SOURCE, MINUTE),
-            pairs: Failures::new(MAX_PER_PAIR, WINDOW),
-            accounts: Failures::new(MAX_PER_ACCOUNT, WINDOW),
-            logged: Failures::new(MAX_LOGGED, MINUTE),
-        }
+        Self::new("passwords", MAX_PER_PAIR, MAX_PER_ACCOUNT)
     }
 }
 
 impl SignIns {
+    /// Counts wrong codes of second factors.
+    pub fn of_codes() -> Self {
+        Self::new("codes", MAX_CODES_PER_PAIR, MAX_CODES_PER_ACCOUNT)
+    }
+
+    fn new(what: &'static str, per_pair: u32, per_account: u32) -> Self {
+        Self {
+            sources: Failures::new(MAX_PER_SOURCE, MINUTE),
+            pairs: Failures::new(per_pair, WINDOW),
+            accounts: Failures::new(per_account, WINDOW),
+            logged: Failures::new(MAX_LOGGED, MINUTE),
+            what,
+        }
+    }
+
     /// Allows an attempt for an e-mail address. The limits per address do not apply to one that many clients
     /// may share.
     ///
@@ -62,7 +80,7 @@ impl SignIns {
     pub fn attempt(&self, source: Source, email: &str, now: Instant) -> Result<SignInAttempt<'_>> {
         self.count(source, email, now).map_err(|refused| {
             let wait = refused.retry_after.unwrap_or_default();
-            let message = format!("Too many wrong passwords. Try again in {wait} seconds.");
+            let message = format!("Too many wrong {}. Try again in {wait} seconds.", self.what);
             Error { message, ..refused }
         })
     }
@@ -91,7 +109,7 @@ impl SignIns {
 }
 
 impl SignInAttempt<'_> {
-    /// Reports a correct password: earlier failures of this account are forgotten.
+    /// Reports a correct password or code: earlier failures of this account are forgotten.
     pub fn succeeded(self) {
         self.all.sources.forgive(&self.source);
         self.all.accounts.forget(&self.account);
@@ -128,6 +146,18 @@ mod tests {
         assert_eq!(refused.message, "Too many wrong passwords. Try again in 601 seconds.");
         assert!(sign_ins.attempt(from(200), "b@x.example", now).is_ok());
         assert!(sign_ins.attempt(from(200), "a@x.example", now + WINDOW).is_ok());
+    }
+
+    #[test]
+    fn a82_codes_have_tighter_limits_of_their_own() {
+        let (codes, now) = (SignIns::of_codes(), Instant::now());
+        let from = |n: u32| Source::parse(&format!("192.0.2.{n}"));
+        let tried = (0..100).filter(|_| codes.attempt(from(1), "a@x.example", now).is_ok()).count();
+        assert_eq!(tried, MAX_CODES_PER_PAIR as usize);
+        let tried = (2..100).filter(|n| codes.attempt(from(*n), "a@x.example", now).is_ok()).count();
+        assert_eq!(tried, (MAX_CODES_PER_ACCOUNT - MAX_CODES_PER_PAIR) as usize);
+        let refused = codes.attempt(from(200), "a@x.example", now).unwrap_err();
+        assert_eq!(refused.message, "Too many wrong codes. Try again in 601 seconds.");
     }
 
     #[test]

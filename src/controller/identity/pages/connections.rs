@@ -7,12 +7,11 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::form::csrf;
+use super::form::{csrf, moment};
 use super::settings::navigation;
 use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::web::page::{Failure, page};
-use hotdesk_base::time::UnixMillis;
 use hotdesk_http::extract::Path;
 use hotdesk_store::identity::oauth_grants::OauthConnection;
 
@@ -72,11 +71,4 @@ fn row(connection: &OauthConnection, who: &SignedIn) -> Markup {
             }
         }
     }
-}
-
-/// Renders a time to the minute: `2026-11-22 04:05 UTC`.
-fn moment(time: UnixMillis) -> Markup {
-    let stamp = time.iso8601();
-    let (day, time) = stamp.split_once('T').unwrap_or_default();
-    html! { time datetime=(stamp) { (day) " " (time.get(..5).unwrap_or_default()) " UTC" } }
 }

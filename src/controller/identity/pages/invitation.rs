@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::form::{csrf, new_password};
 use super::verify_email::address_state;
 use crate::AppState;
+use crate::identity::auth::browser::BrowserDescription;
 use crate::identity::auth::session::{PublicForm, SignedIn, SignedInForm};
 use crate::web::page::{Failure, page};
 use hotdesk_base::ids::WorkspaceId;
@@ -82,12 +83,13 @@ async fn join(
 /// `POST /invitation/account`.
 async fn join_anew(
     State(app): State<AppState>,
+    browser: BrowserDescription,
     PublicForm(form): PublicForm<NewAccount>,
 ) -> Result<Response, Failure> {
     let (account, workspace) =
         app.invitations.accept_with_new_account(form.token.reveal(), &form.full_name, form.password).await?;
     app.addresses.welcome(account).await;
-    let cookie = app.sessions.sign_in(account).await?;
+    let cookie = app.sessions.sign_in(account, &browser).await?;
     Ok(([(header::SET_COOKIE, cookie)], entered(workspace)).into_response())
 }
 

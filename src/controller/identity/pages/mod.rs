@@ -1,4 +1,4 @@
-//! HTML pages for people, rendered on the server. Only the page of a sign-in link needs a script.
+//! HTML pages for people, rendered on the server. Only the pages of sign-in links and passkeys need a script.
 
 use axum::Router;
 use axum::extract::State;
@@ -21,7 +21,7 @@ mod keys;
 mod set_up;
 pub mod settings;
 mod sign_in;
-mod sign_in_link;
+mod sign_in_settings;
 mod verify_email;
 mod view_ticket;
 mod workspaces;
@@ -32,7 +32,6 @@ pub fn router() -> Router<AppState> {
         .route("/", any(root))
         .merge(page::router())
         .merge(sign_in::router())
-        .merge(sign_in_link::router())
         .merge(view_ticket::router())
         .merge(keys::router())
         .merge(connections::router())
@@ -40,6 +39,7 @@ pub fn router() -> Router<AppState> {
         .merge(set_up::router())
         .merge(settings::router())
         .merge(verify_email::router())
+        .merge(sign_in_settings::router())
         .merge(workspaces::router())
         .merge(invitation::router())
         .merge(approve::router())

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::form::{csrf, field, new_password};
+use crate::identity::auth::browser::BrowserDescription;
 use crate::identity::auth::session::{PublicForm, SignedIn, SignedInForm};
 use crate::identity::people::operator::already_set_up;
 use crate::web::page::{Failure, page};
@@ -50,6 +51,7 @@ async fn show(State(app): State<AppState>, headers: HeaderMap) -> Result<Respons
 /// `POST /set-up`: the key proves who asks.
 async fn set_up_by_key(
     State(app): State<AppState>,
+    browser: BrowserDescription,
     PublicForm(KeyForm { key, person }): PublicForm<KeyForm>,
 ) -> Result<Response, Failure> {
     check_new(&app).await?;
@@ -61,7 +63,7 @@ async fn set_up_by_key(
     };
     match set_up.await {
         Ok(operator) => {
-            let cookie = app.sessions.sign_in(operator).await?;
+            let cookie = app.sessions.sign_in(operator, &browser).await?;
             Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/settings")).into_response())
         }
         Err(error) => again(None, &email, &full_name, error),

@@ -23,8 +23,10 @@ use hotdesk_http::extract::Query;
 use hotdesk_store::identity::people::Account;
 
 /// Path and title of each settings page.
-const PAGES: [(&str, &str); 4] = [
+const PAGES: [(&str, &str); 6] = [
     ("/settings", "Account"),
+    ("/settings/sign-in", "Sign-in"),
+    ("/settings/sessions", "Sessions"),
     ("/settings/workspaces", "Workspaces"),
     ("/settings/keys", "API keys"),
     ("/settings/connections", "Connections"),

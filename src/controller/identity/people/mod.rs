@@ -3,5 +3,6 @@
 pub mod invitations;
 pub mod members;
 pub mod operator;
+pub mod second_factors;
 pub mod sign_in_links;
 pub mod workspaces;

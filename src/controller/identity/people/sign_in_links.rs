@@ -18,7 +18,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{Caller, Credential, check_account_wide};
 use hotdesk_store::Store;
-use hotdesk_store::identity::sign_in_links::{NewSignInLink, SignInLink};
+use hotdesk_store::identity::sign_in::links::{NewSignInLink, SignInLink};
 
 /// Lifetime of a link: time to find the terminal that printed it, and to open it.
 const LIFE: Duration = Duration::from_secs(15 * 60);

@@ -15,10 +15,15 @@ pub fn is_challenge(text: &str) -> bool {
     text.len() == CHALLENGE && URL_SAFE_NO_PAD.decode(text).is_ok()
 }
 
+/// Returns the S256 challenge of a verifier (section 4.2).
+pub fn challenge(verifier: &str) -> String {
+    URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()))
+}
+
 /// Whether a challenge was derived from this verifier; compared in constant time.
 pub fn verifies(challenge: &str, verifier: &str) -> bool {
     let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let made = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
+    let made = self::challenge(verifier);
     VERIFIER.contains(&verifier.len())
         && verifier.bytes().all(unreserved)
         && bool::from(made.as_bytes().ct_eq(challenge.as_bytes()))

@@ -1,20 +1,14 @@
-//! Accounts of people and their browser sessions. Passwords are stored as argon2 hashes, cookies as SHA-256.
+//! Accounts of people. Passwords are stored as argon2 hashes.
 
 use crate::{Store, Write, failed, id, is_duplicate};
 use hotdesk_base::clock;
-use hotdesk_base::ids::{AccountId, KeyId, SessionId};
+use hotdesk_base::ids::{AccountId, SessionId};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_domain::identity::access::Credential;
 use hotdesk_domain::identity::email::Email;
 
 pub mod addresses;
-
-/// Sessions of one account, more than a person has browsers; the oldest is evicted.
-const MAX_SESSIONS: i64 = 100;
-/// Sessions removed in one go; usually there is one.
-const ENDED_AT_ONCE: i64 = 1000;
 
 /// Value of `kind` for a person's account.
 const PERSON: &str = "person";
@@ -182,119 +176,14 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store a password"))?;
-        sqlx::query("DELETE FROM sessions WHERE account_id = $1 AND id <> $2")
-            .bind(account.to_string())
-            .bind(keep.map(|session| session.to_string()).unwrap_or_default())
-            .execute(&mut *write.tx)
-            .await
-            .map_err(failed("remove sessions"))?;
-        write.commit().await
-    }
-
-    /// Stores a session that a password began, by its cookie's digest. Removes expired sessions, and the
-    /// oldest ones beyond the bound.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn add_session(
-        &self,
-        account: AccountId,
-        digest: &str,
-        expires_at: UnixMillis,
-    ) -> Result<SessionId> {
-        let mut write = self.write().await?;
-        let (session, excess) = write.insert_session(account, None, digest, expires_at).await?;
+        let ended = write.remove_sessions_of(account, keep).await?;
         write.commit().await?;
-        excess.iter().for_each(|session| self.credentials.revoke(&Credential::Session(*session)));
-        Ok(session)
-    }
-
-    /// Returns the unexpired session whose cookie has this digest, with its account.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Internal` when the store fails.
-    pub async fn session(&self, digest: &str) -> Result<Option<(SessionId, AccountId)>> {
-        let row: Option<(String, String)> =
-            sqlx::query_as("SELECT id, account_id FROM sessions WHERE digest = $1 AND expires_at > $2")
-                .bind(digest)
-                .bind(clock::now().as_i64())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(failed("look up a session"))?;
-        row.map(|(session, account)| Ok((id(&session)?, id(&account)?))).transpose()
-    }
-
-    /// Removes a session and revokes its leases.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn remove_session(&self, session: SessionId) -> Result<()> {
-        let mut write = self.write().await?;
-        sqlx::query("DELETE FROM sessions WHERE id = $1")
-            .bind(session.to_string())
-            .execute(&mut *write.tx)
-            .await
-            .map_err(failed("remove a session"))?;
-        write.commit().await?;
-        self.credentials.revoke(&Credential::Session(session));
+        self.revoke_sessions(&ended);
         Ok(())
     }
 }
 
 impl Write {
-    /// Stores a session by its cookie's digest; it ends with the key, if any. Removes expired sessions, and the
-    /// oldest ones of the account beyond the bound. Returns the session and those that made place for it.
-    pub(crate) async fn insert_session(
-        &mut self,
-        account: AccountId,
-        key: Option<KeyId>,
-        digest: &str,
-        expires_at: UnixMillis,
-    ) -> Result<(SessionId, Vec<SessionId>)> {
-        sqlx::query("DELETE FROM sessions WHERE expires_at <= $1")
-            .bind(clock::now().as_i64())
-            .execute(&mut *self.tx)
-            .await
-            .map_err(failed("sweep sessions"))?;
-        let excess = self.make_room_for_session(account).await?;
-        let session = SessionId::random();
-        sqlx::query(
-            "INSERT INTO sessions (id, account_id, key_id, digest, created_at, expires_at) \
-             VALUES ($1, $2, $3, $4, $5, $6)",
-        )
-        .bind(session.to_string())
-        .bind(account.to_string())
-        .bind(key.map(|key| key.to_string()))
-        .bind(digest)
-        .bind(clock::now().as_i64())
-        .bind(expires_at.as_i64())
-        .execute(&mut *self.tx)
-        .await
-        .map_err(failed("store a session"))?;
-        Ok((session, excess))
-    }
-
-    /// Removes the oldest sessions of an account beyond the bound; returns those.
-    async fn make_room_for_session(&mut self, account: AccountId) -> Result<Vec<SessionId>> {
-        let oldest: Vec<(String,)> = sqlx::query_as(
-            "SELECT id FROM sessions WHERE account_id = $1 ORDER BY created_at DESC, id LIMIT $2 OFFSET $3",
-        )
-        .bind(account.to_string())
-        .bind(ENDED_AT_ONCE)
-        .bind(MAX_SESSIONS - 1)
-        .fetch_all(&mut *self.tx)
-        .await
-        .map_err(failed("look for an account's oldest sessions"))?;
-        for (session,) in &oldest {
-            sqlx::query("DELETE FROM sessions WHERE id = $1")
-                .bind(session)
-                .execute(&mut *self.tx)
-                .await
-                .map_err(failed("remove an old session"))?;
-        }
-        oldest.iter().map(|(text,)| id(text)).collect()
-    }
-
     /// See [`Store::add_account`].
     pub(crate) async fn insert_account(&mut self, account: &Account) -> Result<()> {
         let inserted = sqlx::query(

@@ -29,10 +29,11 @@ const WITHOUT_WORKSPACE: [&str; 6] = [
     "POST /workspaces",
 ];
 /// Path prefixes of operations that concern the account alone. Scoped keys may not use them.
-const ACCOUNT_ONLY: [&str; 6] = [
+const ACCOUNT_ONLY: [&str; 7] = [
     "/account/capacity",
     "/agent-accounts/claim-link",
     "/keys/ssh/",
+    "/user/sessions",
     "/user/sign-in-links",
     "/user/subscription",
     "/v1/accounts",
@@ -139,12 +140,14 @@ impl Scene {
                 "{upload_id}" | "{snapshot_id}" => "00000000-0000-4000-8000-000000000000",
                 // Clients belong to their operator; clients_api tests that scoped keys cannot reach them.
                 "{client_id}" => "00000000-0000-4000-8000-000000000000",
+                // Sessions belong to their account; people::sessions tests that others cannot reach them.
+                "{session_id}" => "00000000-0000-4000-8000-000000000000",
                 "{window_id}" => "0x1400003",
                 "{element_id}" => "e-000000000000",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: no value for {value}");
-            targeted |= value != part && part != "{client_id}";
+            targeted |= value != part && !["{client_id}", "{session_id}"].contains(&part);
             path = format!("{path}/{value}");
         }
         let empty = Vec::new();

@@ -1,11 +1,11 @@
 //! Sign-in links: each signs one browser in, once. Of the link only the SHA-256 of its token is stored.
 
+use super::sessions::NewSession;
 use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, KeyId, SessionId};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::identity::access::Credential;
 
 /// Unused links of one account, more than a person opens at a time; the oldest is evicted.
 const MAX_UNUSED: i64 = 16;
@@ -117,23 +117,21 @@ impl Store {
         Ok(link)
     }
 
-    /// Consumes a link and begins a session by its cookie's digest, in one transaction. The session ends with
-    /// the key that made the link. Returns both, or `None` when no valid link matches.
+    /// Consumes a link and begins a session, in one transaction. The session ends with the key that made the
+    /// link. Returns both, or `None` when no valid link matches.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn redeem_sign_in_link(
         &self,
         digest: &str,
-        session_digest: &str,
-        expires_at: UnixMillis,
+        session: &NewSession<'_>,
     ) -> Result<Option<(SessionId, SignInLink)>> {
         let mut write = self.write().await?;
         let Some(link) = write.consume_sign_in_link(digest).await? else { return Ok(None) };
-        let (session, excess) =
-            write.insert_session(link.account, Some(link.key), session_digest, expires_at).await?;
+        let (session, excess) = write.insert_session(link.account, Some(link.key), session).await?;
         write.commit().await?;
-        excess.iter().for_each(|session| self.credentials.revoke(&Credential::Session(*session)));
+        self.revoke_sessions(&excess);
         Ok(Some((session, link)))
     }
 }

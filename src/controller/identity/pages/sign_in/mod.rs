@@ -1,4 +1,4 @@
-//! Sign-in with e-mail and password, and sign-out.
+//! Sign-in with e-mail and password, and sign-out. Files beside this one hold the other ways and the second step.
 
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use crate::identity::auth::browser::BrowserDescription;
 use crate::identity::auth::session::{self, PublicForm, SignedInForm};
 use crate::web::page::{Failure, page};
 use crate::web::source::Source;
@@ -20,9 +21,20 @@ use hotdesk_domain::error::Error;
 use hotdesk_http::error_response;
 use hotdesk_http::extract::Query;
 
+mod code;
+mod link;
+mod passkey;
+mod provider;
+
 /// Returns the pages' routes.
 pub fn router() -> Router<AppState> {
-    Router::new().route("/sign-in", get(form).post(enter)).route("/sign-out", post(leave))
+    Router::new()
+        .route("/sign-in", get(form).post(enter))
+        .route("/sign-out", post(leave))
+        .merge(code::router())
+        .merge(link::router())
+        .merge(passkey::router())
+        .merge(provider::router())
 }
 
 /// Page to open after the sign-in.
@@ -66,6 +78,8 @@ async fn form(
     let new = app.operator.is_new().await?;
     let body = html! {
         (fields("", &next, None))
+        (passkey::link(&next))
+        (provider::link(&app, &next))
         @if new { p { "Is this hotdesk new? " a href="/set-up" { "Set it up" } " first." } }
     };
     Ok(page("Sign in", &body))
@@ -75,6 +89,7 @@ async fn form(
 async fn enter(
     State(app): State<AppState>,
     source: Source,
+    browser: BrowserDescription,
     PublicForm(form): PublicForm<SignIn>,
 ) -> Result<Response, Failure> {
     audit::set_action(AuditAction::SignIn);
@@ -106,14 +121,20 @@ async fn enter(
         return Ok(response);
     };
     attempt.succeeded();
-    let cookie = app.sessions.sign_in(account.id).await?;
+    if app.second_factors.of(account.id).await?.is_some() {
+        audit::set_action(AuditAction::SecondFactorAsked);
+        audit::set_account(account.id);
+        let token = app.pending_sign_ins.begin(&account, now);
+        return Ok(page("Sign in", &code::fields(&token, &form.next, None)));
+    }
+    let cookie = app.sessions.sign_in(account.id, &browser).await?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(form.next.path())).into_response())
 }
 
 /// `POST /sign-out`.
 async fn leave(State(app): State<AppState>, form: SignedInForm<EmptyForm>) -> Result<Response, Failure> {
     audit::set_action(AuditAction::SignOut);
-    let cookie = app.sessions.sign_out(form.who.session).await?;
+    let cookie = app.sessions.sign_out(&form.who).await?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response())
 }
 

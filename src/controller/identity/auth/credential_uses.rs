@@ -1,46 +1,46 @@
-//! Last use of each API key. It is in memory and stored once a minute, so that a use costs no write.
+//! Last use of each API key and session. It is in memory and stored once a minute, so that a use costs no write.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hotdesk_base::clock;
-use hotdesk_base::ids::KeyId;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::Result;
+use hotdesk_domain::identity::access::Credential;
 use hotdesk_store::Store;
 
-/// Time between two writes. Each key in use is written once in it.
+/// Time between two writes. Each credential in use is written once in it.
 pub const WRITE_INTERVAL: Duration = Duration::from_secs(60);
-/// Keys that wait to be stored. The uses of further keys are dropped until the next write. 20,000 entries of
+/// Credentials that wait to be stored. The uses of further ones are dropped until the next write. 20,000 entries of
 /// about 40 bytes are a megabyte.
 const MAX_WAITING: usize = 20_000;
 
-/// Last uses of keys; cheap to clone.
+/// Last uses of credentials; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct KeyUses {
+pub struct CredentialUses {
     store: Store,
     waiting: PendingUses,
 }
 
 /// Last uses that are not stored yet.
 #[derive(Clone, Debug, Default)]
-struct PendingUses(Arc<Mutex<HashMap<KeyId, UnixMillis>>>);
+struct PendingUses(Arc<Mutex<HashMap<Credential, UnixMillis>>>);
 
-impl KeyUses {
+impl CredentialUses {
     /// Creates the service with no uses that wait to be stored.
     pub fn new(store: Store) -> Self {
         Self { store, waiting: PendingUses::default() }
     }
 
-    /// Records that a key is used now.
-    pub fn note(&self, key: KeyId) {
-        self.waiting.note(key);
+    /// Records that a credential is used now.
+    pub fn note(&self, credential: Credential) {
+        self.waiting.note(credential);
     }
 
-    /// Returns the last use of a key: the later of `stored` and what waits to be stored.
-    pub fn last(&self, key: KeyId, stored: Option<UnixMillis>) -> Option<UnixMillis> {
-        self.waiting.last(key, stored)
+    /// Returns the last use of a credential: the later of `stored` and what waits to be stored.
+    pub fn last(&self, credential: Credential, stored: Option<UnixMillis>) -> Option<UnixMillis> {
+        self.waiting.last(credential, stored)
     }
 
     /// Stores the last uses. If that fails they are dropped, because a later use supersedes them.
@@ -54,19 +54,19 @@ impl KeyUses {
 }
 
 impl PendingUses {
-    fn note(&self, key: KeyId) {
+    fn note(&self, credential: Credential) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < MAX_WAITING || waiting.contains_key(&key) {
-            waiting.insert(key, clock::now());
+        if waiting.len() < MAX_WAITING || waiting.contains_key(&credential) {
+            waiting.insert(credential, clock::now());
         }
     }
 
-    fn last(&self, key: KeyId, stored: Option<UnixMillis>) -> Option<UnixMillis> {
+    fn last(&self, credential: Credential, stored: Option<UnixMillis>) -> Option<UnixMillis> {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.get(&key).copied().max(stored)
+        waiting.get(&credential).copied().max(stored)
     }
 
-    fn take(&self) -> Vec<(KeyId, UnixMillis)> {
+    fn take(&self) -> Vec<(Credential, UnixMillis)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain().collect()
     }
 }
@@ -74,10 +74,12 @@ impl PendingUses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotdesk_base::ids::KeyId;
 
     #[test]
     fn a_use_is_visible_before_it_is_stored_and_taken_once() {
-        let (uses, key, stored) = (PendingUses::default(), KeyId::random(), Some(UnixMillis::new(7)));
+        let (uses, key, stored) =
+            (PendingUses::default(), Credential::Key(KeyId::random()), Some(UnixMillis::new(7)));
         assert_eq!(uses.last(key, None), None);
         assert_eq!(uses.last(key, stored), stored);
         uses.note(key);
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(uses.take().len(), 1);
         assert!(uses.take().is_empty());
         for _ in 0..MAX_WAITING + 10 {
-            uses.note(KeyId::random());
+            uses.note(Credential::Key(KeyId::random()));
         }
         assert_eq!(uses.take().len(), MAX_WAITING, "it is bounded");
     }

@@ -14,6 +14,7 @@ use axum::routing::get;
 use maud::html;
 use serde::Deserialize;
 
+use crate::identity::auth::browser::BrowserDescription;
 use crate::identity::auth::session::PublicForm;
 use crate::identity::people::sign_in_links::invalid_link;
 use crate::web::page::{Failure, page, page_with_script};
@@ -59,6 +60,7 @@ fn is_typed(headers: &HeaderMap) -> bool {
 async fn follow(
     State(app): State<AppState>,
     source: Source,
+    browser: BrowserDescription,
     headers: HeaderMap,
     PublicForm(form): PublicForm<Link>,
 ) -> Result<Response, Failure> {
@@ -84,9 +86,10 @@ async fn follow(
         };
         return Ok(page("Sign in", &body));
     }
-    let (cookie, link) = app.sessions.sign_in_by_link(&form.token).await?.ok_or_else(invalid_link)?;
+    let (cookie, link) =
+        app.sessions.sign_in_by_link(&form.token, &browser).await?.ok_or_else(invalid_link)?;
     if let Some(who) = present {
-        app.store.remove_session(who.session).await?;
+        app.store.remove_session(who.account, who.session).await?;
     }
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(&link.path)).into_response())
 }
