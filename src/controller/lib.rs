@@ -220,11 +220,11 @@ pub async fn start_with(
         .parse()
         .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
     let hosts = Hosts::new(&config)?;
-    let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
+    let store = Store::open(&config.store_file()).await?;
     let signing = store.get_or_create_value("link_signing_secret", || {
         hotdesk_base::secret::Secret::random(43).reveal().to_owned()
     });
-    let blobs = BlobStore::open(&config.data_dir, &signing.await?)?;
+    let blobs = BlobStore::open(&config.store_dir(), &signing.await?)?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config.suspension, archive);
     let metrics = Metrics::install()?;

@@ -1,5 +1,7 @@
 //! Plain data of the [`Engine`](crate::Engine) trait.
 
+use serde::{Deserialize, Serialize};
+
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::desktop::resolution::Resolution;
@@ -8,7 +10,7 @@ use crate::Endpoint;
 
 /// What an engine can do beyond the operations that every engine has. The controller reads it before it
 /// calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Suspend and resume with memory.
     pub suspend: bool,
@@ -64,7 +66,7 @@ pub(crate) fn whole_cpus(vcpus: f64) -> u32 {
 }
 
 /// One dimension of a machine's hardware with its new size, for [`Engine::resize`](crate::Engine::resize).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
     /// vCPUs.
     Cpu(f64),
@@ -77,7 +79,7 @@ pub enum Change {
 }
 
 /// When a change of hardware takes effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// It is in effect.
     Live,
@@ -86,7 +88,7 @@ pub enum Effect {
 }
 
 /// The size and kind of a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Bytes on the host's disk.
     pub bytes: u64,

@@ -41,6 +41,7 @@ mod schemathesis;
 mod screens;
 mod secrets;
 mod snapshots;
+mod split;
 mod streaming;
 mod suspension;
 mod terminal;

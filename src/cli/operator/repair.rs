@@ -39,12 +39,12 @@ struct UnsettledComputer {
 /// When a controller uses the data folder, the folder has no store, or the host cannot be inspected.
 pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
     let config = options.load()?;
-    let store = config.data_dir.join("hotdesk.db");
+    let store = config.store_file();
     if !store.is_file() {
         let reason = "without a store no machine has a known owner; `hotdesk purge` removes all of them";
         return Err(format!("there is no {}: {reason}", store.display()).into());
     }
-    let _lock = lock::acquire(&config.data_dir)?;
+    let _locks = lock::acquire_all(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -61,7 +61,7 @@ pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
 }
 
 async fn inspect(config: &Config, yes: bool) -> Outcome<(Vec<LeftoverReport>, Vec<UnsettledComputer>)> {
-    let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
+    let store = Store::open(&config.store_file()).await?;
     let rows = store.all_computers().await;
     store.close().await;
     let rows = rows?;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::host::network::AGENT_PORT;
+use crate::host::network::{self, AGENT_PORT};
 use crate::host::syscalls::PASSED_FD;
-use crate::state::layout::StateDir;
-use crate::state::trash;
+use crate::state::layout::{Folder, StateDir};
+use crate::state::{client_sockets, trash};
 use crate::{Boot, EngineResult, HostSettings, OpenMode};
 
 /// What every engine holds of its host.
@@ -29,9 +29,24 @@ impl HostContext {
         if mode != OpenMode::ReadOnly {
             trash::empty(&state)?;
         }
+        if let Some(client) = settings.network.client.filter(|_| mode == OpenMode::Run) {
+            client_sockets::open(&state, client)?;
+            network::admit_client(&settings.network)?;
+        }
         let binary = &settings.agent_binary;
         let agent = if mode == OpenMode::Run { install(binary, &state)? } else { binary.clone() };
         Ok(Self { settings, state, agent })
+    }
+
+    /// The path at which the controller connects to a machine's agent on a unix socket.
+    pub(crate) fn agent_socket(&self, folder: &Folder) -> PathBuf {
+        if self.settings.network.client.is_some() { folder.client_socket() } else { folder.socket() }
+    }
+
+    /// Lets the controller connect to the socket that a machine's agent now has; returns [`Self::agent_socket`].
+    pub(crate) fn publish_agent_socket(&self, folder: &Folder) -> EngineResult<PathBuf> {
+        self.settings.network.client.map_or(Ok(()), |client| client_sockets::publish(folder, client))?;
+        Ok(self.agent_socket(folder))
     }
 
     /// The first process of a guest, and its arguments: the configured one, else that of hotdesk's own image,

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -96,6 +96,19 @@ pub(crate) fn pass_fd(command: &mut Command, passed: Option<OwnedFd>) {
                 _ => Err(io::Error::last_os_error()),
             }
         });
+    }
+}
+
+/// Takes over a descriptor that this process inherited, and passes it to no child. Call it once for each.
+pub(crate) fn take_fd(inherited: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call on a plain number has no other effect; afterwards the number is known to be open, and its only owner
+    // is the returned value.
+    #[allow(unsafe_code)]
+    unsafe {
+        match libc::fcntl(inherited, libc::F_SETFD, libc::FD_CLOEXEC) {
+            0 => Ok(OwnedFd::from_raw_fd(inherited)),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 

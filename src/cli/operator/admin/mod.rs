@@ -85,7 +85,7 @@ pub enum Command {
 pub fn run(folder: &Folder, command: Command, json: bool) -> Outcome<()> {
     let flags = Flags { data_dir: folder.data_dir.clone(), ..Flags::default() };
     let config = Config::load(folder.config.as_deref(), &flags)?;
-    let file = config.data_dir.join("hotdesk.db");
+    let file = config.store_file();
     let shown = file.display();
     let metadata = std::fs::metadata(&file).map_err(|error| {
         format!("cannot open {shown}: {error}; the first start of `hotdesk serve` creates it")
