@@ -54,6 +54,7 @@ bench: deps-bench image image-small ## measure against named peers, and run the 
 	$(BENCH) benches/concurrency.py $(BINARY)
 	$(BENCH) benches/terminal.py $(BINARY)
 	$(BENCH) benches/proxy.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/split.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/lifecycle.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small

@@ -31,7 +31,7 @@ use client::credentials::{self, Credentials};
 use computers::{screenshot, shortcuts, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
-use operator::{admin, agent, doctor, image, repair, secrets, serve, settings};
+use operator::{admin, agent, doctor, host, image, repair, secrets, serve, settings};
 use remote::{bash, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
@@ -69,6 +69,8 @@ struct GlobalOptions {
 enum Command {
     /// Run the controller: API, store and computers.
     Serve(serve::Options),
+    /// Run the host helper, which makes the computers of a controller without root. Both read the same configuration.
+    Host(serve::Options),
     /// Remove all computers of a data folder from this host, with their disks.
     Purge {
         #[command(flatten)]
@@ -223,6 +225,7 @@ pub fn main() -> ExitCode {
 fn run(global: &GlobalOptions, command: Command) -> Outcome {
     match command {
         Command::Serve(options) => serve::run(&options)?,
+        Command::Host(options) => host::run(&options)?,
         Command::Purge { options, yes: _ } => serve::purge(&options)?,
         Command::Agent(options) => agent::run(options)?,
         Command::Init { log, cpus, agent } => {

@@ -242,7 +242,7 @@ pub async fn start_with(
     let hosts = Hosts::new(&config)?;
     let store = config.open_store().await?;
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
-    let blobs = BlobStore::open(&config.data_dir, signing.reveal())?;
+    let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config.suspension, archive);
     let metrics = Metrics::install()?;

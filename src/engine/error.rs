@@ -1,10 +1,12 @@
 //! Errors of engines.
 
+use serde::{Deserialize, Serialize};
+
 /// What every operation of an engine returns.
 pub type EngineResult<T> = Result<T, EngineError>;
 
 /// What a host has too little of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shortage {
     /// Free space on the disk with the state folder.
     DiskSpace,

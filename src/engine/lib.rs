@@ -11,6 +11,7 @@
 //! | `driver` | the steps of every operation that both engines share (`GuestDriver`) |
 //! | `leftovers` | search for what crashes left on the host, and its removal |
 //! | `state` | records, disks, saved memory and locks in the state folder |
+//! | `remote` | an engine in another process, the host helper: its protocol, client and server |
 //! | `host` | the host's kernel: control groups, mounts, network, loop devices, slots |
 //! | `simulated` | machines without guests, for tests (cargo feature `simulated`) |
 
@@ -24,6 +25,7 @@ mod driver;
 mod host;
 mod leftovers;
 mod qemu;
+pub mod remote;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 mod state;
@@ -36,7 +38,7 @@ use crate::container::ContainerEngine;
 pub use crate::container::ContainerSettings;
 pub use crate::driver::checks::Check;
 pub use crate::error::{EngineError, EngineResult, Shortage};
-pub use crate::host::addresses::{Addresses, InvalidSubnet, NetworkConfig, Subnet};
+pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkConfig, Subnet};
 pub use crate::host::network::AGENT_PORT;
 pub use crate::leftovers::{Leftover, Leftovers};
 use crate::qemu::QemuEngine;

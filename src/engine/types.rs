@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::desktop::resolution::Resolution;
@@ -10,7 +12,7 @@ use crate::Endpoint;
 
 /// What an engine can do beyond the operations that every engine has. The controller reads it before it
 /// calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Suspend and resume with memory.
     pub suspend: bool,
@@ -66,7 +68,7 @@ pub(crate) fn whole_cpus(vcpus: f64) -> u32 {
 }
 
 /// One dimension of a machine's hardware with its new size, for [`Engine::resize`](crate::Engine::resize).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
     /// vCPUs.
     Cpu(f64),
@@ -79,7 +81,7 @@ pub enum Change {
 }
 
 /// When a change of hardware takes effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// It is in effect.
     Live,
@@ -88,7 +90,7 @@ pub enum Effect {
 }
 
 /// The size and kind of a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Bytes on the host's disk.
     pub bytes: u64,

@@ -42,6 +42,7 @@ mod schemathesis;
 mod screens;
 mod secrets;
 mod snapshots;
+mod split;
 mod streaming;
 mod supply;
 mod suspension;

@@ -62,9 +62,13 @@ cp "$3" "$2/root/hotdesk.deb"
 cat >"$2/root/life" <<'INSIDE'
 set -eux
 # The image lacks some of the programs that the package depends on; the maintainer scripts do not call them.
+echo hotdesk:x:870:870::/nonexistent:/usr/sbin/nologin >>/etc/passwd
+echo hotdesk:x:870: >>/etc/group
 dpkg --force-depends --install /hotdesk.deb
-[ "$(stat -c '%a %U' /var/lib/hotdesk)" = '700 root' ]
+[ "$(stat -c '%a %U' /var/lib/hotdesk)" = '711 root' ]
+[ "$(stat -c '%a %U' /var/lib/hotdesk/store)" = '700 hotdesk' ]
 [ -e /etc/systemd/system/multi-user.target.wants/hotdesk.service ]
+[ -e /etc/systemd/system/sockets.target.wants/hotdesk-host.socket ]
 [ -x /usr/share/hotdesk/image/build ] && [ -x /usr/share/hotdesk/vm/build ]
 [ -e /usr/share/hotdesk/plans.toml ]
 hotdesk --version
@@ -72,7 +76,13 @@ hotdesk config --config /etc/hotdesk/hotdesk.toml >/dev/null
 
 echo mine >/var/lib/hotdesk/mine
 echo '# mine' >>/etc/hotdesk/hotdesk.toml
+# An upgrade from a controller that ran as root: its secrets become readable for the new user.
+touch /var/lib/hotdesk/hotdesk.db
+(umask 077 && echo 0123456789012345678901234567890123456789 >/etc/hotdesk/metrics.key)
+sed -i 's|^metrics_key_file = .*|metrics_key_file = "/etc/hotdesk/metrics.key"|' /etc/hotdesk/hotdesk.toml
 dpkg --force-depends --install /hotdesk.deb
+[ "$(stat -c '%a %U' /etc/hotdesk/metrics.key)" = '600 hotdesk' ]
+rm /etc/hotdesk/metrics.key
 [ "$(cat /var/lib/hotdesk/mine)" = mine ]
 grep -q '# mine' /etc/hotdesk/hotdesk.toml
 
@@ -132,4 +142,28 @@ fn an_archive_is_installed_and_finds_the_image_that_the_tree_has_built() {
         controller::image().canonicalize().expect("the image"),
         "the installed build has other inputs than the source tree"
     );
+}
+
+/// Overall exposure of a unit, from 0 (safe) to 10, as systemd rates it without running.
+fn exposure(unit: &str) -> f64 {
+    let mut rating = Command::new("systemd-analyze");
+    rating.args(["security", "--offline=true", "--no-pager"]).arg(format!("{PACKAGING}/systemd/{unit}"));
+    let text = succeed(&mut rating);
+    let overall = text.lines().rev().find_map(|line| line.split("exposure level for ").nth(1));
+    let overall = overall.unwrap_or_else(|| panic!("no rating: {text}"));
+    overall.split_whitespace().nth(1).expect("a number").parse().expect("a number")
+}
+
+#[test]
+fn d14_the_controller_s_unit_is_hardened() {
+    let unit = std::fs::read_to_string(format!("{PACKAGING}/systemd/hotdesk.service")).expect("a unit");
+    for setting in ["User=hotdesk", "CapabilityBoundingSet=", "NoNewPrivileges=yes", "ProtectSystem=strict"] {
+        assert!(unit.lines().any(|line| line == setting), "{setting}");
+    }
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        return Capability::Host.skip("systemd-analyze is not installed");
+    }
+    let (controller, helper) = (exposure("hotdesk.service"), exposure("hotdesk-host.service"));
+    assert!(controller < 3.0, "{controller}");
+    println!("exposure: controller {controller}, helper {helper}");
 }

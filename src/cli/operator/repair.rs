@@ -38,12 +38,12 @@ struct UnsettledComputer {
 /// When a controller uses the data folder, the folder has no store, or the host cannot be inspected.
 pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
     let config = options.load()?;
-    let store = config.data_dir.join("hotdesk.db");
+    let store = config.store_file();
     if !store.is_file() {
         let reason = "without a store no machine has a known owner; `hotdesk purge` removes all of them";
         return Err(format!("there is no {}: {reason}", store.display()).into());
     }
-    let _lock = lock::acquire(&config.data_dir)?;
+    let _locks = lock::acquire_all(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

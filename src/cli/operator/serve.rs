@@ -2,28 +2,30 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::allocator;
+use super::{allocator, privileges};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::telemetry;
 use hotdesk_controller::config::{CONTAINER, Config, Flags, QEMU};
-use hotdesk_controller::data_dir::lock;
+use hotdesk_controller::data_dir::lock::{self, DataDirLock};
 use hotdesk_domain::plural::plural;
-use hotdesk_engine::{Check, EngineSettings, Finding, OpenMode};
+use hotdesk_engine::remote::RemoteEngine;
+use hotdesk_engine::{Check, Engine, EngineSettings, Finding, OpenMode};
 use hotdesk_http::serve::{BoundListener, Tls, serve};
 
 /// Timeout of tasks after a stop signal. The log names those that exceed it.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Additional timeout of blocking host operations, which cannot be cancelled. Both together are below the 30 s after
 /// which systemd kills the process.
-const BLOCKED_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BLOCKED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of `hotdesk serve`; each overrides the configuration file and the environment.
 #[derive(Debug, Args)]
@@ -76,26 +78,27 @@ impl Options {
 pub fn run(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
+    let remote = if config.host.is_used() { Some(give_up_privileges(&config)?) } else { None };
     // A core dump would contain keys (T24, docs/security.md).
     nix::sys::prctl::set_dumpable(false)
         .map_err(|error| format!("cannot disable core dumps (prctl): {error}"))?;
     allocator::return_large_blocks()
         .map_err(|error| format!("cannot set up the allocator (mallopt): {error}"))?;
-    let _lock = lock::acquire(&config.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the async runtime: {error}"))?;
-    let outcome = runtime.block_on(run_until_signal(config));
+    let outcome = runtime.block_on(run_until_signal(config, remote));
     // The next controller finishes interrupted operations, as after a kill.
     runtime.shutdown_timeout(BLOCKED_TIMEOUT);
     outcome
 }
 
-async fn run_until_signal(config: Config) -> Outcome<()> {
+async fn run_until_signal(config: Config, remote: Option<RemoteEngine>) -> Outcome<()> {
     let failed = |error: std::io::Error| format!("cannot install signal handlers: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let _locks = acquire_locks(&config)?;
     let files = config.certificate_files()?;
     let tls = files.map(Tls::new).transpose().map_err(|error| format!("cannot set up TLS: {error}"))?;
     let listener = TcpListener::bind(config.listen)
@@ -111,9 +114,10 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
             ("https", BoundListener::Tls(listener, tls))
         }
     };
-    let settings = config.engine_settings()?;
-    log_obstacles(&settings);
-    let engine = hotdesk_engine::open(settings, OpenMode::Run)?;
+    let engine: Arc<dyn Engine> = match remote {
+        Some(remote) => Arc::new(remote),
+        None => open_engine(&config)?,
+    };
     let public_url = Some(config.public_url.clone()).filter(|url| !url.is_empty());
     let public_url = public_url.unwrap_or_else(|| format!("{scheme}://{address}"));
     let ready = hotdesk_controller::start(config, engine, &tasks).await?;
@@ -140,6 +144,34 @@ async fn run_until_signal(config: Config) -> Outcome<()> {
     Ok(())
 }
 
+/// Makes this process, which has one thread, a controller without privileges, and connects it to its helper.
+fn give_up_privileges(config: &Config) -> Outcome<RemoteEngine> {
+    privileges::become_controller(config.host.client()?)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start the async runtime: {error}"))?;
+    // The helper makes the store's folder, and moves an earlier store there, before it answers.
+    let remote = runtime.block_on(RemoteEngine::connect(config.host.socket.clone()))?;
+    privileges::limit_files(config)?;
+    Ok(remote)
+}
+
+/// Takes the locks of what this process uses; the helper has that of the machines.
+fn acquire_locks(config: &Config) -> Outcome<Vec<DataDirLock>> {
+    if config.host.is_used() {
+        return Ok(vec![lock::acquire(&config.store_dir_of_client())?]);
+    }
+    Ok(lock::acquire_all(config)?.into())
+}
+
+/// Opens the engine in this process.
+fn open_engine(config: &Config) -> Outcome<Arc<dyn Engine>> {
+    let settings = config.engine_settings()?;
+    log_obstacles(&settings);
+    Ok(hotdesk_engine::open(settings, OpenMode::Run)?)
+}
+
 /// Uses renewed certificates until the tasks stop.
 fn follow_renewals(tls: Tls, tasks: &Tasks) {
     let stop = tasks.stopping();
@@ -153,7 +185,7 @@ fn follow_renewals(tls: Tls, tasks: &Tasks) {
 
 /// Logs what prevents this host from running computers, with the remedies. Only quick checks run: the start does not wait
 /// for those that try a guest.
-fn log_obstacles(settings: &EngineSettings) {
+pub(super) fn log_obstacles(settings: &EngineSettings) {
     let quick = hotdesk_engine::checks(settings).into_iter().filter(|check| check.is_quick);
     for Finding { what, detail, remedy, .. } in quick.map(Check::run).filter(|finding| !finding.ok) {
         tracing::warn!(
@@ -170,7 +202,7 @@ fn log_obstacles(settings: &EngineSettings) {
 pub fn purge(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
-    let _lock = lock::acquire(&config.data_dir)?;
+    let _locks = lock::acquire_all(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -37,8 +37,8 @@ impl Config {
     /// The settings that every engine has.
     ///
     /// # Errors
-    /// `Internal`, with the reason, when the subnet is invalid, or the path of this program cannot be
-    /// determined.
+    /// `Internal`, with the reason, when the subnet is invalid, there is no user `host.user`, or the path of this
+    /// program cannot be determined.
     pub(super) fn host_settings(&self) -> Result<HostSettings> {
         let agent = std::env::current_exe()
             .map_err(|error| Error::failed(format!("cannot determine the path of this program: {error}")))?;
@@ -51,6 +51,7 @@ impl Config {
                     .parse()
                     .map_err(|error: InvalidSubnet| Error::failed(error.to_string()))?,
                 allow_private_egress: self.container.allow_private_egress,
+                client: self.host.is_used().then(|| self.host.client()).transpose()?,
                 ..NetworkConfig::default()
             },
             disk_speed: DiskSpeed {
@@ -58,7 +59,7 @@ impl Config {
                 ops_per_second: self.limits.disk_ops_per_second,
             },
             disk_overcommit: self.limits.disk_overcommit,
-            ..HostSettings::new(&self.data_dir, &self.container.image, agent)
+            ..HostSettings::new(self.machines_dir(), &self.container.image, agent)
         })
     }
 }

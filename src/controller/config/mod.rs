@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+mod host;
 mod limits;
 mod load;
 mod machines;
@@ -17,6 +18,7 @@ mod secrets;
 mod suspension;
 mod transport;
 
+pub use host::HostHelper;
 pub use limits::Limits;
 pub use load::Flags;
 pub use machines::{Container, Streaming};
@@ -57,6 +59,8 @@ pub struct Config {
     pub log: String,
     /// Whether log lines are JSON.
     pub log_json: bool,
+    /// Host helper, beside which the controller needs no root.
+    pub host: HostHelper,
     /// Limits of accounts without a plan.
     pub limits: Limits,
     /// Container engine. Virtual machines use its image and network too.
@@ -146,6 +150,7 @@ impl Default for Config {
             engine: CONTAINER.to_owned(),
             log: "info".to_owned(),
             log_json: false,
+            host: HostHelper::default(),
             limits: Limits::default(),
             container: Container::default(),
             qemu: QemuSettings::default(),

@@ -12,17 +12,12 @@ use hotdesk_store::{Store, default_key_file};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SecretSettings {
-    /// File (mode 0600) with the key that seals secrets; empty: `hotdesk.key` in the data folder. The first start
+    /// File (mode 0600) with the key that seals secrets; empty: `hotdesk.key` beside the database. The first start
     /// creates it.
     pub key_file: PathBuf,
 }
 
 impl Config {
-    /// The database.
-    pub fn store_file(&self) -> PathBuf {
-        self.data_dir.join("hotdesk.db")
-    }
-
     /// Opens the database with the configured key file.
     ///
     /// # Errors

@@ -1,8 +1,14 @@
-//! Exclusive lock of a data folder: one controller at a time, T19 (docs/security.md).
+//! Exclusive locks of a data folder: one controller at a time, and one process that makes machines, T19
+//! (docs/security.md).
+//!
+//! | file | holder |
+//! |---|---|
+//! | `lock` in the store's folder | the controller |
+//! | `host.lock` in the machines' folder | the host helper, or a controller that makes its machines itself |
 
 use std::fs::File;
 use std::io::{Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,6 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use procfs::process::{ProcState, Process};
 
+use crate::config::Config;
 use hotdesk_domain::error::{Error, Result};
 
 /// Time to retry while the holder lives. A second controller must give up within a second, T19
@@ -27,28 +34,52 @@ pub struct DataDirLock {
     _file: Flock<File>,
 }
 
-/// Creates the folder (mode 0700) if it is missing, and takes its lock.
+/// Takes the locks of the store and of the machines, for a process that uses both.
+///
+/// # Errors
+/// Those of [`acquire`] and [`acquire_machines`].
+pub fn acquire_all(config: &Config) -> Result<[DataDirLock; 2]> {
+    Ok([acquire(&config.store_dir())?, acquire_machines(config.machines_dir())?])
+}
+
+/// Takes the lock of the machines of a folder.
+///
+/// # Errors
+/// Those of [`acquire`].
+pub fn acquire_machines(folder: &Path) -> Result<DataDirLock> {
+    take(folder, "host.lock", "process")
+}
+
+/// Creates the folder (mode 0700) if it is missing, and takes the controller's lock in it.
 ///
 /// Waits up to half a second for a live holder and up to 10 seconds for a child of a dead one.
 ///
 /// # Errors
 /// `Internal` with a sentence for people. It names the process id of a controller that holds the lock.
 pub fn acquire(data_dir: &Path) -> Result<DataDirLock> {
+    take(data_dir, "lock", "controller")
+}
+
+fn take(data_dir: &Path, name: &str, holder_kind: &str) -> Result<DataDirLock> {
     let shown = data_dir.display();
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
     made.map_err(|error| Error::failed(format!("cannot create the data folder {shown}: {error}")))?;
-    let path = data_dir.join("lock");
+    let path = data_dir.join(name);
     let opened = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
+        // The folder may belong to a user whom root, which takes the lock to repair, does not trust.
+        .custom_flags(nix::libc::O_NOFOLLOW)
         .open(&path);
-    let file = opened.map_err(|error| Error::failed(format!("cannot open {}: {error}", path.display())))?;
+    let failed = |error| Error::failed(format!("cannot open {}: {error}", path.display()));
+    let file = opened.map_err(failed)?;
+    give_to_owner(&file, data_dir).map_err(failed)?;
     let mut file = lock(file, &path).map_err(|(why, holder)| {
         Error::failed(if why == Errno::EWOULDBLOCK {
-            format!("{shown} is in use by the controller with process id {holder}")
+            format!("{shown} is in use by the {holder_kind} with process id {holder}")
         } else {
             format!("cannot lock {}: {why}", path.display())
         })
@@ -60,6 +91,13 @@ pub fn acquire(data_dir: &Path) -> Result<DataDirLock> {
         .and_then(|()| file.flush());
     written.map_err(|error| Error::failed(format!("cannot write {}: {error}", path.display())))?;
     Ok(DataDirLock { _file: file })
+}
+
+/// Gives a lock file that root has just made to the owner of its folder, so that its controller can take it later.
+fn give_to_owner(file: &File, folder: &Path) -> std::io::Result<()> {
+    let (made, folder) = (file.metadata()?, folder.metadata()?);
+    let is_foreign = made.uid() == 0 && folder.uid() != 0 && made.nlink() == 1;
+    if is_foreign { fchown(file, Some(folder.uid()), Some(folder.gid())) } else { Ok(()) }
 }
 
 /// Takes the lock, or returns the error and the process id that was last written into the file. A controller

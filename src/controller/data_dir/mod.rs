@@ -3,4 +3,5 @@
 pub mod blobs;
 pub mod files;
 pub mod lock;
+pub mod relocation;
 mod screenshots;

@@ -65,7 +65,10 @@ impl ContainerStarter<'_> {
         };
         self.write_bundle(machine, slot, resource_files.is_some())?;
         let (listener, endpoint) = match self.runtime.kind() {
-            RuntimeKind::Shared => (Some(listen(&folder.socket())?), Endpoint::Unix(folder.socket())),
+            RuntimeKind::Shared => {
+                let listener = listen(&folder.socket())?;
+                (Some(listener), Endpoint::Unix(self.host.publish_agent_socket(folder)?))
+            }
             RuntimeKind::Gvisor => (None, Endpoint::Tcp(network::agent(network, slot))),
         };
         let parts = FileSystemParts {

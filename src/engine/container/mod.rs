@@ -172,7 +172,7 @@ impl GuestDriver for ContainerEngine {
             generation,
             endpoint: label(oci::AGENT)
                 .parse()
-                .map_or_else(|_| Endpoint::Unix(folder.socket()), Endpoint::Tcp),
+                .map_or_else(|_| Endpoint::Unix(self.host.agent_socket(folder)), Endpoint::Tcp),
             address: label(oci::ADDRESS).parse::<IpAddr>().ok(),
         })
     }

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::host::network::AGENT_PORT;
 use crate::host::network::forwarding::ForwardingUpkeep;
+use crate::host::network::{self, AGENT_PORT};
 use crate::host::slots;
 use crate::host::syscalls::PASSED_FD;
 use crate::state::disk_guard::DiskGuard;
-use crate::state::layout::StateDir;
-use crate::state::trash;
+use crate::state::layout::{Folder, StateDir};
+use crate::state::{client_sockets, trash};
 use crate::{Boot, EngineError, EngineResult, HostSettings, OpenMode};
 
 /// What every engine holds of its host.
@@ -37,6 +37,10 @@ impl HostContext {
         if mode != OpenMode::ReadOnly {
             trash::empty(&state)?;
         }
+        if let Some(client) = settings.network.client.filter(|_| mode == OpenMode::Run) {
+            client_sockets::open(&state, client)?;
+            network::admit_client(&settings.network)?;
+        }
         let binary = &settings.agent_binary;
         let agent = if mode == OpenMode::Run { install(binary, &state)? } else { binary.clone() };
         let (guard, admission, forwarding) =
@@ -49,6 +53,17 @@ impl HostContext {
         let host =
             slots::host_dir().map_err(|error| EngineError::failed("make the host-wide folder", error))?;
         self.forwarding.run(&host, &self.settings.network)
+    }
+
+    /// The path at which the controller connects to a machine's agent on a unix socket.
+    pub(crate) fn agent_socket(&self, folder: &Folder) -> PathBuf {
+        if self.settings.network.client.is_some() { folder.client_socket() } else { folder.socket() }
+    }
+
+    /// Lets the controller connect to the socket that a machine's agent now has; returns [`Self::agent_socket`].
+    pub(crate) fn publish_agent_socket(&self, folder: &Folder) -> EngineResult<PathBuf> {
+        self.settings.network.client.map_or(Ok(()), |client| client_sockets::publish(folder, client))?;
+        Ok(self.agent_socket(folder))
     }
 
     /// The first process of a guest, and its arguments: the configured one, else that of hotdesk's own image,

@@ -46,7 +46,14 @@ pub(crate) fn release_boot(folder: &Folder, listed: Option<&NetworkConfig>) -> E
         Ok(()) | Err(_) => {}
     }
     let left = [folder.socket(), folder.runtime_log(), folder.boot_config(), folder.monitor()];
-    let more = [folder.lxcfs_pid(), folder.seed(), folder.line_in(), folder.line_out(), folder.frozen()];
+    let more = [
+        folder.lxcfs_pid(),
+        folder.seed(),
+        folder.line_in(),
+        folder.line_out(),
+        folder.frozen(),
+        folder.client_socket(),
+    ];
     for path in left.into_iter().chain(more) {
         remove_if_there(&path).map_err(host_error("remove a file of the boot", &path))?;
     }

@@ -20,6 +20,17 @@ pub struct NetworkConfig {
     pub allow_private_egress: bool,
     /// Name servers of guests; empty uses the host's that are not loopback.
     pub resolvers: Vec<Ipv4Addr>,
+    /// The user that connects to agents besides root.
+    pub client: Option<AgentClient>,
+}
+
+/// The user of a controller without privileges. Agents accept its connections, and the host helper its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentClient {
+    /// Its user id; never root's.
+    pub uid: u32,
+    /// Its group id.
+    pub gid: u32,
 }
 
 /// An IPv4 network.
@@ -100,6 +111,7 @@ impl Default for NetworkConfig {
             subnet: Subnet { base: Ipv4Addr::new(10, 213, 0, 0), prefix: 16 },
             allow_private_egress: false,
             resolvers: Vec::new(),
+            client: None,
         }
     }
 }

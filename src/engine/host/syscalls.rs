@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -121,6 +121,19 @@ pub(crate) fn confine(command: &mut Command, limits: Vec<(Resource, u64)>, filte
             }
             seccompiler::apply_filter(&filter).map_err(|_| io::Error::from_raw_os_error(libc::EPERM))
         });
+    }
+}
+
+/// Takes over a descriptor that this process inherited, and passes it to no child. Call it once for each.
+pub(crate) fn take_fd(inherited: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call on a plain number has no other effect; afterwards the number is known to be open, and its only owner
+    // is the returned value.
+    #[allow(unsafe_code)]
+    unsafe {
+        match libc::fcntl(inherited, libc::F_SETFD, libc::FD_CLOEXEC) {
+            0 => Ok(OwnedFd::from_raw_fd(inherited)),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 

@@ -19,6 +19,7 @@
 //!                      /arriving/      files of an unfinished fetch
 //! <state>/runtime/                     records of the OCI runtime
 //! <state>/agent/<hash>                 the agent for guests: an executable or a file system
+//! <state>/sockets/<id>                 its agent's socket for a controller that is not root (`client_sockets.rs`)
 //! <state>/trash/                       machines that are being destroyed
 //! ```
 //! The controller opens nothing by path that a guest can write: the files of guests are mounted nowhere in
@@ -37,6 +38,8 @@ use hotdesk_base::ids::ComputerId;
 /// Longest path of the state folder: a unix socket's path is at most 107 bytes (unix(7)), less
 /// `/machines/<id>/agent.sock`.
 const LONGEST_STATE_DIR: usize = 107 - "/machines/".len() - 36 - "/agent.sock".len();
+
+const CLIENT_SOCKETS: &str = "sockets";
 
 /// The controller's state folder.
 #[derive(Clone, Debug)]
@@ -120,12 +123,20 @@ impl StateDir {
         self.root.join("agent")
     }
 
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     pub(crate) fn trash(&self) -> PathBuf {
         self.root.join("trash")
     }
 
     pub(crate) fn machines(&self) -> PathBuf {
         self.root.join("machines")
+    }
+
+    pub(crate) fn client_sockets(&self) -> PathBuf {
+        self.root.join(CLIENT_SOCKETS)
     }
 
     /// Disk space for resumes.
@@ -245,6 +256,12 @@ impl Folder {
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.path.join("agent.sock")
+    }
+
+    /// The link to its agent's socket for a controller that is not root, which may not enter the machine's folder.
+    pub(crate) fn client_socket(&self) -> PathBuf {
+        let state = self.path.ancestors().nth(2).unwrap_or(&self.path);
+        state.join(CLIENT_SOCKETS).join(self.id.to_string())
     }
 
     /// Whether the create finished: the disk gets its name last.

@@ -7,9 +7,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{SeekFrom, seek};
+use serde::{Deserialize, Serialize};
 
 /// The location of the saved state of a suspended machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SavedLocation {
     /// On the host's disk, synced.
     Local,
@@ -21,7 +22,7 @@ pub enum SavedLocation {
 }
 
 /// The saved state of one machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedState {
     /// The generation of the boot that was suspended; every suspend has another.
     pub generation: u64,
@@ -32,7 +33,7 @@ pub struct SavedState {
 }
 
 /// One file of a saved state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedFile {
     /// The engine's name for it.
     pub name: String,

@@ -4,7 +4,7 @@ mod adopt;
 mod arrival;
 mod full;
 mod points;
-mod remains;
+pub mod remains;
 mod repair;
 mod rounds;
 mod sweep;

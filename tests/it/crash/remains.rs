@@ -85,6 +85,10 @@ impl Leftovers {
         if left.iter().any(|name| !running.iter().any(|id| name.contains(*id))) {
             return Some(format!("the runtime's records {left:?} for {running:?}"));
         }
+        let left: Vec<String> = names_in(&self.data.join("sockets"));
+        if left.iter().any(|name| !running.contains(&name)) {
+            return Some(format!("sockets for the controller {left:?} for {running:?}"));
+        }
         let left: Vec<String> = names_in(&self.data.join("trash"));
         if !left.is_empty() {
             return Some(format!("trash holds {left:?}"));

@@ -18,6 +18,7 @@ pub mod qemu;
 pub mod qemu_desktop;
 mod qemu_faults;
 mod qemu_forks;
+mod remote;
 mod resize;
 mod saved;
 mod simulated;

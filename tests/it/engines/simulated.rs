@@ -14,14 +14,14 @@ use hotdesk::engine::{Engine, EngineError, Observation, Shortage};
 
 use super::conformance::{EngineFixture, boot, conformance_tests, machine_spec};
 
-struct SimulatedFixture {
+pub struct SimulatedFixture {
     _folder: tempfile::TempDir,
-    host: Arc<SimulatedHost>,
+    pub host: Arc<SimulatedHost>,
     path: PathBuf,
 }
 
 impl SimulatedFixture {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().to_owned();
         // The agent's crash route needs the host, which needs the agent's factory.

@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::caller::{Caller, HttpAnswer, id_of};
 use super::check_cleanup;
 use super::host::{find_leftover, kill, loop_files, machines_of, names_in};
+use super::host_helper::{self, HostHelper};
 use super::process::{OwnedChild, end};
 use super::small_disk::SmallDisk;
 use crate::harness::capability::{Capability, Skip};
@@ -27,6 +28,8 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(180);
 
 pub struct RunningController {
     child: OwnedChild,
+    /// Its host helper, if it has no privileges.
+    pub helper: Option<HostHelper>,
     /// Declared before `folder`: the disk is unmounted before its mount point is removed.
     disk: Option<SmallDisk>,
     folder: TempDir,
@@ -134,11 +137,41 @@ impl RunningController {
         Self::boot_in(folder, Some(disk), configuration).await
     }
 
+    /// A controller without privileges, with its host helper and these lines in the configuration file.
+    pub async fn boot_beside_helper(configuration: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("hotdesk.toml"), configuration).expect("a configuration");
+        host_helper::configure(folder.path());
+        let helper = HostHelper::start(folder.path()).await;
+        let (child, base, key) = start(folder.path()).await;
+        let caller = Caller::new(base, "/api", key.expect("the first start shows a key"));
+        Self { child, helper: Some(helper), disk: None, folder, caller }
+    }
+
+    /// Ends the controller and starts it on the same data without privileges, beside a host helper.
+    pub async fn give_up_privileges(&mut self) {
+        end(&mut self.child.0);
+        host_helper::configure(self.folder.path());
+        self.start_helper().await;
+        self.start_again().await;
+    }
+
+    /// Starts the host helper, after the earlier one has ended.
+    pub async fn start_helper(&mut self) {
+        self.helper = None;
+        self.helper = Some(HostHelper::start(self.folder.path()).await);
+    }
+
+    /// Kills the host helper with SIGKILL and reaps it.
+    pub fn kill_helper(&mut self) {
+        self.helper.as_mut().expect("a helper").kill();
+    }
+
     async fn boot_in(folder: TempDir, disk: Option<SmallDisk>, configuration: &str) -> Self {
         std::fs::write(folder.path().join("hotdesk.toml"), configuration).expect("a configuration");
         let (child, base, key) = start(folder.path()).await;
         let caller = Caller::new(base, "/api", key.expect("the first start shows a key"));
-        Self { child, disk, folder, caller }
+        Self { child, helper: None, disk, folder, caller }
     }
 
     /// A controller, the id of its workspace and the id of its running computer. Where no computer can run,
@@ -236,6 +269,12 @@ impl RunningController {
 
     pub fn data_dir(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// The file of the store.
+    pub fn store_file(&self) -> PathBuf {
+        let apart = self.data_dir().join("store/hotdesk.db");
+        if apart.exists() { apart } else { self.data_dir().join("hotdesk.db") }
     }
 
     /// `http://ADDR:PORT`.
@@ -343,6 +382,7 @@ impl RunningController {
 impl Drop for RunningController {
     fn drop(&mut self) {
         end(&mut self.child.0);
+        drop(self.helper.take());
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
@@ -375,8 +415,13 @@ pub fn purge(data: &Path) {
 
 /// The command `hotdesk serve` with its data in `folder`.
 pub fn command(folder: &Path) -> Command {
+    command_of("serve", folder)
+}
+
+/// The command `hotdesk serve` or `hotdesk host` with its data in `folder`.
+pub fn command_of(name: &str, folder: &Path) -> Command {
     let mut command = Command::new(program());
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("hotdesk.toml"));
+    command.args([name, "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("hotdesk.toml"));
     command.arg("--data-dir").arg(folder.join("data"));
     let chosen = std::fs::read_to_string(folder.join("image"));
     command.arg("--image").arg(chosen.map_or_else(|_| image_or_empty(folder), PathBuf::from));

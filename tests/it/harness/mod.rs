@@ -7,6 +7,7 @@ pub mod capability;
 pub mod controller;
 pub mod fake_agent;
 pub mod host;
+pub mod host_helper;
 pub mod long_requests;
 pub mod network;
 pub mod oidc_provider;

@@ -104,7 +104,11 @@ async fn a81_an_account_wide_key_lists_and_ends_browser_sessions() {
     assert_eq!(list.status, 200, "{}", list.body);
     let sessions = list.body["sessions"].as_array().expect("a list");
     let browsers: Vec<&Value> = sessions.iter().map(|it| &it["browser"]).collect();
-    assert!(browsers.contains(&&json!("Firefox on Linux")) && browsers.contains(&&Value::Null), "{}", list.body);
+    assert!(
+        browsers.contains(&&json!("Firefox on Linux")) && browsers.contains(&&Value::Null),
+        "{}",
+        list.body
+    );
     let firefox = sessions.iter().find(|it| it["user_agent"] == FIREFOX).expect("the first browser");
     assert_eq!((&firefox["address"], &firefox["by_link"]), (&json!("127.0.0.1"), &json!(false)));
     assert!(firefox["last_used_at"].is_string(), "it has read the settings: {firefox}");

@@ -9,8 +9,10 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 
-use crate::host::addresses::{Addresses, NetworkConfig};
-use crate::host::command::{TIMEOUT, check_status, host_error, run, run_with, run_with_timeout, tool};
+use crate::host::addresses::{Addresses, AgentClient, NetworkConfig};
+use crate::host::command::{
+    TIMEOUT, check_status, host_error, is_installed, run, run_with, run_with_timeout, tool,
+};
 use crate::host::{lock, process, slots};
 use crate::{EngineError, EngineResult};
 
@@ -160,6 +162,33 @@ fn run_nft(step: &'static str, script: &str) -> EngineResult<()> {
     }
 }
 
+/// A script that admits the client of a controller without privileges to agents.
+fn admit(config: &NetworkConfig) -> String {
+    let element = |client: AgentClient| format!("add element inet hotdesk clients {{ {} }}\n", client.uid);
+    config.client.map(element).unwrap_or_default()
+}
+
+/// Admits the client of a controller without privileges to the agents of guests that run already. The rules are loaded again,
+/// because those of an earlier version admit only root. Does nothing when they are not loaded: the next start loads them.
+pub(crate) fn admit_client(config: &NetworkConfig) -> EngineResult<()> {
+    const STEP: &str = "admit the controller to agents";
+    if config.client.is_none() || !is_installed("nft") {
+        return Ok(());
+    }
+    let host = slots::host_dir().map_err(|error| EngineError::failed(STEP, error))?;
+    let _guard = lock::host(&host).map_err(|error| EngineError::failed(STEP, error))?;
+    let mut list = tool("nft");
+    list.args(["list", "chain", "inet", "hotdesk", "output"]);
+    let (status, _, complaint) = run_with_timeout(STEP, &mut list, None, TIMEOUT)?;
+    if complaint.contains("No such file or directory") {
+        return Ok(());
+    }
+    check_status(STEP, status, &complaint)?;
+    let mut nft = tool("nft");
+    nft.args(["-f", "-"]);
+    run_with(STEP, nft, &(RULES.to_owned() + &admit(config))).map(drop)
+}
+
 fn load_rules(
     host: &Path,
     config: &NetworkConfig,
@@ -187,6 +216,7 @@ fn load_rules(
         // An earlier machine of the slot may be in the set.
         delete_element(&trusted)
     };
+    script += &admit(config);
     let mut nft = tool("nft");
     nft.args(["-f", "-"]);
     run_with("load the packet rules", nft, &script)?;
@@ -243,6 +273,6 @@ mod tests {
 
     #[test]
     fn the_packet_rules_guard_the_agents_port() {
-        assert!(RULES.contains(&format!("tcp dport {AGENT_PORT} meta skuid != 0 reject")));
+        assert!(RULES.contains(&format!("tcp dport {AGENT_PORT} meta skuid != @clients reject")));
     }
 }

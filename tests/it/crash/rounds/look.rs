@@ -32,8 +32,7 @@ pub async fn rows(controller: &RunningController) -> Vec<Row> {
 
 /// Waits until every row has settled and has no pending work, which only the store shows.
 pub async fn wait_until_settled(controller: &RunningController) {
-    let store =
-        Store::open(&controller.data_dir().join("hotdesk.db")).await.expect("a second connection opens");
+    let store = Store::open(&controller.store_file()).await.expect("a second connection opens");
     let wait_until_settled = wait::until(TIMEOUT, || async {
         let rows = store.all_computers().await.expect("rows");
         for row in &rows {

@@ -8,6 +8,7 @@
 mod client;
 mod desk;
 pub mod look;
+mod split;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

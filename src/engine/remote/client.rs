@@ -1,0 +1,348 @@
+//! The side of the controller: an [`Engine`] that calls the host helper.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::remote::frames::{self, MAX_REPLY, MAX_REQUEST};
+use crate::remote::intern::interned;
+use crate::remote::protocol::{Call, Reply, Request, VERSION};
+use crate::{
+    Boot, Capabilities, Change, DiskWatch, Effect, Endpoint, Engine, EngineError, EngineResult, Extents,
+    MachineSpec, Observation, SavedFile, SavedState, Snapshot,
+};
+use hotdesk_base::ids::ComputerId;
+
+/// For a helper that restarts to listen again: it opens its engine first, on a busy host.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause between two attempts to connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(50);
+/// Attempts of a call whose helper died before it answered. A second death is probably the call's fault.
+const ATTEMPTS: u32 = 2;
+
+const STEP: &str = "reach the host helper";
+
+/// An engine that the host helper has.
+#[derive(Debug)]
+pub struct RemoteEngine {
+    socket: PathBuf,
+    session: Uuid,
+    name: &'static str,
+    capabilities: Capabilities,
+    guarded: Mutex<Guarded>,
+}
+
+/// What the guard of the host's disk did, as the helper's last replies said.
+#[derive(Debug, Default)]
+struct Guarded {
+    frozen: BTreeSet<ComputerId>,
+    /// Machines that it killed, until somebody asks.
+    killed: BTreeSet<ComputerId>,
+}
+
+/// A call without an answer.
+enum CallFailure {
+    /// The helper ended, or closed the connection, before it answered.
+    Lost(io::Error),
+    /// The helper cannot be reached, or must not be trusted.
+    Unreachable(EngineError),
+}
+
+impl RemoteEngine {
+    /// Connects to the helper that listens on a socket, and asks which engine it has.
+    ///
+    /// # Errors
+    /// `Failed` when no helper answers within 30 seconds, it has another version, or it does not run as root.
+    pub async fn connect(socket: PathBuf) -> EngineResult<Self> {
+        let session = Uuid::new_v4();
+        let (capabilities, guarded) = (Capabilities::default(), Mutex::default());
+        let mut engine = Self { socket, session, name: "", capabilities, guarded };
+        match engine.call(Call::Describe {}).await? {
+            Reply::Description { name, capabilities } => {
+                (engine.name, engine.capabilities) = (interned(&name), capabilities);
+                Ok(engine)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn guarded(&self) -> MutexGuard<'_, Guarded> {
+        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn call(&self, call: Call) -> EngineResult<Reply> {
+        self.call_with(call, &[]).await.map(|(reply, _)| reply)
+    }
+
+    /// Calls the helper, and once more when it died before it answered.
+    async fn call_with(&self, call: Call, data: &[u8]) -> EngineResult<(Reply, Vec<u8>)> {
+        let request = Request { version: VERSION, session: self.session, call };
+        let mut attempt = 1;
+        loop {
+            match self.send(&request, data).await {
+                Ok((Reply::Failure(failure), _)) => return Err(failure.into()),
+                Ok(answer) => return Ok(answer),
+                Err(CallFailure::Unreachable(error)) => return Err(error),
+                Err(CallFailure::Lost(error)) if attempt < ATTEMPTS => {
+                    tracing::warn!(%error, "the host helper ended during a call, which is repeated");
+                    attempt += 1;
+                }
+                Err(CallFailure::Lost(error)) => {
+                    return Err(EngineError::failed(STEP, format!("{}: {error}", self.socket.display())));
+                }
+            }
+        }
+    }
+
+    async fn send(&self, request: &Request, data: &[u8]) -> Result<(Reply, Vec<u8>), CallFailure> {
+        let mut stream = self.open().await.map_err(CallFailure::Unreachable)?;
+        frames::write(&mut stream, request, data, MAX_REQUEST).await.map_err(|error| {
+            if error.kind() == io::ErrorKind::InvalidInput {
+                CallFailure::Unreachable(EngineError::failed("send a request to the host helper", error))
+            } else {
+                CallFailure::Lost(error)
+            }
+        })?;
+        frames::read(&mut stream, MAX_REPLY).await.map_err(CallFailure::Lost)
+    }
+
+    /// Opens a connection, and waits for a helper that restarts.
+    async fn open(&self) -> EngineResult<UnixStream> {
+        let failed =
+            |error: io::Error| EngineError::failed(STEP, format!("{}: {error}", self.socket.display()));
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let stream = loop {
+            match UnixStream::connect(&self.socket).await {
+                Ok(stream) => break stream,
+                Err(error) if is_absent(&error) && Instant::now() < deadline => {
+                    tokio::time::sleep(CONNECT_PAUSE).await;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        };
+        // Whoever else listens there would get the tokens of agents.
+        let owner = stream.peer_cred().map_err(failed)?.uid();
+        let own = rustix::process::geteuid().as_raw();
+        if owner != 0 && owner != own {
+            let detail =
+                format!("{} belongs to the user with id {owner}, not to root", self.socket.display());
+            return Err(EngineError::failed(STEP, detail));
+        }
+        Ok(stream)
+    }
+
+    async fn complete(&self, call: Call) -> EngineResult<()> {
+        match self.call(call).await? {
+            Reply::Complete => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn endpoint(&self, call: Call) -> EngineResult<Endpoint> {
+        match self.call(call).await? {
+            Reply::Endpoint(endpoint) => Ok(endpoint.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Whether nobody listens on the socket, as while a helper restarts, or its queue is full.
+fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, NotFound, WouldBlock};
+    matches!(error.kind(), ConnectionRefused | NotFound | WouldBlock)
+}
+
+fn unexpected(reply: &Reply) -> EngineError {
+    EngineError::failed("understand the host helper", format!("unexpected reply {reply:?}"))
+}
+
+#[async_trait]
+impl Engine for RemoteEngine {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
+        self.complete(Call::Create { spec: spec.into() }).await
+    }
+
+    async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        self.endpoint(Call::Start { spec: spec.into(), boot: boot.into() }).await
+    }
+
+    async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
+        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        self.complete(Call::Stop { id: id.0, grace_ms }).await
+    }
+
+    async fn destroy(&self, id: ComputerId) -> EngineResult<()> {
+        self.complete(Call::Destroy { id: id.0 }).await
+    }
+
+    async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
+        match self.call(Call::Observe { id: id.0 }).await? {
+            Reply::Observation(observation) => Ok(observation.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn check_capacity(&self, id: ComputerId, rollback_to: Option<Uuid>) -> EngineResult<()> {
+        self.complete(Call::CheckCapacity { id: id.0, rollback_to }).await
+    }
+
+    async fn list(&self) -> EngineResult<Vec<ComputerId>> {
+        match self.call(Call::List {}).await? {
+            Reply::Machines(ids) => Ok(ids.into_iter().map(ComputerId).collect()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks again whenever the helper ends: its successor knows the machine.
+    async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()> {
+        let call = Call::WaitStopped { id: id.0 };
+        let request = Request { version: VERSION, session: self.session, call };
+        loop {
+            match self.send(&request, &[]).await {
+                Ok((Reply::Stopped { killed }, _)) => {
+                    if killed {
+                        self.guarded().killed.insert(id);
+                    }
+                    return Ok(());
+                }
+                Ok((Reply::Failure(failure), _)) => return Err(failure.into()),
+                Ok((other, _)) => return Err(unexpected(&other)),
+                // While there is no helper, nobody can know; the next attempt waits for one.
+                Err(CallFailure::Lost(_)) => tokio::time::sleep(CONNECT_PAUSE).await,
+                Err(CallFailure::Unreachable(error)) => {
+                    tracing::warn!(computer = %id, error = format_args!("{error:#}"), "cannot watch a machine; retried");
+                    tokio::time::sleep(CONNECT_TIMEOUT).await;
+                }
+            }
+        }
+    }
+
+    async fn maintain(&self) -> EngineResult<()> {
+        self.complete(Call::Maintain {}).await
+    }
+
+    async fn watch_disk(&self) -> EngineResult<DiskWatch> {
+        match self.call(Call::WatchDisk {}).await? {
+            Reply::Disk { free, next_ms, frozen } => {
+                let next = Duration::from_millis(next_ms);
+                let watch = DiskWatch { free, frozen: frozen.len(), next };
+                self.guarded().frozen = frozen.into_iter().map(ComputerId).collect();
+                Ok(watch)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn is_frozen(&self, id: ComputerId) -> bool {
+        self.guarded().frozen.contains(&id)
+    }
+
+    fn take_killed(&self, id: ComputerId) -> bool {
+        self.guarded().killed.remove(&id)
+    }
+
+    async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
+        self.complete(Call::Suspend { id: id.0 }).await
+    }
+
+    async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        self.endpoint(Call::Resume { spec: spec.into(), boot: boot.into() }).await
+    }
+
+    async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
+        self.complete(Call::DiscardMemory { id: id.0 }).await
+    }
+
+    async fn saved_state(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
+        match self.call(Call::SavedState { id: id.0 }).await? {
+            Reply::SavedState(state) => Ok(state),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn read_saved(&self, id: ComputerId, file: &str, from: u64, most: usize) -> EngineResult<Extents> {
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        let call = Call::ReadSaved { id: id.0, file: file.to_owned(), from, most };
+        match self.call_with(call, &[]).await? {
+            (Reply::Extents(places), bytes) => Ok(Extents { places, bytes }),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    async fn evict(&self, id: ComputerId) -> EngineResult<()> {
+        self.complete(Call::Evict { id: id.0 }).await
+    }
+
+    async fn write_saved(&self, id: ComputerId, file: &SavedFile, data: Extents) -> EngineResult<()> {
+        let Extents { places, bytes } = data;
+        let call = Call::WriteSaved { id: id.0, file: file.clone(), places };
+        match self.call_with(call, &bytes).await? {
+            (Reply::Complete, _) => Ok(()),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    async fn finish_fetch(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
+        self.complete(Call::FinishFetch { id: id.0, with_memory }).await
+    }
+
+    async fn sync_fetched(&self, id: ComputerId) -> EngineResult<()> {
+        self.complete(Call::SyncFetched { id: id.0 }).await
+    }
+
+    async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
+        match self.call(Call::Resize { id: id.0, change }).await? {
+            Reply::Effect(effect) => Ok(effect),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.complete(Call::CopyDisk { from: from.0, to: to.into() }).await
+    }
+
+    async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.complete(Call::Fork { from: from.0, to: to.into() }).await
+    }
+
+    async fn launch(&self, from: ComputerId, snapshot: Uuid, to: &MachineSpec) -> EngineResult<()> {
+        self.complete(Call::Launch { from: from.0, snapshot, to: to.into() }).await
+    }
+
+    async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
+        match self.call(Call::Snapshot { id: id.0, snapshot, memory }).await? {
+            Reply::Snapshot(taken) => Ok(taken),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.complete(Call::Rollback { id: id.0, snapshot }).await
+    }
+
+    async fn remove_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.complete(Call::RemoveSnapshot { id: id.0, snapshot }).await
+    }
+
+    async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
+        match self.call(Call::Snapshots { id: id.0 }).await? {
+            Reply::Snapshots(snapshots) => Ok(snapshots),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
