@@ -28,7 +28,7 @@ impl Filler {
     /// Leaves `free_mib` free.
     fn leave(controller: &RunningController, free_mib: u64) -> Self {
         let path = controller.data_dir().join("filler");
-        let stat = rustix::fs::statvfs(&controller.data_dir()).expect("a file system");
+        let stat = rustix::fs::statvfs(controller.data_dir()).expect("a file system");
         let bytes = (stat.f_bavail * stat.f_frsize).checked_sub(free_mib << 20).expect("less than is free");
         let file = File::create_new(&path).expect("a filler");
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).expect("space");
