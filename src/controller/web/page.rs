@@ -17,10 +17,10 @@ use hotdesk_http::error_response;
 
 /// Name, media type and bytes of each file that the pages load.
 static ASSETS: [(&str, &str, &[u8]); 4] = [
-    ("console.css", "text/css; charset=utf-8", include_bytes!("console.css")),
+    ("console.css", "text/css; charset=utf-8", include_bytes!("assets/console.css")),
     ("icon.svg", "image/svg+xml", include_bytes!("viewer/page/icon.svg")),
-    ("passkey.js", "text/javascript; charset=utf-8", include_bytes!("passkey.js")),
-    ("sign-in-link.js", "text/javascript; charset=utf-8", include_bytes!("sign-in-link.js")),
+    ("passkey.js", "text/javascript; charset=utf-8", include_bytes!("assets/passkey.js")),
+    ("sign-in-link.js", "text/javascript; charset=utf-8", include_bytes!("assets/sign-in-link.js")),
 ];
 
 /// First digits of a hash of all assets. They are in the URL of each, so that it can be cached forever.
