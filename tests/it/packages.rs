@@ -155,7 +155,7 @@ fn exposure(unit: &str) -> f64 {
 }
 
 #[test]
-fn d14_the_controller_s_unit_is_hardened() {
+fn d15_the_controller_s_unit_is_hardened() {
     let unit = std::fs::read_to_string(format!("{PACKAGING}/systemd/hotdesk.service")).expect("a unit");
     for setting in ["User=hotdesk", "CapabilityBoundingSet=", "NoNewPrivileges=yes", "ProtectSystem=strict"] {
         assert!(unit.lines().any(|line| line == setting), "{setting}");

@@ -1,4 +1,4 @@
-//! A controller without privileges beside its host helper, as real processes, D14 (docs/security.md).
+//! A controller without privileges beside its host helper, as real processes, D15 (docs/security.md).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -63,7 +63,7 @@ fn can_open(user: u32, path: &Path) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d14_a_controller_gives_up_its_privileges_and_keeps_its_computers() {
+async fn d15_a_controller_gives_up_its_privileges_and_keeps_its_computers() {
     let Some((mut controller, _, id)) = RunningController::with_a_computer().await else { return };
     let before = controller.bash(&id, IDENTITY).await;
     let created = controller.record(&id).await;
@@ -110,7 +110,7 @@ async fn d14_a_controller_gives_up_its_privileges_and_keeps_its_computers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d14_an_agent_with_an_address_answers_the_controller_and_no_other_user() {
+async fn d15_an_agent_with_an_address_answers_the_controller_and_no_other_user() {
     if let Some(skip) = skip_reason() {
         return skip.report();
     }

@@ -90,7 +90,7 @@ pub fn become_controller(client: AgentClient) -> Outcome<()> {
     let failed = |error: &dyn std::fmt::Display| format!("cannot give up privileges: {error}");
     let (uid, gid) = (Uid::from_raw(client.uid), Gid::from_raw(client.gid));
     if geteuid().is_root() {
-        keep_capabilities(CapabilitySet::SETUID.union(CapabilitySet::SETGID))?;
+        keep_capabilities(CapabilitySet::SETUID.union(CapabilitySet::SETGID), CapabilitySet::empty())?;
         setgroups(&[]).map_err(|error| failed(&error))?;
         setresgid(gid, gid, gid).map_err(|error| failed(&error))?;
         setresuid(uid, uid, uid).map_err(|error| failed(&error))?;
@@ -173,18 +173,18 @@ pub fn restrict_host_helper() -> Outcome<()> {
     if !geteuid().is_root() {
         return Err("`hotdesk host` makes machines, which needs root".to_owned().into());
     }
-    keep_capabilities(NEEDED)?;
+    keep_capabilities(NEEDED, NEEDED)?;
     set_no_new_privs(true).map_err(|error| format!("cannot give up privileges: {error}"))?;
     deny_system_calls().map_err(|error| format!("cannot limit system calls (seccomp): {error}").into())
 }
 
-/// Drops all other capabilities, also from what programs may get that this process executes.
-fn keep_capabilities(needed: CapabilitySet) -> Outcome<()> {
+/// Drops all capabilities but `needed`. Programs that this process executes can get those of `bounding` at most.
+fn keep_capabilities(needed: CapabilitySet, bounding: CapabilitySet) -> Outcome<()> {
     let failed = |error: rustix::io::Errno| format!("cannot give up capabilities: {error}");
     // A kernel may know more capabilities than this program.
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
-        if !needed.contains(capability) && capability_is_in_bounding_set(capability).unwrap_or(false) {
+        if !bounding.contains(capability) && capability_is_in_bounding_set(capability).unwrap_or(false) {
             remove_capability_from_bounding_set(capability).map_err(failed)?;
         }
     }

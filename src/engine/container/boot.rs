@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use crate::container::gvisor;
 use crate::container::lxcfs::ResourceFiles;
 use crate::container::oci::{self, BootPlan, HostLimits};
 use crate::container::runtime::{Runtime, RuntimeKind};
@@ -89,7 +88,7 @@ impl ContainerStarter<'_> {
         };
         match self.runtime.kind() {
             RuntimeKind::Shared => limits::set_tcp_memory(folder.id, spec.memory_bytes)?,
-            RuntimeKind::Gvisor => gvisor::limit_open_files(folder.id, host_limits()?.max_open_files())?,
+            RuntimeKind::Gvisor => limits::limit_open_files(folder.id, host_limits()?.max_open_files())?,
         }
         if let Some(resource_files) = &resource_files {
             resource_files.join(folder.id)?;

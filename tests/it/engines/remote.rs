@@ -109,14 +109,14 @@ fn refusal(reply: Option<Value>) -> String {
 }
 
 #[tokio::test]
-async fn d14_another_user_gets_no_answer() {
+async fn d15_another_user_gets_no_answer() {
     let own = own_user();
     let fixture = RemoteFixture::for_user(AgentClient { uid: own.uid + 1, gid: own.gid });
     assert_eq!(fixture.request(json!({"list": {}})).await, None);
 }
 
 #[tokio::test]
-async fn d14_malformed_and_oversized_frames_are_refused_and_the_helper_goes_on() {
+async fn d15_malformed_and_oversized_frames_are_refused_and_the_helper_goes_on() {
     let fixture = RemoteFixture::new();
     for (lengths, bytes) in [
         ([u32::MAX, 0], &b"{}"[..]),
@@ -146,7 +146,7 @@ async fn d14_malformed_and_oversized_frames_are_refused_and_the_helper_goes_on()
 }
 
 #[tokio::test]
-async fn d14_only_files_of_the_saved_state_are_read() {
+async fn d15_only_files_of_the_saved_state_are_read() {
     let fixture = RemoteFixture::new();
     let (engine, spec) = (fixture.connect().await, machine_spec());
     engine.create(&spec).await.expect("created");
@@ -166,7 +166,7 @@ async fn d14_only_files_of_the_saved_state_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d14_the_next_controller_waits_for_the_call_of_a_dead_one() {
+async fn d15_the_next_controller_waits_for_the_call_of_a_dead_one() {
     let fixture = RemoteFixture::new();
     let (engine, spec) = (fixture.connect().await, machine_spec());
     engine.create(&spec).await.expect("created");
@@ -183,7 +183,7 @@ async fn d14_the_next_controller_waits_for_the_call_of_a_dead_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn d14_a_waiter_outlives_its_helper_and_errors_arrive_as_they_were() {
+async fn d15_a_waiter_outlives_its_helper_and_errors_arrive_as_they_were() {
     let fixture = RemoteFixture::new();
     let (engine, spec) = (fixture.connect().await, machine_spec());
     engine.create(&spec).await.expect("created");

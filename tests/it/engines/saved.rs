@@ -46,11 +46,11 @@ async fn write_all(engine: &dyn Engine, spec: &MachineSpec, read_all: &[FileExte
 }
 
 pub async fn a_saved_state_leaves_its_host_and_comes_back(fixture: &dyn EngineFixture) {
-    let engine: Arc<dyn Engine> = fixture.engine();
+    let mut engine: Arc<dyn Engine> = fixture.engine();
     if !engine.capabilities().evict {
         return;
     }
-    let (engine, spec) = (&*engine, machine_spec());
+    let spec = machine_spec();
     engine.create(&spec).await.expect("created");
     let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
     guest.wait_until_ready().await;
@@ -58,17 +58,18 @@ pub async fn a_saved_state_leaves_its_host_and_comes_back(fixture: &dyn EngineFi
     assert_eq!(engine.saved_state(spec.id).await.expect("the engine answers"), None);
     assert!(engine.evict(spec.id).await.is_err(), "a running machine cannot be evicted");
     engine.suspend(spec.id).await.expect("suspended");
-    let state = get_saved(engine, &spec).await;
+    let state = get_saved(&*engine, &spec).await;
     assert_eq!((state.generation, state.location), (1, SavedLocation::Local));
     assert!(state.files.iter().any(|file| file.disk) && state.files.iter().any(|file| !file.disk));
     assert!(state.allocated() > 0);
-    let all = read_all(engine, &spec).await;
+    let all = read_all(&*engine, &spec).await;
 
     let evicted = SavedState { generation: 1, location: SavedLocation::Evicted, files: Vec::new() };
     for _ in 0..2 {
         engine.evict(spec.id).await.expect("evicted");
-        assert_eq!(get_saved(engine, &spec).await, evicted);
-        assert_eq!(get_saved(&*fixture.reopen(), &spec).await, evicted);
+        assert_eq!(get_saved(&*engine, &spec).await, evicted);
+        engine = fixture.reopen();
+        assert_eq!(get_saved(&*engine, &spec).await, evicted);
         let observed = engine.observe(spec.id).await.expect("an observation");
         assert_eq!(observed, Observation::Suspended { generation: 1 });
         assert!(engine.resume(&spec, &boot(2)).await.is_err(), "an evicted machine cannot resume");
@@ -77,18 +78,18 @@ pub async fn a_saved_state_leaves_its_host_and_comes_back(fixture: &dyn EngineFi
             "an evicted machine's memory cannot be discarded"
         );
         // A partial state does not count as complete.
-        write_all(engine, &spec, &all[..1], true).await;
+        write_all(&*engine, &spec, &all[..1], true).await;
         let refused = engine.finish_fetch(spec.id, true).await;
         assert!(matches!(refused, Ok(()) | Err(EngineError::Damaged(_))), "{refused:?}");
     }
     engine.evict(spec.id).await.expect("evicted");
-    write_all(engine, &spec, &all, true).await;
+    write_all(&*engine, &spec, &all, true).await;
     for _ in 0..2 {
         engine.finish_fetch(spec.id, true).await.expect("arrived");
-        assert_eq!(get_saved(engine, &spec).await.location, SavedLocation::Fetched);
+        assert_eq!(get_saved(&*engine, &spec).await.location, SavedLocation::Fetched);
     }
     engine.resume(&spec, &boot(2)).await.expect("resumed");
-    let guest = expect_running(engine, spec.id, 2).await;
+    let guest = expect_running(&*engine, spec.id, 2).await;
     guest.wait_until_ready().await;
     assert_eq!(guest.load("note").await.as_deref(), Some("remember me"));
     for _ in 0..2 {
@@ -97,9 +98,9 @@ pub async fn a_saved_state_leaves_its_host_and_comes_back(fixture: &dyn EngineFi
 
     // With its disk alone the machine is a stopped one.
     engine.suspend(spec.id).await.expect("suspended again");
-    let all = read_all(engine, &spec).await;
+    let all = read_all(&*engine, &spec).await;
     engine.evict(spec.id).await.expect("evicted");
-    write_all(engine, &spec, &all, false).await;
+    write_all(&*engine, &spec, &all, false).await;
     engine.finish_fetch(spec.id, false).await.expect("arrived");
     engine.sync_fetched(spec.id).await.expect("converged");
     assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Stopped);
@@ -113,15 +114,15 @@ pub async fn a_saved_state_leaves_its_host_and_comes_back(fixture: &dyn EngineFi
     engine.snapshot(spec.id, snapshot, false).await.expect("kept");
     guest.store("note", "late").await;
     engine.suspend(spec.id).await.expect("suspended");
-    let all = read_all(engine, &spec).await;
+    let all = read_all(&*engine, &spec).await;
     engine.evict(spec.id).await.expect("evicted");
     assert!(
         engine.snapshot(spec.id, Uuid::new_v4(), false).await.is_err(),
         "an evicted disk has no snapshots"
     );
     assert!(engine.rollback(spec.id, Uuid::new_v4()).await.is_err(), "an unknown snapshot");
-    assert_eq!(get_saved(engine, &spec).await, SavedState { generation: 3, ..evicted });
-    write_all(engine, &spec, &all[..1], true).await;
+    assert_eq!(get_saved(&*engine, &spec).await, SavedState { generation: 3, ..evicted });
+    write_all(&*engine, &spec, &all[..1], true).await;
     for _ in 0..2 {
         engine.rollback(spec.id, snapshot).await.expect("rolled back");
         assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Stopped);

@@ -12,16 +12,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
-
 use crate::container::runtime::Runtime;
-use crate::host::cgroup;
 use crate::host::command::{host_error, run, tool};
 use crate::host::files::remove_if_there;
 use crate::state::layout::Folder;
 use crate::{EngineError, EngineResult};
-use hotdesk_base::ids::ComputerId;
 
 /// Attempts to end the remaining connections, and the pause before each: half a second in all. The kernel
 /// ends most at once.
@@ -35,21 +30,6 @@ pub(super) fn pin_agent(folder: &Folder, agent: &Path) -> EngineResult<PathBuf> 
     let failed = host_error("link the machine's agent", &path);
     remove_if_there(&path).and_then(|()| fs::hard_link(agent, &path)).map_err(failed)?;
     Ok(path)
-}
-
-/// Limits the open files of gVisor's own processes. The guest's kernel opens files of the host for its programs, so this
-/// is a limit of the whole guest on the host's table of open files.
-pub(super) fn limit_open_files(id: ComputerId, most: u64) -> EngineResult<()> {
-    let limit = Rlimit { current: Some(most), maximum: Some(most) };
-    for pid in cgroup::processes(id)? {
-        let Some(process) = Pid::from_raw(pid.cast_signed()) else { continue };
-        match prlimit(Some(process), Resource::Nofile, limit) {
-            // It has ended.
-            Ok(_) | Err(Errno::SRCH) => {}
-            Err(error) => return Err(EngineError::failed("limit the guest's open files", error)),
-        }
-    }
-    Ok(())
 }
 
 /// Boots gVisor's kernel once, for a program that does nothing.

@@ -5,6 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
 use crate::host::cgroup;
 use crate::host::command::host_error;
 use crate::{EngineError, EngineResult};
@@ -28,6 +31,21 @@ struct Setting {
 /// Sets the CPU limit of a running machine, in cores.
 pub(crate) fn set_cpu(id: ComputerId, cpu: f64) -> EngineResult<()> {
     set_cpu_in(&cgroup::folders(id), cpu)
+}
+
+/// Limits the open files of gVisor's own processes. The guest's kernel opens files of the host for its programs, so this
+/// is a limit of the whole guest on the host's table of open files.
+pub(crate) fn limit_open_files(id: ComputerId, most: u64) -> EngineResult<()> {
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    for pid in cgroup::processes(id)? {
+        let Some(process) = Pid::from_raw(pid.cast_signed()) else { continue };
+        match prlimit(Some(process), Resource::Nofile, limit) {
+            // It has ended.
+            Ok(_) | Err(Errno::SRCH) => {}
+            Err(error) => return Err(EngineError::failed("limit the guest's open files", error)),
+        }
+    }
+    Ok(())
 }
 
 /// Sets the memory limit of a running machine.
