@@ -163,7 +163,6 @@ impl QemuEngine {
             runtime: self.settings.version()?,
             image: record.image,
             hostname: None,
-            cpus: None,
             slot: slots::of_machine(&folder.path)?,
             parts: Vec::new(),
         })

@@ -38,10 +38,6 @@ pub(crate) struct MemoryManifest {
     /// The host name in the guest's memory; manifests of earlier versions lack it.
     #[serde(default)]
     pub(crate) hostname: Option<String>,
-    /// The number of CPUs that programs in the guest's memory see, if that is independent of the kernel's; manifests of
-    /// earlier versions lack it.
-    #[serde(default)]
-    pub(crate) cpus: Option<u32>,
     /// The slot, because programs in the guest know the address that comes from it.
     pub(crate) slot: Option<u16>,
     /// Every saved file.
@@ -248,7 +244,6 @@ mod tests {
             runtime: "runsc 1".to_owned(),
             image: PathBuf::from("/image"),
             hostname: None,
-            cpus: None,
             slot: Some(3),
             parts,
         };

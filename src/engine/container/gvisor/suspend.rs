@@ -24,7 +24,6 @@ use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
 use crate::state::{disk, disk_copy, trash};
-use crate::types::whole_cpus;
 use crate::{Endpoint, EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
@@ -79,7 +78,7 @@ impl GuestMemory for ContainerEngine {
         manifest: MemoryManifest,
     ) -> EngineResult<Endpoint> {
         const STEP: &str = "continue from saved memory";
-        let MachineBoot { folder, spec, lock, .. } = *machine;
+        let MachineBoot { folder, lock, .. } = *machine;
         let starter = ContainerStarter {
             host: &self.host,
             runtime: &self.runtime,
@@ -99,9 +98,6 @@ impl GuestMemory for ContainerEngine {
         let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
         if another && let Err(error) = self.set_guest_hostname(folder.id) {
             tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not set a fork's host name; it has its source's");
-        }
-        if manifest.cpus != Some(whole_cpus(spec.cpu)) {
-            self.set_guest_cpus(folder.id, whole_cpus(spec.cpu));
         }
         Ok(endpoint)
     }
@@ -229,8 +225,7 @@ impl ContainerEngine {
             (self.runtime.version()?, slots::of_machine(&folder.path)?, Some(folder.id.hostname()));
         let image =
             state.annotations.get(oci::IMAGE).map_or_else(|| self.host.settings.image.clone(), Into::into);
-        let cpus = Some(whole_cpus(folder.read_record()?.cpu));
-        Ok(MemoryManifest { host_boot, runtime, image, hostname, cpus, slot, parts: Vec::new() })
+        Ok(MemoryManifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
     }
 
     /// Invalidates what was saved of a guest, then unpauses it and unblocks its clients. Accepts a guest that
