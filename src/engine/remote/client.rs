@@ -36,12 +36,12 @@ pub struct RemoteEngine {
     session: Uuid,
     name: &'static str,
     capabilities: Capabilities,
-    guarded: Mutex<Guarded>,
+    guarded: Mutex<GuardedMachines>,
 }
 
 /// What the guard of the host's disk did, as the helper's last replies said.
 #[derive(Debug, Default)]
-struct Guarded {
+struct GuardedMachines {
     frozen: BTreeSet<ComputerId>,
     /// Machines that it killed, until somebody asks.
     killed: BTreeSet<ComputerId>,
@@ -64,16 +64,14 @@ impl RemoteEngine {
         let session = Uuid::new_v4();
         let (capabilities, guarded) = (Capabilities::default(), Mutex::default());
         let mut engine = Self { socket, session, name: "", capabilities, guarded };
-        match engine.call(Call::Describe {}).await? {
-            Reply::Description { name, capabilities } => {
-                (engine.name, engine.capabilities) = (interned(&name), capabilities);
-                Ok(engine)
-            }
-            other => Err(unexpected(&other)),
-        }
+        let Reply::Description { name, capabilities } = engine.call(Call::Describe {}).await? else {
+            return Err(unexpected("description"));
+        };
+        (engine.name, engine.capabilities) = (interned(&name), capabilities);
+        Ok(engine)
     }
 
-    fn guarded(&self) -> MutexGuard<'_, Guarded> {
+    fn guarded(&self) -> MutexGuard<'_, GuardedMachines> {
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,17 +137,17 @@ impl RemoteEngine {
     }
 
     async fn complete(&self, call: Call) -> EngineResult<()> {
-        match self.call(call).await? {
-            Reply::Complete => Ok(()),
-            other => Err(unexpected(&other)),
-        }
+        let Reply::Complete = self.call(call).await? else {
+            return Err(unexpected("complete"));
+        };
+        Ok(())
     }
 
     async fn endpoint(&self, call: Call) -> EngineResult<Endpoint> {
-        match self.call(call).await? {
-            Reply::Endpoint(endpoint) => Ok(endpoint.into()),
-            other => Err(unexpected(&other)),
-        }
+        let Reply::Endpoint(endpoint) = self.call(call).await? else {
+            return Err(unexpected("endpoint"));
+        };
+        Ok(endpoint.into())
     }
 }
 
@@ -159,8 +157,8 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionRefused | NotFound | WouldBlock)
 }
 
-fn unexpected(reply: &Reply) -> EngineError {
-    EngineError::failed("understand the host helper", format!("unexpected reply {reply:?}"))
+fn unexpected(expected: &str) -> EngineError {
+    EngineError::failed("understand the host helper", format!("its reply is not {expected:?}"))
 }
 
 #[async_trait]
@@ -191,10 +189,10 @@ impl Engine for RemoteEngine {
     }
 
     async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
-        match self.call(Call::Observe { id: id.0 }).await? {
-            Reply::Observation(observation) => Ok(observation.into()),
-            other => Err(unexpected(&other)),
-        }
+        let Reply::Observation(observation) = self.call(Call::Observe { id: id.0 }).await? else {
+            return Err(unexpected("observation"));
+        };
+        Ok(observation.into())
     }
 
     async fn check_capacity(&self, id: ComputerId, rollback_to: Option<Uuid>) -> EngineResult<()> {
@@ -202,10 +200,10 @@ impl Engine for RemoteEngine {
     }
 
     async fn list(&self) -> EngineResult<Vec<ComputerId>> {
-        match self.call(Call::List {}).await? {
-            Reply::Machines(ids) => Ok(ids.into_iter().map(ComputerId).collect()),
-            other => Err(unexpected(&other)),
-        }
+        let Reply::Machines(ids) = self.call(Call::List {}).await? else {
+            return Err(unexpected("machines"));
+        };
+        Ok(ids.into_iter().map(ComputerId).collect())
     }
 
     /// Asks again whenever the helper ends: its successor knows the machine.
@@ -221,7 +219,7 @@ impl Engine for RemoteEngine {
                     return Ok(());
                 }
                 Ok((Reply::Failure(failure), _)) => return Err(failure.into()),
-                Ok((other, _)) => return Err(unexpected(&other)),
+                Ok(_) => return Err(unexpected("stopped")),
                 // While there is no helper, nobody can know; the next attempt waits for one.
                 Err(CallFailure::Lost(_)) => tokio::time::sleep(CONNECT_PAUSE).await,
                 Err(CallFailure::Unreachable(error)) => {
@@ -237,15 +235,12 @@ impl Engine for RemoteEngine {
     }
 
     async fn watch_disk(&self) -> EngineResult<DiskWatch> {
-        match self.call(Call::WatchDisk {}).await? {
-            Reply::Disk { free, next_ms, frozen } => {
-                let next = Duration::from_millis(next_ms);
-                let watch = DiskWatch { free, frozen: frozen.len(), next };
-                self.guarded().frozen = frozen.into_iter().map(ComputerId).collect();
-                Ok(watch)
-            }
-            other => Err(unexpected(&other)),
-        }
+        let Reply::Disk { free, next_ms, frozen } = self.call(Call::WatchDisk {}).await? else {
+            return Err(unexpected("disk"));
+        };
+        let watch = DiskWatch { free, frozen: frozen.len(), next: Duration::from_millis(next_ms) };
+        self.guarded().frozen = frozen.into_iter().map(ComputerId).collect();
+        Ok(watch)
     }
 
     fn is_frozen(&self, id: ComputerId) -> bool {
@@ -269,19 +264,19 @@ impl Engine for RemoteEngine {
     }
 
     async fn saved_state(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
-        match self.call(Call::SavedState { id: id.0 }).await? {
-            Reply::SavedState(state) => Ok(state),
-            other => Err(unexpected(&other)),
-        }
+        let Reply::SavedState(state) = self.call(Call::SavedState { id: id.0 }).await? else {
+            return Err(unexpected("saved state"));
+        };
+        Ok(state)
     }
 
     async fn read_saved(&self, id: ComputerId, file: &str, from: u64, most: usize) -> EngineResult<Extents> {
         let most = u64::try_from(most).unwrap_or(u64::MAX);
         let call = Call::ReadSaved { id: id.0, file: file.to_owned(), from, most };
-        match self.call_with(call, &[]).await? {
-            (Reply::Extents(places), bytes) => Ok(Extents { places, bytes }),
-            (other, _) => Err(unexpected(&other)),
-        }
+        let (Reply::Extents(places), bytes) = self.call_with(call, &[]).await? else {
+            return Err(unexpected("extents"));
+        };
+        Ok(Extents { places, bytes })
     }
 
     async fn evict(&self, id: ComputerId) -> EngineResult<()> {
@@ -291,10 +286,10 @@ impl Engine for RemoteEngine {
     async fn write_saved(&self, id: ComputerId, file: &SavedFile, data: Extents) -> EngineResult<()> {
         let Extents { places, bytes } = data;
         let call = Call::WriteSaved { id: id.0, file: file.clone(), places };
-        match self.call_with(call, &bytes).await? {
-            (Reply::Complete, _) => Ok(()),
-            (other, _) => Err(unexpected(&other)),
-        }
+        let (Reply::Complete, _) = self.call_with(call, &bytes).await? else {
+            return Err(unexpected("complete"));
+        };
+        Ok(())
     }
 
     async fn finish_fetch(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
@@ -306,10 +301,10 @@ impl Engine for RemoteEngine {
     }
 
     async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
-        match self.call(Call::Resize { id: id.0, change }).await? {
-            Reply::Effect(effect) => Ok(effect),
-            other => Err(unexpected(&other)),
-        }
+        let Reply::Effect(effect) = self.call(Call::Resize { id: id.0, change }).await? else {
+            return Err(unexpected("effect"));
+        };
+        Ok(effect)
     }
 
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
@@ -325,10 +320,10 @@ impl Engine for RemoteEngine {
     }
 
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
-        match self.call(Call::Snapshot { id: id.0, snapshot, memory }).await? {
-            Reply::Snapshot(taken) => Ok(taken),
-            other => Err(unexpected(&other)),
-        }
+        let Reply::Snapshot(taken) = self.call(Call::Snapshot { id: id.0, snapshot, memory }).await? else {
+            return Err(unexpected("snapshot"));
+        };
+        Ok(taken)
     }
 
     async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
@@ -340,9 +335,9 @@ impl Engine for RemoteEngine {
     }
 
     async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
-        match self.call(Call::Snapshots { id: id.0 }).await? {
-            Reply::Snapshots(snapshots) => Ok(snapshots),
-            other => Err(unexpected(&other)),
-        }
+        let Reply::Snapshots(snapshots) = self.call(Call::Snapshots { id: id.0 }).await? else {
+            return Err(unexpected("snapshots"));
+        };
+        Ok(snapshots)
     }
 }

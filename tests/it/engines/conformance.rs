@@ -122,7 +122,9 @@ pub async fn every_verb_succeeds_when_it_is_so_already(fixture: &dyn EngineFixtu
     fixture.expect_removed(spec.id);
 }
 
-pub async fn a_machine_that_runs_is_not_started_for_another_boot(fixture: &dyn EngineFixture) {
+pub async fn a_machine_that_runs_is_not_started_for_another_boot_and_can_be_destroyed(
+    fixture: &dyn EngineFixture,
+) {
     let (engine, spec) = (fixture.engine(), machine_spec());
     engine.create(&spec).await.expect("created");
     Guest::new(&engine.start(&spec, &boot(1)).await.expect("started")).wait_until_ready().await;
@@ -130,21 +132,14 @@ pub async fn a_machine_that_runs_is_not_started_for_another_boot(fixture: &dyn E
     assert!(matches!(refused, EngineError::Failed { .. }), "{refused:#}");
     expect_running(&*engine, spec.id, 1).await.wait_until_ready().await;
     engine.destroy(spec.id).await.expect("destroyed");
+    expect_observation(&*engine, spec.id, Observation::Absent).await;
+    fixture.expect_removed(spec.id);
 }
 
 pub async fn what_is_not_there_cannot_start(fixture: &dyn EngineFixture) {
     let (engine, spec) = (fixture.engine(), machine_spec());
     let refused = engine.start(&spec, &boot(1)).await.expect_err("a missing machine cannot start");
     assert!(matches!(refused, EngineError::Absent), "{refused:#}");
-    fixture.expect_removed(spec.id);
-}
-
-pub async fn a_machine_that_runs_can_be_destroyed(fixture: &dyn EngineFixture) {
-    let (engine, spec) = (fixture.engine(), machine_spec());
-    engine.create(&spec).await.expect("created");
-    Guest::new(&engine.start(&spec, &boot(1)).await.expect("started")).wait_until_ready().await;
-    engine.destroy(spec.id).await.expect("destroyed");
-    expect_observation(&*engine, spec.id, Observation::Absent).await;
     fixture.expect_removed(spec.id);
 }
 
@@ -250,9 +245,8 @@ macro_rules! conformance_tests {
         $crate::engines::conformance::conformance_tests!($fixture;
             a_machine_lives_stops_keeps_its_disk_and_goes,
             every_verb_succeeds_when_it_is_so_already,
-            a_machine_that_runs_is_not_started_for_another_boot,
+            a_machine_that_runs_is_not_started_for_another_boot_and_can_be_destroyed,
             what_is_not_there_cannot_start,
-            a_machine_that_runs_can_be_destroyed,
             a_waiter_hears_of_every_end,
             a_restarted_controller_finds_what_runs,
             a_machine_goes_on_where_it_was_suspended,

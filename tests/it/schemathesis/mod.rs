@@ -14,7 +14,7 @@ use crate::harness::sampling::{is_full_run, sampled};
 
 /// Requests per operation and phase, of a sample and of a full run. No run has a time limit: on a busy machine it would end
 /// before the last operations.
-const EXAMPLES: (&str, &str) = ("5", "200");
+const EXAMPLES: (&str, &str) = ("3", "200");
 /// Phases of a sample and of a full run. The coverage phase sends about 50 requests per operation.
 const PHASES: (&str, &str) = ("examples,fuzzing", "examples,coverage,fuzzing");
 
