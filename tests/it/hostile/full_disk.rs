@@ -147,7 +147,17 @@ async fn t20_a_computer_that_fills_the_host_is_frozen_and_its_neighbours_see_no_
     expect_progress(&controller, &neighbour).await;
     controller.bash(&idle, "echo here >/root/here && sync /root/here").await;
 
-    // A frozen computer can be stopped and deleted. The guest of the next test continues when there is space again.
+    // With space again the writer continues, and sees no error either.
+    filler.remove();
+    expect_written(&controller, &hungry).await;
+    until_frozen(&controller, &hungry, false).await;
+
+    // A frozen computer can be stopped and deleted.
+    controller.bash(&hungry, "rm /root/big && sync").await;
+    let filler = Filler::leave(&controller, SPACE_MIB);
+    until_seen(&controller).await;
+    launch(&controller, &hungry, &writer(WRITTEN_MIB)).await;
+    until_frozen(&controller, &hungry, true).await;
     let stopped = controller.post(&format!("/computers/{hungry}/stop"), json!({})).await;
     assert_eq!(stopped.status, 200, "{}", stopped.body);
     controller.until_status(&hungry, "stopped").await;
