@@ -35,7 +35,7 @@ soak: deps-test image-small ## kill the controller at random moments (ROUNDS=200
 	HOTDESK_ROUNDS=$(or $(ROUNDS),200) HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		HOTDESK_PYTHON=$(VENV)/bin/python cargo test --locked --test it -- --nocapture --test-threads 1 \
 		crash::rounds crash::points suspension::rounds display::counting agent::bash::a_flood \
-		engines::qemu_desktop schemathesis
+		engines::qemu_desktop schemathesis display::fidelity display::crowd
 
 check: deps-check ## check format, lints, the OpenAPI document and the dependencies
 	cargo fmt --check
@@ -43,7 +43,7 @@ check: deps-check ## check format, lints, the OpenAPI document and the dependenc
 	packaging/dev/openapi/lint
 	packaging/dev/supply/check
 
-bench: deps-bench image image-small ## measure against named peers, and run the long tests (QUICK=1: only check that it runs)
+bench: deps-bench image image-small ## measure against named peers (QUICK=1: only check that it runs)
 	cargo build --locked --release --bin hotdesk
 	CARGO_TARGET_DIR=$(PEERS) cargo build --release --locked --manifest-path benches/peers/Cargo.toml
 	rm -f $(HOTDESK_CACHE)/bench/*.json
@@ -60,8 +60,6 @@ bench: deps-bench image image-small ## measure against named peers, and run the 
 	$(BENCH) benches/lifecycle.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/key_check.py
 	$(BENCH) benches/goals.py
-	HOTDESK_PROOF=$(if $(QUICK),sample,full) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
-		cargo test --locked --test it -- --nocapture --test-threads 1 display::fidelity display::crowd
 
 image: deps ## build the guest image (cached by a hash of its inputs)
 	packaging/image/build --variant full >/dev/null

@@ -12,8 +12,12 @@ pub async fn boot_controller(more: &str) -> Option<RunningController> {
         skip.report();
         return None;
     }
-    let configuration = format!("engine = \"qemu\"\n[qemu]\nkernel = {:?}\n{more}", kernel());
-    Some(RunningController::boot_with(&configuration).await)
+    Some(RunningController::boot_with(&configuration(more)).await)
+}
+
+/// The configuration of a controller whose computers are virtual machines, with further settings.
+pub fn configuration(more: &str) -> String {
+    format!("engine = \"qemu\"\n[qemu]\nkernel = {:?}\n{more}", kernel())
 }
 
 /// Commands that print what identifies a computer to its programs. Without the address, because all guests

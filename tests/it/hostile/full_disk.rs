@@ -7,6 +7,8 @@ use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::engines::qemu::qemu_skip_reason;
+use crate::engines::qemu_desktop;
 use crate::harness::agent::HttpAnswer;
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor, skip_reason};
@@ -21,6 +23,9 @@ const WRITTEN_MIB: u64 = 900;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Longest time of a refusal: the request must not wait for the frozen computer.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Free space for an emulated machine, whose writes are slow, and what it writes.
+const VM_SPACE_MIB: u64 = 600;
+const VM_WRITTEN_MIB: u64 = 240;
 
 /// A file that takes space which belongs to no computer.
 struct Filler(std::path::PathBuf);
@@ -42,11 +47,11 @@ impl Filler {
 }
 
 /// Waits until the guard has seen how little the filler leaves. It cannot foresee a program that is no computer.
-async fn until_seen(controller: &RunningController) {
+async fn until_seen(controller: &RunningController, free_mib: u64) {
     let seen = wait::until(WRITE_TIMEOUT, || async {
         let metrics = controller.bare(Method::GET, "/metrics").send().await.ok()?.text().await.ok()?;
         let free = metrics.lines().find_map(|line| line.strip_prefix("hotdesk_disk_free_bytes "))?;
-        (free.parse::<f64>().ok()? <= ((SPACE_MIB + 1) << 20) as f64).then_some(())
+        (free.parse::<f64>().ok()? <= ((free_mib + 1) << 20) as f64).then_some(())
     });
     seen.await.expect("the guard sees the filler");
 }
@@ -61,6 +66,10 @@ async fn launch(controller: &RunningController, id: &str, command: &str) {
 fn writer(mib: u64) -> String {
     format!("dd if=/dev/zero of=/root/big bs=8M count={} 2>/dev/null; echo $? >/dev/shm/code", mib / 8)
 }
+
+/// Writes 2 GiB with a single system call, which a freeze does not end: the memory is one page of zeros, mapped often.
+const SINGLE_WRITE: &str = "python3 -c 'import mmap, os; os.write(os.open(\"/root/big\", os.O_CREAT | os.O_WRONLY), \
+                            mmap.mmap(-1, 2 << 30, prot=mmap.PROT_READ))'";
 
 /// Appends lines to a log and syncs each; a failure is noted in memory.
 const NEIGHBOUR: &str = "while :; do date +%s%N >>/root/log && sync /root/log || echo failed >>/dev/shm/failed; \
@@ -128,7 +137,7 @@ async fn t20_a_computer_that_fills_the_host_is_frozen_and_its_neighbours_see_no_
     let idle = computer(&controller, &workspace, "idle").await;
     launch(&controller, &neighbour, NEIGHBOUR).await;
     let filler = Filler::leave(&controller, SPACE_MIB);
-    until_seen(&controller).await;
+    until_seen(&controller, SPACE_MIB).await;
     launch(&controller, &hungry, &writer(WRITTEN_MIB)).await;
 
     until_frozen(&controller, &hungry, true).await;
@@ -155,7 +164,7 @@ async fn t20_a_computer_that_fills_the_host_is_frozen_and_its_neighbours_see_no_
     // A frozen computer can be stopped and deleted.
     controller.bash(&hungry, "rm /root/big && sync").await;
     let filler = Filler::leave(&controller, SPACE_MIB);
-    until_seen(&controller).await;
+    until_seen(&controller, SPACE_MIB).await;
     launch(&controller, &hungry, &writer(WRITTEN_MIB)).await;
     until_frozen(&controller, &hungry, true).await;
     let stopped = controller.post(&format!("/computers/{hungry}/stop"), json!({})).await;
@@ -163,6 +172,16 @@ async fn t20_a_computer_that_fills_the_host_is_frozen_and_its_neighbours_see_no_
     controller.until_status(&hungry, "stopped").await;
     let deleted = controller.delete(&format!("/computers/{hungry}")).await;
     assert_eq!(deleted.status, 200, "{}", deleted.body);
+    expect_progress(&controller, &neighbour).await;
+    filler.remove();
+
+    // What grows in spite of the freeze is killed before it takes the last bytes.
+    let greedy = computer(&controller, &workspace, "greedy").await;
+    let filler = Filler::leave(&controller, SPACE_MIB);
+    until_seen(&controller, SPACE_MIB).await;
+    launch(&controller, &greedy, SINGLE_WRITE).await;
+    controller.until_status(&greedy, "stopped").await;
+    assert_eq!(controller.record(&greedy).await["status_reason"], "host_disk_full");
     expect_progress(&controller, &neighbour).await;
     assert_eq!(
         controller.bash(&idle, "cat /root/here; echo there >/root/there && sync && echo ok").await,
@@ -178,13 +197,31 @@ async fn t20_a_guest_with_a_kernel_of_its_own_is_frozen_too() {
     let workspace = controller.workspace("w").await;
     let hungry = computer(&controller, &workspace, "hungry").await;
     let filler = Filler::leave(&controller, SPACE_MIB);
-    until_seen(&controller).await;
+    until_seen(&controller, SPACE_MIB).await;
     launch(&controller, &hungry, &writer(WRITTEN_MIB)).await;
     until_frozen(&controller, &hungry, true).await;
     for verb in ["suspend", "snapshots"] {
         let refused = controller.post(&format!("/computers/{hungry}/{verb}"), json!({})).await;
         expect_no_capacity(&refused, verb);
     }
+    filler.remove();
+    expect_written(&controller, &hungry).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t20_a_virtual_machine_is_frozen_too() {
+    if let Some(skip) = qemu_skip_reason() {
+        return skip.report();
+    }
+    let controller = RunningController::boot_on_disk_with(DISK_MIB, &qemu_desktop::configuration("")).await;
+    let workspace = controller.workspace("w").await;
+    let hungry = computer(&controller, &workspace, "hungry").await;
+    let filler = Filler::leave(&controller, VM_SPACE_MIB);
+    until_seen(&controller, VM_SPACE_MIB).await;
+    launch(&controller, &hungry, &writer(VM_WRITTEN_MIB)).await;
+    until_frozen(&controller, &hungry, true).await;
+    let refused = controller.post(&format!("/computers/{hungry}/suspend"), json!({})).await;
+    expect_no_capacity(&refused, "suspend");
     filler.remove();
     expect_written(&controller, &hungry).await;
 }
