@@ -244,7 +244,15 @@ pub async fn start_with(
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
-    let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config.suspension, archive);
+    let fleet = Fleet::new(
+        engine,
+        store.clone(),
+        blobs.clone(),
+        tasks.clone(),
+        &config.suspension,
+        archive,
+        &config.boot_snapshots,
+    );
     let metrics = Metrics::install()?;
     let metrics_access = MetricsAccess::open(&config.web.metrics_key_file)?;
     let signatures = Signatures::open(&config.billing.webhook_secret_file)?;

@@ -30,6 +30,13 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// What it can do beyond the operations that every engine has.
     fn capabilities(&self) -> Capabilities;
 
+    /// Returns a digest of what a boot depends on besides the machine's hardware: the engine and the program that runs
+    /// guests, the image, and the agent. A machine begins only from memory that was saved with the same inputs.
+    ///
+    /// # Errors
+    /// `Failed` when one of these cannot be read.
+    async fn boot_inputs(&self) -> EngineResult<String>;
+
     /// Makes a machine, after the computer's row is stored. On return its disk exists and [`Engine::observe`]
     /// returns `Stopped`.
     ///

@@ -5,6 +5,7 @@ mod actions;
 mod agent;
 mod agent_accounts;
 mod audio;
+mod boot_snapshots;
 mod browser;
 mod channels;
 mod cli;

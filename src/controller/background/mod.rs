@@ -1,5 +1,6 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
-//! expired agent accounts, ends of streams, old usage, the engine's maintenance, the guard of the host's disk.
+//! expired agent accounts, ends of streams, old usage, the engine's maintenance, boot snapshots, the guard of the host's
+//! disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,7 @@ pub fn start(app: &AppState) {
     repeat(app, "maintenance of machines", MAINTENANCE_INTERVAL, |app| async move {
         app.fleet.engine().maintain().await.map_err(Error::internal)
     });
+    app.fleet.start_boot_snapshots();
     disk_guard::start(app);
     if let Some(archive) = app.fleet.state_archive() {
         let (archive, fleet) = (Arc::clone(archive), app.fleet.clone());

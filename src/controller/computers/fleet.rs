@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::boot_snapshots::BootSnapshots;
 use super::runner::registry::{FleetState, stopping};
 use super::runner::{CommandAck, Work, computer_not_found, suspend_unsupported};
 use super::view;
-use crate::config::Suspension;
+use crate::config::{BootSnapshotSettings, Suspension};
 use crate::data_dir::blobs::BlobStore;
 use crate::saved_state::StateArchive;
 use hotdesk_base::clock;
@@ -76,10 +77,12 @@ impl Fleet {
         tasks: Tasks,
         suspension: &Suspension,
         archive: Option<Arc<StateArchive>>,
+        boot_snapshots: &BootSnapshotSettings,
     ) -> Self {
         let wake_wait = Duration::from_secs(suspension.wake_wait_seconds.into()).min(ACT_TIMEOUT);
         let reads_wake = suspension.reads_wake;
-        let shared = FleetState::new(engine, store, blobs, tasks, archive);
+        let shared =
+            FleetState::new(engine, store, blobs, tasks, archive, BootSnapshots::new(boot_snapshots.keep));
         Self { shared: Arc::new(shared), reads_wake, wake_wait }
     }
 
@@ -134,8 +137,10 @@ impl Fleet {
         for row in &rows {
             let _accepted = self.shared.send(row.id, Work::Recover)?;
         }
+        let snapshots = self.shared.recover_boot_snapshots().await;
         let machines = self.shared.engine.list().await.map_err(Error::internal)?;
-        for orphan in machines.into_iter().filter(|id| rows.iter().all(|row| row.id != *id)) {
+        let is_known = |id: &ComputerId| rows.iter().any(|row| row.id == *id) || snapshots.contains(id);
+        for orphan in machines.into_iter().filter(|id| !is_known(id)) {
             tracing::warn!(computer = %orphan, "removing a machine that belongs to no computer");
             if let Err(error) = self.shared.engine.destroy(orphan).await {
                 tracing::error!(

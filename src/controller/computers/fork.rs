@@ -78,18 +78,17 @@ impl Runner {
 
     /// Resumes from the copied memory with a new identity. Runs in the fork's runner. The guest is not
     /// reachable yet.
-    pub(super) async fn resume_as_fork(&mut self) -> Result<Guest> {
-        let row = self.row().await?;
+    pub(super) async fn resume_as_fork(&mut self, row: &Computer) -> Result<Guest> {
         let shared = Arc::clone(&self.shared);
         let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
-        let resumed = shared.engine.resume(&machine_spec(&row), &boot_spec(&row)).await;
+        let resumed = shared.engine.resume(&machine_spec(row), &boot_spec(row)).await;
         let endpoint = resumed.map_err(fork_error)?;
-        self.renew_or_end(&row, endpoint).await
+        self.renew_or_end(row, endpoint).await
     }
 }
 
 /// Converts an engine's failure to a client's error.
-fn fork_error(error: EngineError) -> Error {
+pub(super) fn fork_error(error: EngineError) -> Error {
     match error {
         EngineError::Unsupported(_) => copies_no_memory().context(error),
         EngineError::Damaged(_) => {

@@ -1,13 +1,13 @@
 //! Computers: look-up with access checks, fleet, runners, and views.
 
 mod auto_resume;
+mod boot_snapshots;
 mod bulk_delete;
 mod clone;
 pub mod directory;
 pub mod fleet;
 mod fork;
 pub mod resize;
-mod resolution;
 pub mod rollback;
 pub mod rtmp_connections;
 mod runner;

@@ -24,6 +24,14 @@ pub struct Container {
     pub allow_private_egress: bool,
 }
 
+/// Snapshots of booted desktops.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BootSnapshotSettings {
+    /// Most snapshots, one for each size of computer; those that were used last stay. 0: every computer boots.
+    pub keep: u32,
+}
+
 /// Streaming.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -61,6 +69,13 @@ impl Config {
             disk_overcommit: self.limits.disk_overcommit,
             ..HostSettings::new(self.machines_dir(), &self.container.image, agent)
         })
+    }
+}
+
+impl Default for BootSnapshotSettings {
+    /// A handful of sizes is what one installation uses; each snapshot takes 100 to 400 MB of disk.
+    fn default() -> Self {
+        Self { keep: 4 }
     }
 }
 

@@ -21,7 +21,7 @@ mod transport;
 pub use host::HostHelper;
 pub use limits::Limits;
 pub use load::Flags;
-pub use machines::{Container, Streaming};
+pub use machines::{BootSnapshotSettings, Container, Streaming};
 pub use mail::{SmtpSettings, SmtpTls};
 pub use oidc::OidcSettings;
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
@@ -67,6 +67,8 @@ pub struct Config {
     pub container: Container,
     /// Virtual machine engine.
     pub qemu: QemuSettings,
+    /// Snapshots of booted desktops, from which computers begin.
+    pub boot_snapshots: BootSnapshotSettings,
     /// Streaming to RTMP servers.
     pub streaming: Streaming,
     /// Suspended computers.
@@ -154,6 +156,7 @@ impl Default for Config {
             limits: Limits::default(),
             container: Container::default(),
             qemu: QemuSettings::default(),
+            boot_snapshots: BootSnapshotSettings::default(),
             streaming: Streaming::default(),
             suspension: Suspension::default(),
             secrets: SecretSettings::default(),

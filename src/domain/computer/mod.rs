@@ -1,6 +1,7 @@
 //! Computers: hardware choices of a create request, and the rules of their lifecycle (docs/api/computers.md).
 
 pub mod allowance;
+pub mod boot_snapshot;
 pub mod clone;
 pub mod disk_guard;
 pub mod endpoint;

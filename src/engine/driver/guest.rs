@@ -1,7 +1,7 @@
 //! Traits of an engine's guests. An engine implements each beside the code that does it.
 
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::driver::HostContext;
@@ -50,6 +50,11 @@ pub(crate) trait GuestDriver:
     /// Unblocks the clients of a machine's agent, in case a controller died while it blocked them. Blocks.
     fn allow_agent_clients(&self, _folder: &Folder) -> EngineResult<()> {
         Ok(())
+    }
+
+    /// Files of the host that a boot reads besides image and agent.
+    fn boot_files(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Boots a machine after [`GuestShutdown::sweep`]. On error, parts of the boot may be left. Blocks.

@@ -5,6 +5,7 @@
 //! host's lock.
 
 mod admission;
+mod boot_inputs;
 pub(crate) mod checks;
 mod context;
 mod copies;
@@ -68,6 +69,10 @@ impl<M: GuestDriver> Engine for M {
 
     fn capabilities(&self) -> Capabilities {
         self.abilities()
+    }
+
+    async fn boot_inputs(&self) -> EngineResult<String> {
+        self.blocking(boot_inputs::digest).await
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {

@@ -27,7 +27,7 @@ mod settings;
 mod suspend;
 mod transfer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,10 @@ impl GuestDriver for QemuEngine {
 
     fn host(&self) -> &HostContext {
         &self.host
+    }
+
+    fn boot_files(&self) -> Vec<PathBuf> {
+        ["kernel", "initrd"].map(|name| self.settings.kernel.join(name)).into()
     }
 
     fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation> {

@@ -171,6 +171,13 @@ impl Engine for RemoteEngine {
         self.capabilities
     }
 
+    async fn boot_inputs(&self) -> EngineResult<String> {
+        let Reply::BootInputs(digest) = self.call(Call::BootInputs {}).await? else {
+            return Err(unexpected("boot inputs"));
+        };
+        Ok(digest)
+    }
+
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
         self.complete(Call::Create { spec: spec.into() }).await
     }

@@ -35,6 +35,7 @@ pub(super) struct Request {
 pub(super) enum Call {
     /// Asks for name and capabilities.
     Describe {},
+    BootInputs {},
     Create {
         spec: SpecText,
     },
@@ -135,7 +136,11 @@ impl Call {
     /// The machines that it works on.
     pub(super) fn machines(&self) -> Vec<ComputerId> {
         let ids = match self {
-            Self::Describe {} | Self::List {} | Self::Maintain {} | Self::WatchDisk {} => Vec::new(),
+            Self::Describe {}
+            | Self::BootInputs {}
+            | Self::List {}
+            | Self::Maintain {}
+            | Self::WatchDisk {} => Vec::new(),
             Self::Create { spec } | Self::Start { spec, .. } | Self::Resume { spec, .. } => vec![spec.id],
             Self::Stop { id, .. }
             | Self::Destroy { id }
@@ -212,6 +217,7 @@ pub(super) enum Reply {
         name: String,
         capabilities: Capabilities,
     },
+    BootInputs(String),
     Endpoint(EndpointText),
     Observation(ObservationText),
     Machines(Vec<Uuid>),

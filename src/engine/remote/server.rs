@@ -230,6 +230,7 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
         Call::Describe {} => {
             Reply::Description { name: engine.name().to_owned(), capabilities: engine.capabilities() }
         }
+        Call::BootInputs {} => Reply::BootInputs(engine.boot_inputs().await?),
         Call::Create { spec } => complete(engine.create(&validate::spec(&spec)?).await)?,
         Call::Start { spec, boot } => {
             let (spec, boot) = (validate::spec(&spec)?, validate::boot(&boot)?);

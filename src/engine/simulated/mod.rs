@@ -195,6 +195,10 @@ impl Engine for SimulatedEngine {
         self.capabilities
     }
 
+    async fn boot_inputs(&self) -> EngineResult<String> {
+        Ok("simulated".to_owned())
+    }
+
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
         let disk = self.host.machine(spec.id).join("disk");
         self.act(Verb::Create, async move {

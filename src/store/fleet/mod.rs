@@ -1,5 +1,6 @@
 //! Tables of computers, their snapshots and their saved state.
 
+pub mod boot_snapshots;
 pub mod computers;
 pub mod copies;
 pub mod find;

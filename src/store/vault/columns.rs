@@ -43,11 +43,13 @@ pub(crate) static ANSWER: Column = Column::new("idempotent_requests", "digest", 
 pub(crate) static INSTALLATION_SECRET: Column = Column::new("installation_secrets", "name", "value");
 /// Secret of a person's authenticator app.
 pub(crate) static TOTP_SECRET: Column = Column::new("second_factors", "account_id", "secret");
+/// Token in the memory of a boot snapshot.
+pub(crate) static BOOT_TOKEN: Column = Column::new("boot_snapshots", "machine_id", "agent_token");
 /// Key of a workspace.
 pub(crate) static WORKSPACE_KEY: Column = Column::new("workspace_keys", "workspace_id", "sealing_key");
 
 /// All of them.
-pub(super) static ALL: [&Column; 10] = [
+pub(super) static ALL: [&Column; 11] = [
     &AGENT_TOKEN,
     &SAVED_TOKEN,
     &VNC_PASSWORD,
@@ -57,5 +59,6 @@ pub(super) static ALL: [&Column; 10] = [
     &ANSWER,
     &INSTALLATION_SECRET,
     &TOTP_SECRET,
+    &BOOT_TOKEN,
     &WORKSPACE_KEY,
 ];

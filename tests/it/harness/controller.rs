@@ -426,6 +426,11 @@ pub fn command_of(name: &str, folder: &Path) -> Command {
     let chosen = std::fs::read_to_string(folder.join("image"));
     command.arg("--image").arg(chosen.map_or_else(|_| image_or_empty(folder), PathBuf::from));
     remove_test_variables(&mut command);
+    let file = std::fs::read_to_string(folder.join("hotdesk.toml")).unwrap_or_default();
+    if !file.contains("[boot_snapshots]") {
+        // A boot in the background takes half of a test machine's processors.
+        command.env("HOTDESK_BOOT_SNAPSHOTS__KEEP", "0");
+    }
     command
 }
 

@@ -15,7 +15,9 @@ use hotdesk::base::clock;
 use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::controller;
-use hotdesk::controller::config::{AutoStopTiming, Config, Limits, StorageSettings, Suspension};
+use hotdesk::controller::config::{
+    AutoStopTiming, BootSnapshotSettings, Config, Limits, StorageSettings, Suspension,
+};
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::engine::simulated::{AgentBoot, AgentFactory, Fault, SimulatedEngine, SimulatedHost};
 use hotdesk::engine::{Capabilities, MachineSpec};
@@ -45,6 +47,8 @@ pub struct Setup {
     pub reads_wake: bool,
     /// How long an action waits for a computer that resumes.
     pub wake_wait_seconds: u32,
+    /// Most boot snapshots; a test that counts the engine's calls has none.
+    pub boot_snapshots: u32,
     pub limits: Limits,
     pub pace: AutoStopTiming,
     pub storage: StorageSettings,
@@ -64,6 +68,7 @@ impl Default for Setup {
             capabilities: None,
             reads_wake: true,
             wake_wait_seconds: Suspension::default().wake_wait_seconds,
+            boot_snapshots: 0,
             limits: Limits::default(),
             pace: AutoStopTiming::default(),
             storage: StorageSettings::default(),
@@ -160,6 +165,11 @@ impl Simulation {
     pub async fn kill(&mut self) {
         self.tasks.stopping().cancel();
         self.begin(&[]).await;
+    }
+
+    /// Sets the most boot snapshots of the next controller.
+    pub fn keep_boot_snapshots(&mut self, most: u32) {
+        self.setup.boot_snapshots = most;
     }
 
     /// The data folder.
@@ -306,6 +316,7 @@ async fn start(
         data_dir: folder.path().join("data"),
         limits: setup.limits.clone(),
         suspension: Suspension { reads_wake: setup.reads_wake, wake_wait_seconds: setup.wake_wait_seconds },
+        boot_snapshots: BootSnapshotSettings { keep: setup.boot_snapshots },
         auto_stop: setup.pace,
         storage: setup.storage.clone(),
         ..setup.config.clone()
@@ -349,6 +360,10 @@ pub fn default_agent() -> Router {
             }
             "/identity" => json!({"renewed": ["token"], "failed": [], "clock_was_off_ms": 0}),
             "/exec" => json!({"success": true, "action": "exec", "output": "", "timeout": false}),
+            "/wait_stable" => {
+                let settle = json!({"reached": true, "waited_ms": 1, "changed": []});
+                json!({"success": true, "action": "wait_stable", "settle": settle})
+            }
             "/screens" if request.method() == axum::http::Method::GET => json!({ "screens": [screen] }),
             path if path.starts_with("/screens") => screen,
             path if path.starts_with("/files/desktop/") => {

@@ -8,6 +8,7 @@ use hotdesk_base::ids::{ComputerId, SnapshotId};
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::Result;
 use hotdesk_engine::EngineResult;
+use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
 
 /// Attempts to remove a machine; afterwards the next start of the controller retries.
@@ -28,22 +29,13 @@ impl Runner {
     /// Creates the machine of a new row.
     pub(super) async fn create(&mut self, row: &Computer, from: MachineSource) -> (Result<()>, AfterWork) {
         self.show(Status::Creating, None, None);
-        let disk = match from {
-            MachineSource::Disk(source) => self.copied_from(source, Work::CopyTo(self.id)).await,
-            MachineSource::Memory(source, at) => {
-                let work = at.map_or(Work::ForkTo(self.id), |snapshot| Work::Launch(snapshot, self.id));
-                self.copied_from(source, work).await
-            }
-            MachineSource::Empty => {
-                let made = self.shared.engine.create(&machine_spec(row)).await;
-                made.map_err(|error| refused("Computer could not be created", &error))
-            }
-        };
-        let made = match (disk, from) {
-            (Ok(()), MachineSource::Memory(..)) => self.resume_as_fork().await,
-            (Ok(()), MachineSource::Empty) => self.bring_up(row, false).await,
-            (Ok(()), MachineSource::Disk(_)) => self.bring_up(row, true).await,
-            (Err(error), _) => Err(error),
+        let made = match from {
+            MachineSource::Empty => self.make_empty(row).await,
+            MachineSource::Disk(source) => match self.copied_from(source, Work::CopyTo(self.id)).await {
+                Ok(()) => self.bring_up(row, true).await,
+                Err(error) => Err(error),
+            },
+            MachineSource::Memory(source, at) => self.make_fork(source, at).await,
         };
         let published = match made {
             Ok(guest) => {
@@ -73,6 +65,27 @@ impl Runner {
                 (Err(error), next)
             }
         }
+    }
+
+    /// Makes a machine with an empty disk, booted now or once for all of its size.
+    async fn make_empty(&mut self, row: &Computer) -> Result<Guest> {
+        const FAILED: &str = "Computer could not be created";
+        let begun = self.begin_from_boot_snapshot(row).await;
+        if let Some(guest) = begun.map_err(|error| refused(FAILED, &error))? {
+            return Ok(guest);
+        }
+        let made = self.shared.engine.create(&machine_spec(row)).await;
+        made.map_err(|error| refused(FAILED, &error))?;
+        self.bring_up(row, false).await
+    }
+
+    /// Makes a machine with the disk and memory of another.
+    async fn make_fork(&mut self, source: ComputerId, at: Option<SnapshotId>) -> Result<Guest> {
+        let work = at.map_or(Work::ForkTo(self.id), |snapshot| Work::Launch(snapshot, self.id));
+        self.copied_from(source, work).await?;
+        // With the token in the memory, which the copy has stored.
+        let row = self.row().await?;
+        self.resume_as_fork(&row).await
     }
 
     /// Removes the machine and its row. If the machine cannot be removed, the row stays `deleting` for the

@@ -7,7 +7,7 @@ mod agent_health;
 pub(super) mod boot_screen;
 mod creation;
 mod memory;
-mod power;
+pub(super) mod power;
 mod recovery;
 pub(super) mod registry;
 pub(super) mod resize;
@@ -29,6 +29,7 @@ use self::saved_state::CopyJob;
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
 use hotdesk_domain::billing;
+use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Operation, Status};
 use hotdesk_domain::computer::saved_state::check_converged;
@@ -366,12 +367,17 @@ pub(super) fn computer_not_found() -> Error {
 }
 
 pub(super) fn machine_spec(row: &Computer) -> MachineSpec {
+    hardware_spec(row.id, &row.hardware)
+}
+
+/// Returns the spec of a machine with this hardware.
+pub(super) fn hardware_spec(id: ComputerId, hardware: &Hardware) -> MachineSpec {
     MachineSpec {
-        id: row.id,
-        cpu: row.hardware.cpu,
-        memory_bytes: u64::from(row.hardware.ram_gb) * GB,
-        disk_bytes: u64::from(row.hardware.disk_gb) * GB,
-        bandwidth_mbps: row.hardware.bandwidth_mbps,
+        id,
+        cpu: hardware.cpu,
+        memory_bytes: u64::from(hardware.ram_gb) * GB,
+        disk_bytes: u64::from(hardware.disk_gb) * GB,
+        bandwidth_mbps: hardware.bandwidth_mbps,
     }
 }
 

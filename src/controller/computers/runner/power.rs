@@ -12,7 +12,7 @@ use crate::data_dir::files;
 use hotdesk_base::wait;
 use hotdesk_domain::computer::lifecycle::{Operation, Status};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_engine::{EngineError, EngineResult, Observation, Shortage};
+use hotdesk_engine::{Boot, Engine, EngineError, EngineResult, MachineSpec, Observation, Shortage};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
 
@@ -137,21 +137,7 @@ impl Runner {
         let shared = Arc::clone(&self.shared);
         // Held only during the boot, not while files are delivered to a slow guest.
         let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
-        let started = shared.engine.start(&machine_spec(row), &boot_spec(row)).await;
-        let endpoint = started.map_err(|error| refused("Computer could not be started", &error))?;
-        let guest = Guest::new(endpoint, &row.agent_token)?;
-        let ready = wait::until(BOOT_TIMEOUT, || async {
-            guest.health().await.ok().filter(|health| health.status == "ok")
-        });
-        let ended = shared.engine.wait_stopped(self.id);
-        tokio::select! {
-            ready = ready => {
-                if ready.is_none() {
-                    return Err(Error::internal("the desktop was not ready in time"));
-                }
-            }
-            _ = ended => return Err(Error::internal("the machine ended while it booted")),
-        }
+        let guest = boot_guest(&*shared.engine, &machine_spec(row), &boot_spec(row)).await?;
         if copied {
             log_renewal_failures(row, &guest.renew(&renewal(row)).await?);
         }
@@ -199,5 +185,29 @@ impl Runner {
             Ok(()) => self.settle_as(Status::Stopped).await,
             Err(error) => self.fail("Computer could not be stopped", &error).await,
         }
+    }
+}
+
+/// Starts a machine and waits until its desktop is usable.
+///
+/// # Errors
+/// Why it could not be started; `Internal` when it ends meanwhile, or is not ready within [`BOOT_TIMEOUT`].
+pub(in crate::computers) async fn boot_guest(
+    engine: &dyn Engine,
+    spec: &MachineSpec,
+    boot: &Boot,
+) -> Result<Guest> {
+    let started = engine.start(spec, boot).await;
+    let endpoint = started.map_err(|error| refused("Computer could not be started", &error))?;
+    let guest = Guest::new(endpoint, &boot.token)?;
+    let ready = wait::until(BOOT_TIMEOUT, || async {
+        guest.health().await.ok().filter(|health| health.status == "ok")
+    });
+    tokio::select! {
+        ready = ready => match ready {
+            Some(_) => Ok(guest),
+            None => Err(Error::internal("the desktop was not ready in time")),
+        },
+        _ = engine.wait_stopped(spec.id) => Err(Error::internal("the machine ended while it booted")),
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::{CommandAck, Message, Runner, Work};
+use crate::computers::boot_snapshots::BootSnapshots;
 use crate::data_dir::blobs::BlobStore;
 use crate::saved_state::StateArchive;
 use hotdesk_base::ids::ComputerId;
@@ -22,7 +23,7 @@ use hotdesk_store::Store;
 /// Most commands that wait for one computer. Further ones are refused.
 const MAILBOX: usize = 16;
 /// Machines that start concurrently. Boots are CPU-bound; more would only slow each other down.
-const STARTS_AT_ONCE: usize = 4;
+pub(in crate::computers) const STARTS_AT_ONCE: usize = 4;
 
 /// Live state of one computer. Only its runner writes it.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,7 @@ pub(in crate::computers) struct FleetState {
     pub(in crate::computers) blobs: BlobStore,
     pub(in crate::computers) tasks: Tasks,
     pub(in crate::computers) starts: Semaphore,
+    pub(in crate::computers) boot_snapshots: BootSnapshots,
     /// Copies saved states to object storage, where that is configured.
     pub(in crate::computers) archive: Option<Arc<StateArchive>>,
     /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
@@ -63,8 +65,10 @@ impl FleetState {
         blobs: BlobStore,
         tasks: Tasks,
         archive: Option<Arc<StateArchive>>,
+        boot_snapshots: BootSnapshots,
     ) -> Self {
         Self {
+            boot_snapshots,
             engine,
             store,
             blobs,

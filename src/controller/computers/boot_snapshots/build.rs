@@ -1,0 +1,124 @@
+//! Making of boot snapshots, in the background and after all other starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Method;
+
+use crate::computers::fleet::Fleet;
+use crate::computers::runner::power::boot_guest;
+use crate::computers::runner::registry::{FleetState, STARTS_AT_ONCE, stopping};
+use crate::computers::runner::{hardware_spec, refused};
+use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::computer::boot_snapshot::BootSize;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_engine::Boot;
+use hotdesk_guest::Guest;
+use hotdesk_store::fleet::boot_snapshots::NewBootSnapshot;
+use hotdesk_wire::desktop::action::WaitStable;
+use hotdesk_wire::desktop::effect::{ActionResult, Settle};
+
+/// Pause between two looks whether computers are starting.
+const IDLE_PAUSE: Duration = Duration::from_millis(500);
+/// Pause after a failure. What is missing, such as disk space, is rarely there at once.
+const RETRY_PAUSE: Duration = Duration::from_secs(60);
+/// Time without a change after which a desktop is settled, in milliseconds.
+const QUIET_MS: u32 = 1500;
+/// Longest wait for that, in milliseconds. A desktop that never rests is used as it is.
+const SETTLE_MS: u32 = 30_000;
+/// For the agent's answer after [`SETTLE_MS`].
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(40);
+/// Generation of the boot in a snapshot. Only the boots of computers are counted.
+const GENERATION: u64 = 1;
+
+impl Fleet {
+    /// Starts to make the boot snapshots that creates want.
+    pub fn start_boot_snapshots(&self) {
+        if !self.shared.makes_boot_snapshots() {
+            return;
+        }
+        let (shared, stop) = (Arc::clone(&self.shared), self.shared.tasks.stopping());
+        let _task = self.shared.tasks.spawn("boot snapshots", async move {
+            loop {
+                let hardware = tokio::select! {
+                    () = stop.cancelled() => break,
+                    hardware = shared.next_wanted() => hardware,
+                };
+                let Err(error) = shared.make_boot_snapshot(&hardware).await else { continue };
+                if stop.is_cancelled() {
+                    break;
+                }
+                tracing::warn!(
+                    size = BootSize::from(&hardware).as_str(),
+                    error = format_args!("{error:#}"),
+                    "could not make a boot snapshot; computers of this size boot"
+                );
+                tokio::select! {
+                    () = stop.cancelled() => break,
+                    () = tokio::time::sleep(RETRY_PAUSE) => {}
+                }
+            }
+        });
+    }
+}
+
+impl FleetState {
+    /// Waits for a wanted size, and until no computer is starting.
+    async fn next_wanted(&self) -> Hardware {
+        let hardware = self.boot_snapshots.next().await;
+        while self.starts.available_permits() < STARTS_AT_ONCE {
+            tokio::time::sleep(IDLE_PAUSE).await;
+        }
+        hardware
+    }
+
+    /// Makes the boot snapshot of a size, unless there is one. A failed one leaves nothing.
+    async fn make_boot_snapshot(&self, hardware: &Hardware) -> Result<()> {
+        let inputs = self.engine.boot_inputs().await.map_err(Error::internal)?;
+        let size = BootSize::from(hardware);
+        if self.store.boot_snapshot(&inputs, &size).await?.is_some() {
+            return Ok(());
+        }
+        let new = NewBootSnapshot::random(inputs, size.clone());
+        self.store.add_boot_snapshot(&new).await?;
+        let stop = self.tasks.stopping();
+        let made = tokio::select! {
+            made = self.boot_and_save(&new, hardware) => made,
+            () = stop.cancelled() => Err(stopping()),
+        };
+        if let Err(error) = made {
+            if let Err(left) = self.remove_boot_snapshot(new.machine).await {
+                tracing::warn!(
+                    error = format_args!("{left:#}"),
+                    "could not remove an unfinished boot snapshot; the next start does"
+                );
+            }
+            return Err(error);
+        }
+        tracing::info!(size = size.as_str(), "made a boot snapshot: computers of this size begin from it");
+        self.trim_boot_snapshots().await.map(drop)
+    }
+
+    async fn boot_and_save(&self, new: &NewBootSnapshot, hardware: &Hardware) -> Result<()> {
+        const FAILED: &str = "Boot snapshot could not be made";
+        let (spec, failed) = (hardware_spec(new.machine, hardware), |error| refused(FAILED, &error));
+        self.engine.create(&spec).await.map_err(failed)?;
+        let _turn = self.starts.acquire().await.map_err(Error::internal)?;
+        let boot = Boot { generation: GENERATION, token: new.token.clone(), resolution: hardware.resolution };
+        settle(&boot_guest(&*self.engine, &spec, &boot).await?).await?;
+        self.engine.snapshot(new.machine, new.snapshot.0, true).await.map_err(failed)?;
+        self.engine.stop(new.machine, Duration::ZERO).await.map_err(failed)?;
+        self.store.use_boot_snapshot(new.machine).await
+    }
+}
+
+/// Waits until the screen does not change any more.
+async fn settle(guest: &Guest) -> Result<()> {
+    let settle = Settle { quiet_ms: Some(QUIET_MS), timeout_ms: Some(SETTLE_MS), ..Settle::default() };
+    let done: ActionResult =
+        guest.call(Method::POST, "/wait_stable", (), Some(&WaitStable { settle }), SETTLE_TIMEOUT).await?;
+    if !done.settle.is_some_and(|seen| seen.reached) {
+        tracing::info!("a desktop still changed when its boot snapshot was made");
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Boot snapshots: disk and memory of booted desktops, from which new computers begin instead of booting.
+//!
+//! ```text
+//!   create -- a snapshot of this size? -- yes --> launch, new identity
+//!                                     \-- no --> boot; the size is wanted --> `build.rs`, in the background
+//! ```
+//! A boot snapshot is a machine without a computer. No client can reach it, and it holds nothing of any account.
+
+mod build;
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::fork::fork_error;
+use super::runner::registry::FleetState;
+use super::runner::{Runner, machine_spec};
+use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::computer::boot_snapshot::{BootSize, expired};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_engine::EngineResult;
+use hotdesk_guest::Guest;
+use hotdesk_store::fleet::boot_snapshots::BootSnapshot;
+use hotdesk_store::fleet::computers::Computer;
+
+/// Most sizes that wait for a snapshot; others ask again with their next create.
+const MAX_WANTED: usize = 16;
+
+/// Sizes of which snapshots are wanted.
+pub(in crate::computers) struct BootSnapshots {
+    /// Most snapshots; 0: every computer boots.
+    keep: usize,
+    wanted: Mutex<VecDeque<Hardware>>,
+    added: Notify,
+}
+
+impl BootSnapshots {
+    pub(in crate::computers) fn new(keep: u32) -> Self {
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+        Self { keep, wanted: Mutex::default(), added: Notify::new() }
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, VecDeque<Hardware>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn want(&self, hardware: Hardware) {
+        let (mut wanted, size) = (self.wanted(), BootSize::from(&hardware));
+        if wanted.len() < MAX_WANTED && wanted.iter().all(|other| BootSize::from(other) != size) {
+            wanted.push_back(hardware);
+            self.added.notify_one();
+        }
+    }
+
+    /// Waits for the next size of which there may be no snapshot.
+    async fn next(&self) -> Hardware {
+        loop {
+            let next = self.wanted().pop_front();
+            match next {
+                Some(hardware) => return hardware,
+                None => self.added.notified().await,
+            }
+        }
+    }
+}
+
+impl FleetState {
+    fn makes_boot_snapshots(&self) -> bool {
+        self.boot_snapshots.keep > 0 && self.engine.capabilities().memory_snapshot
+    }
+
+    /// Removes a boot snapshot. One that a computer is beginning from at this moment fails for it, and it boots.
+    async fn remove_boot_snapshot(&self, machine: ComputerId) -> Result<()> {
+        self.store.remove_boot_snapshot(machine).await?;
+        self.engine.destroy(machine).await.map_err(Error::internal)
+    }
+
+    /// Removes the snapshots that no create can use, and the oldest above the limit. Returns the machines of the others.
+    async fn trim_boot_snapshots(&self) -> Result<Vec<ComputerId>> {
+        let (machines, stored): (Vec<_>, Vec<_>) = self.store.boot_snapshots().await?.into_iter().unzip();
+        let inputs = if self.makes_boot_snapshots() {
+            self.engine.boot_inputs().await.map_err(Error::internal)?
+        } else {
+            String::new()
+        };
+        let mut kept = Vec::new();
+        for (machine, is_expired) in
+            machines.into_iter().zip(expired(&stored, &inputs, self.boot_snapshots.keep))
+        {
+            if is_expired {
+                self.remove_boot_snapshot(machine).await?;
+            } else {
+                kept.push(machine);
+            }
+        }
+        metrics::gauge!("hotdesk_boot_snapshots").set(kept.len() as f64);
+        Ok(kept)
+    }
+
+    /// Returns the machines of the boot snapshots after a start of the controller, without those that it removes.
+    pub(in crate::computers) async fn recover_boot_snapshots(&self) -> Vec<ComputerId> {
+        self.trim_boot_snapshots().await.unwrap_or_else(|error| {
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not look at the boot snapshots; computers boot"
+            );
+            Vec::new()
+        })
+    }
+}
+
+impl Runner {
+    /// Creates the machine of a new row from the boot snapshot of its size. Returns `None` when it must boot instead.
+    ///
+    /// # Errors
+    /// The remains of a failed attempt could not be removed.
+    pub(super) async fn begin_from_boot_snapshot(&mut self, row: &Computer) -> EngineResult<Option<Guest>> {
+        let begun = self.try_boot_snapshot(row).await?;
+        let from = if begun.is_some() { "boot_snapshot" } else { "boot" };
+        metrics::counter!("hotdesk_computers_begun_total", "from" => from).increment(1);
+        Ok(begun)
+    }
+
+    async fn try_boot_snapshot(&mut self, row: &Computer) -> EngineResult<Option<Guest>> {
+        if !self.shared.makes_boot_snapshots() {
+            return Ok(None);
+        }
+        let snapshot = match self.find_boot_snapshot(row).await {
+            Ok(Some(snapshot)) => snapshot,
+            Ok(None) => {
+                tracing::info!(computer = %self.id, size = BootSize::from(&row.hardware).as_str(), "no boot snapshot of this size yet; the computer boots");
+                self.shared.boot_snapshots.want(row.hardware);
+                return Ok(None);
+            }
+            Err(error) => {
+                tracing::warn!(computer = %self.id, error = format_args!("{error:#}"), "could not look for a boot snapshot; the computer boots");
+                return Ok(None);
+            }
+        };
+        match self.launch_boot_snapshot(row, &snapshot).await {
+            Ok(guest) => {
+                if let Err(error) = self.shared.store.use_boot_snapshot(snapshot.machine).await {
+                    tracing::warn!(
+                        error = format_args!("{error:#}"),
+                        "could not store the use of a boot snapshot; it may be removed early"
+                    );
+                }
+                Ok(Some(guest))
+            }
+            Err(error) => {
+                tracing::warn!(computer = %self.id, error = format_args!("{error:#}"), "could not begin from a boot snapshot; the computer boots");
+                self.shared.engine.destroy(self.id).await?;
+                // On a host that is short of something the snapshot is as good as before.
+                if error.code != Some(ErrorCode::NoCapacity)
+                    && let Err(left) = self.shared.remove_boot_snapshot(snapshot.machine).await
+                {
+                    tracing::warn!(
+                        error = format_args!("{left:#}"),
+                        "could not remove a boot snapshot; it is retried at the next start"
+                    );
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    async fn find_boot_snapshot(&self, row: &Computer) -> Result<Option<BootSnapshot>> {
+        let inputs = self.shared.engine.boot_inputs().await.map_err(Error::internal)?;
+        self.shared.store.boot_snapshot(&inputs, &BootSize::from(&row.hardware)).await
+    }
+
+    async fn launch_boot_snapshot(&mut self, row: &Computer, snapshot: &BootSnapshot) -> Result<Guest> {
+        let engine = &self.shared.engine;
+        let launched = engine.launch(snapshot.machine, snapshot.snapshot.0, &machine_spec(row)).await;
+        launched.map_err(fork_error)?;
+        let row = Computer { saved_token: Some(snapshot.token.clone()), ..row.clone() };
+        self.resume_as_fork(&row).await
+    }
+}

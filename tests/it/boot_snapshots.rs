@@ -1,0 +1,217 @@
+//! Boot snapshots: computers begin from a desktop that was booted once for their size, each with its own identity.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use hotdesk::base::ids::ComputerId;
+use hotdesk::base::wait;
+use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use hotdesk::engine::{Engine, EngineError, Shortage};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::engines::qemu::qemu_skip_reason;
+use crate::engines::qemu_desktop;
+use crate::harness::caller::id_of;
+use crate::harness::controller::{RunningController, gvisor};
+use crate::harness::picture;
+use crate::harness::simulation::{Setup, Simulation};
+
+/// Longest time until a boot snapshot is made: emulated processors boot a desktop in 20 s on a quiet machine.
+const MADE_TIMEOUT: Duration = Duration::from_secs(180);
+const ON: &str = "[boot_snapshots]\nkeep = 2\n";
+
+async fn simulation(keep: u32) -> Simulation {
+    let agent = std::sync::Arc::new(|_: &_| crate::harness::simulation::default_agent());
+    Simulation::boot_with_agent(agent, Setup { boot_snapshots: keep, ..Setup::default() }).await
+}
+
+impl Simulation {
+    /// Waits until this number of boot snapshots is ready, and returns their machines.
+    async fn until_boot_snapshots(&self, count: usize) -> Vec<ComputerId> {
+        let store = self.store().await;
+        let ready = wait::until(MADE_TIMEOUT, || async {
+            let all = store.boot_snapshots().await.expect("the store");
+            let ready: Vec<_> = all.iter().filter(|(_, it)| it.ready).map(|(machine, _)| *machine).collect();
+            (ready.len() == count && all.len() == count).then_some(ready)
+        });
+        ready.await.expect("boot snapshots")
+    }
+
+    async fn create_computer(&self, workspace: &str, name: &str, more: Value) -> String {
+        let mut body = json!({ "workspace_id": workspace, "name": name });
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        let made = self.create("/computers", body).await;
+        assert_eq!(made["status"], "running", "{made}");
+        id_of(&made)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_of_a_size_boots_and_others_begin_from_its_snapshot() {
+    let controller = simulation(2).await;
+    let workspace = controller.workspace("w").await;
+    controller.create_computer(&workspace, "first", json!({})).await;
+    let [machine] = controller.until_boot_snapshots(1).await.try_into().expect("one");
+    assert_eq!((controller.engine.calls(Verb::Launch), controller.engine.calls(Verb::Create)), (0, 2));
+    let second = controller.create_computer(&workspace, "second", json!({ "bandwidth_limit_mbps": 5 })).await;
+    assert_eq!((controller.engine.calls(Verb::Launch), controller.engine.calls(Verb::Create)), (1, 2));
+    assert_eq!(controller.size(&second).id.to_string(), second);
+
+    // Clients see nothing of the machine with the snapshot, and no action reaches it.
+    let list = controller.get("/computers").await.body.to_string();
+    assert!(list.contains(&second) && !list.contains(&machine.to_string()), "{list}");
+    assert_eq!(controller.get(&format!("/computers/{machine}")).await.status, 404);
+
+    // Another size boots once more. Of three sizes the one that was used least recently goes.
+    controller.create_computer(&workspace, "large", json!({ "ram": 8 })).await;
+    controller.until_boot_snapshots(2).await;
+    controller.create_computer(&workspace, "third", json!({})).await;
+    controller.create_computer(&workspace, "larger", json!({ "ram": 16 })).await;
+    let kept = wait::until(MADE_TIMEOUT, || async {
+        let three = controller.engine.calls(Verb::Snapshot) == 3;
+        (three && controller.store().await.boot_snapshots().await.expect("the store").len() == 2)
+            .then_some(())
+    });
+    kept.await.expect("two snapshots stay");
+    controller.create_computer(&workspace, "fourth", json!({})).await;
+    assert_eq!(controller.engine.calls(Verb::Launch), 3, "the size that was used last is still there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_that_cannot_use_a_snapshot_boots() {
+    let mut controller = simulation(2).await;
+    let workspace = controller.workspace("w").await;
+    controller.create_computer(&workspace, "first", json!({})).await;
+    controller.until_boot_snapshots(1).await;
+    let short = || EngineError::NoCapacity(Shortage::DiskSpace, "none".to_owned());
+    let broken = || EngineError::Damaged("a part differs".to_owned());
+    for (verb, error, kept) in [
+        (Verb::Launch, short(), true),
+        (Verb::Launch, broken(), false),
+        (Verb::Resume, short(), true),
+        (Verb::Resume, broken(), false),
+    ] {
+        let call = controller.engine.calls(verb) + 1;
+        controller.engine.plan(Fault { verb, call, failure: Failure::Before(error.clone()) });
+        let name = format!("{verb:?} {kept}");
+        controller.create_computer(&workspace, &name, json!({})).await;
+        assert_eq!(controller.engine.calls(verb), call, "{error:?}");
+        let left = controller.store().await.boot_snapshots().await.expect("the store").len();
+        assert_eq!(left, usize::from(kept), "{verb:?} {error:?}");
+        // The next create of the size wants another snapshot.
+        let next = format!("after {verb:?} {kept}");
+        controller.create_computer(&workspace, &next, json!({})).await;
+        controller.until_boot_snapshots(1).await;
+    }
+    // No machine is left of a failed attempt: nine computers and one snapshot.
+    assert_eq!(controller.engine.list().await.expect("machines").len(), 10);
+    controller.restart().await;
+    assert_eq!(controller.engine.list().await.expect("machines").len(), 10);
+    controller.until_boot_snapshots(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_dies_while_it_makes_one_leaves_nothing() {
+    for verb in [Verb::Create, Verb::Start, Verb::Snapshot, Verb::Stop] {
+        for done in [false, true] {
+            let mut controller = simulation(2).await;
+            let workspace = controller.workspace("w").await;
+            let call = if matches!(verb, Verb::Create | Verb::Start) { 2 } else { 1 };
+            controller.engine.plan(Fault { verb, call, failure: Failure::Never { done } });
+            let first = controller.create_computer(&workspace, "first", json!({})).await;
+            let stuck =
+                wait::until(MADE_TIMEOUT, || async { (controller.engine.stuck() == 1).then_some(()) });
+            stuck.await.expect("the step is reached");
+            controller.kill().await;
+            let clean = wait::until(MADE_TIMEOUT, || async {
+                (controller.machines() == [first.clone()]).then_some(())
+            });
+            clean.await.unwrap_or_else(|| panic!("{verb:?} {done}: {:?}", controller.machines()));
+            assert!(controller.store().await.boot_snapshots().await.expect("the store").is_empty());
+            controller.until_status(&first, "running").await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_snapshot_to_keep_every_computer_boots() {
+    let mut controller = simulation(2).await;
+    let workspace = controller.workspace("w").await;
+    controller.create_computer(&workspace, "first", json!({})).await;
+    controller.until_boot_snapshots(1).await;
+    controller.keep_boot_snapshots(0);
+    controller.restart().await;
+    controller.create_computer(&workspace, "second", json!({})).await;
+    assert_eq!(controller.engine.calls(Verb::Launch), 0);
+    assert_eq!(controller.machines().len(), 2, "the snapshot's machine is removed");
+}
+
+/// Commands that print what identifies a computer to its programs. The last one is new with each call.
+const IDENTITY: [&str; 6] = [
+    "hostname",
+    "cat /etc/machine-id",
+    "cat /run/hotdesk/token",
+    "ip -o link | grep -o 'ether [0-9a-f:]*'",
+    "cat /etc/ssh/ssh_host_*_key.pub 2>/dev/null || hostname",
+    "head -c 16 /dev/urandom | base64",
+];
+
+/// Creates computers before and after their boot snapshot is made; all are usable and none is like another.
+async fn check_real(mut controller: RunningController) {
+    let workspace = controller.workspace("w").await;
+    let began = Instant::now();
+    let first = id_of(&controller.computer(&workspace, "booted").await);
+    println!("figure: a create that boots took {:?}", began.elapsed());
+    // A controller that is killed while it makes the snapshot makes it after its next start.
+    controller.kill();
+    controller.start_again().await;
+    let ready = async |controller: &RunningController| {
+        let text = controller.bare(Method::GET, "/metrics").send().await.ok()?.text().await.ok()?;
+        text.lines().any(|line| line == "hotdesk_boot_snapshots 1").then_some(())
+    };
+    let another = id_of(&controller.computer(&workspace, "booted too").await);
+    wait::until(MADE_TIMEOUT, || ready(&controller)).await.expect("a boot snapshot");
+    let began = Instant::now();
+    let third = id_of(&controller.computer(&workspace, "begun").await);
+    println!("figure: a create from a boot snapshot took {:?}", began.elapsed());
+    let fourth = id_of(&controller.computer(&workspace, "begun too").await);
+    let metrics = controller.bare(Method::GET, "/metrics").send().await.expect("metrics").text().await;
+    let metrics = metrics.expect("a text");
+    assert!(metrics.contains("hotdesk_computers_begun_total{from=\"boot_snapshot\"} 2"), "{metrics}");
+
+    let all = [first, another, third, fourth];
+    for command in IDENTITY {
+        let mut answers = BTreeSet::new();
+        for id in &all {
+            answers.insert(controller.bash(id, command).await);
+        }
+        assert_eq!(answers.len(), all.len(), "{command}: {answers:?}");
+    }
+    for id in &all {
+        let path = format!("/computers/{id}/screenshot?response_format=binary");
+        let shot = controller.request(Method::GET, &path).send().await.expect("an answer");
+        assert_eq!(picture::size(&shot.bytes().await.expect("a picture")), (1280, 720));
+    }
+    let written = controller.bash(&all[2], "echo own >/root/file; sync; cat /root/file").await;
+    assert_eq!(written, "own\n");
+    assert_eq!(controller.bash(&all[3], "ls /root/file 2>&1 | grep -c 'No such'").await, "1\n");
+    // It is a computer like any other: its disk boots, too.
+    assert_eq!(controller.act(&all[2], "restart", json!({})).await.status, 200);
+    controller.until_status(&all[2], "running").await;
+    assert_eq!(controller.bash(&all[2], "cat /root/file").await, "own\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_desktop_over_gvisor_is_booted_once() {
+    let Some(configuration) = gvisor() else { return };
+    check_real(RunningController::boot_with(&format!("{configuration}{ON}")).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_virtual_machine_is_booted_once() {
+    if let Some(skip) = qemu_skip_reason() {
+        return skip.report();
+    }
+    check_real(RunningController::boot_with(&qemu_desktop::configuration(ON)).await).await;
+}
