@@ -252,6 +252,7 @@ pub async fn start_with(
         &config.suspension,
         archive,
         &config.boot_snapshots,
+        config.pool.open()?,
     );
     let metrics = Metrics::install()?;
     let metrics_access = MetricsAccess::open(&config.web.metrics_key_file)?;

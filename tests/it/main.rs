@@ -36,6 +36,7 @@ mod openapi;
 mod packages;
 mod people;
 mod plans;
+mod pool;
 mod proxy;
 mod resize;
 mod saved;

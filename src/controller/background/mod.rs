@@ -1,6 +1,6 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
-//! expired agent accounts, ends of streams, old usage, the engine's maintenance, boot snapshots, the guard of the host's
-//! disk.
+//! expired agent accounts, ends of streams, old usage, the engine's maintenance, boot snapshots, the pool, the guard of
+//! the host's disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +67,7 @@ pub fn start(app: &AppState) {
         app.fleet.engine().maintain().await.map_err(Error::internal)
     });
     app.fleet.start_boot_snapshots();
+    app.fleet.start_pool();
     disk_guard::start(app);
     if let Some(archive) = app.fleet.state_archive() {
         let (archive, fleet) = (Arc::clone(archive), app.fleet.clone());

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::boot_snapshots::BootSnapshots;
+use super::prepared::boot_snapshots::BootSnapshots;
+pub use super::prepared::pool::Pool;
 use super::runner::registry::{FleetState, stopping};
 use super::runner::{CommandAck, Work, computer_not_found, suspend_unsupported};
 use super::view;
@@ -78,11 +79,19 @@ impl Fleet {
         suspension: &Suspension,
         archive: Option<Arc<StateArchive>>,
         boot_snapshots: &BootSnapshotSettings,
+        pool: Pool,
     ) -> Self {
         let wake_wait = Duration::from_secs(suspension.wake_wait_seconds.into()).min(ACT_TIMEOUT);
         let reads_wake = suspension.reads_wake;
-        let shared =
-            FleetState::new(engine, store, blobs, tasks, archive, BootSnapshots::new(boot_snapshots.keep));
+        let shared = FleetState::new(
+            engine,
+            store,
+            blobs,
+            tasks,
+            archive,
+            BootSnapshots::new(boot_snapshots.keep),
+            pool,
+        );
         Self { shared: Arc::new(shared), reads_wake, wake_wait }
     }
 
@@ -137,9 +146,10 @@ impl Fleet {
         for row in &rows {
             let _accepted = self.shared.send(row.id, Work::Recover)?;
         }
-        let snapshots = self.shared.recover_boot_snapshots().await;
+        let mut prepared = self.shared.recover_boot_snapshots().await;
+        prepared.extend(self.shared.recover_pool().await);
         let machines = self.shared.engine.list().await.map_err(Error::internal)?;
-        let is_known = |id: &ComputerId| rows.iter().any(|row| row.id == *id) || snapshots.contains(id);
+        let is_known = |id: &ComputerId| rows.iter().any(|row| row.id == *id) || prepared.contains(id);
         for orphan in machines.into_iter().filter(|id| !is_known(id)) {
             tracing::warn!(computer = %orphan, "removing a machine that belongs to no computer");
             if let Err(error) = self.shared.engine.destroy(orphan).await {
@@ -162,8 +172,13 @@ impl Fleet {
     /// The errors of [`Store::add_computer`]; `Internal` or `Unavailable` when the machine could not be
     /// created.
     pub async fn create(&self, new: NewComputer) -> Result<Computer> {
-        let store = self.shared.store.clone();
-        self.create_machine(async move { store.add_computer(&new).await }, Work::Create).await
+        let shared = Arc::clone(&self.shared);
+        let stored = async move {
+            let stored = shared.store.add_computer(&new).await;
+            shared.pool.end_claim(new.id);
+            stored
+        };
+        self.create_machine(stored, Work::Create).await
     }
 
     /// Stores a new row and lets its runner create the machine. Both continue if the caller disconnects.

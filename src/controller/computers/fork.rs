@@ -83,7 +83,7 @@ impl Runner {
         let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let resumed = shared.engine.resume(&machine_spec(row), &boot_spec(row)).await;
         let endpoint = resumed.map_err(fork_error)?;
-        self.renew_or_end(row, endpoint).await
+        self.renew_or_end(row, endpoint, true).await
     }
 }
 

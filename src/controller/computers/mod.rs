@@ -1,12 +1,12 @@
 //! Computers: look-up with access checks, fleet, runners, and views.
 
 mod auto_resume;
-mod boot_snapshots;
 mod bulk_delete;
 mod clone;
 pub mod directory;
 pub mod fleet;
 mod fork;
+mod prepared;
 pub mod resize;
 pub mod rollback;
 pub mod rtmp_connections;

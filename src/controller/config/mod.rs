@@ -13,6 +13,7 @@ mod machines;
 mod mail;
 mod oidc;
 mod plans;
+mod pool;
 pub mod secret_file;
 mod secrets;
 mod suspension;
@@ -25,6 +26,7 @@ pub use machines::{BootSnapshotSettings, Container, Streaming};
 pub use mail::{SmtpSettings, SmtpTls};
 pub use oidc::OidcSettings;
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
+pub use pool::{PoolSettings, PoolSizeSettings};
 pub use secrets::SecretSettings;
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 pub use transport::TlsSettings;
@@ -69,6 +71,8 @@ pub struct Config {
     pub qemu: QemuSettings,
     /// Snapshots of booted desktops, from which computers begin.
     pub boot_snapshots: BootSnapshotSettings,
+    /// Pool of booted computers.
+    pub pool: PoolSettings,
     /// Streaming to RTMP servers.
     pub streaming: Streaming,
     /// Suspended computers.
@@ -157,6 +161,7 @@ impl Default for Config {
             container: Container::default(),
             qemu: QemuSettings::default(),
             boot_snapshots: BootSnapshotSettings::default(),
+            pool: PoolSettings::default(),
             streaming: Streaming::default(),
             suspension: Suspension::default(),
             secrets: SecretSettings::default(),

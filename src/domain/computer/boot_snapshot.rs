@@ -9,6 +9,11 @@ use hotdesk_base::time::UnixMillis;
 pub struct BootSize(String);
 
 impl BootSize {
+    /// Returns the size that the store has as this text.
+    pub fn from_stored(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     /// Returns the text that identifies the size, in the store and in the log.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -8,6 +8,7 @@ pub mod endpoint;
 pub mod idle;
 pub mod lifecycle;
 pub mod machine_identity;
+pub mod pool;
 pub mod resize;
 pub mod saved_state;
 pub mod snapshot;

@@ -314,6 +314,7 @@ impl Write {
             Err(error) if is_duplicate(&error) => return Err(name_taken(&new.name)),
             other => other.map_err(failed("store a computer"))?,
         };
+        self.claim_pooled_machine(new.id).await?;
         if new.deliver_files {
             self.request_earlier_files(new.id, new.workspace).await?;
         }

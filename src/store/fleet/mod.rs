@@ -6,6 +6,7 @@ pub mod copies;
 pub mod find;
 pub mod hardware;
 pub mod passwords;
+pub mod pooled_machines;
 pub mod rtmp_servers;
 pub mod saved_copies;
 pub mod snapshots;

@@ -45,11 +45,13 @@ pub(crate) static INSTALLATION_SECRET: Column = Column::new("installation_secret
 pub(crate) static TOTP_SECRET: Column = Column::new("second_factors", "account_id", "secret");
 /// Token in the memory of a boot snapshot.
 pub(crate) static BOOT_TOKEN: Column = Column::new("boot_snapshots", "machine_id", "agent_token");
+/// Token of the agent of a machine in the pool.
+pub(crate) static POOL_TOKEN: Column = Column::new("pooled_machines", "machine_id", "agent_token");
 /// Key of a workspace.
 pub(crate) static WORKSPACE_KEY: Column = Column::new("workspace_keys", "workspace_id", "sealing_key");
 
 /// All of them.
-pub(super) static ALL: [&Column; 11] = [
+pub(super) static ALL: [&Column; 12] = [
     &AGENT_TOKEN,
     &SAVED_TOKEN,
     &VNC_PASSWORD,
@@ -60,5 +62,6 @@ pub(super) static ALL: [&Column; 11] = [
     &INSTALLATION_SECRET,
     &TOTP_SECRET,
     &BOOT_TOKEN,
+    &POOL_TOKEN,
     &WORKSPACE_KEY,
 ];

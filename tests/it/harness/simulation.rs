@@ -16,7 +16,7 @@ use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::controller;
 use hotdesk::controller::config::{
-    AutoStopTiming, BootSnapshotSettings, Config, Limits, StorageSettings, Suspension,
+    AutoStopTiming, BootSnapshotSettings, Config, Limits, PoolSettings, StorageSettings, Suspension,
 };
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::engine::simulated::{AgentBoot, AgentFactory, Fault, SimulatedEngine, SimulatedHost};
@@ -170,6 +170,11 @@ impl Simulation {
     /// Sets the most boot snapshots of the next controller.
     pub fn keep_boot_snapshots(&mut self, most: u32) {
         self.setup.boot_snapshots = most;
+    }
+
+    /// Sets the pool of the next controller.
+    pub fn set_pool(&mut self, pool: PoolSettings) {
+        self.setup.config.pool = pool;
     }
 
     /// The data folder.

@@ -10,7 +10,6 @@ use utoipa_axum::routes;
 use crate::computers::view;
 use crate::web::origin::Origin;
 use crate::{AppState, audit};
-use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::lifecycle::{Command, Status};
 use hotdesk_domain::computer::template;
 use hotdesk_domain::computer::{ComputerRequest, parse_computer_request};
@@ -65,7 +64,7 @@ pub(crate) async fn create(
     hardware.bandwidth_mbps = app.billing.allowance(workspace.account).await?.bandwidth_mbps;
     template::check(wanted.template_ref.as_deref(), wanted.image.as_deref())?;
     let new = NewComputer {
-        id: ComputerId::random(),
+        id: app.fleet.id_for(&hardware),
         workspace: workspace.id,
         name,
         hardware,

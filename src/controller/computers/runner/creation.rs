@@ -70,6 +70,12 @@ impl Runner {
     /// Makes a machine with an empty disk, booted now or once for all of its size.
     async fn make_empty(&mut self, row: &Computer) -> Result<Guest> {
         const FAILED: &str = "Computer could not be created";
+        // Of new rows only those that claimed a machine of the pool have such a token.
+        if row.saved_token.is_some()
+            && let Some(guest) = self.take_from_pool(row).await.map_err(|error| refused(FAILED, &error))?
+        {
+            return Ok(guest);
+        }
         let begun = self.begin_from_boot_snapshot(row).await;
         if let Some(guest) = begun.map_err(|error| refused(FAILED, &error))? {
             return Ok(guest);

@@ -117,7 +117,7 @@ impl Runner {
     /// Gives the row's token to the agent of a resumed computer. If that fails the machine is stopped,
     /// because the saved token must not grant access.
     pub(super) async fn renew_identity(&mut self, row: &Computer, endpoint: Endpoint) -> Result<Guest> {
-        let error = match self.renew_or_end(row, endpoint).await {
+        let error = match self.renew_or_end(row, endpoint, false).await {
             Ok(guest) => return Ok(guest),
             Err(error) => error,
         };
@@ -134,15 +134,22 @@ impl Runner {
         Err(Error::unavailable(text).code(ErrorCode::WakeFailed).context(error))
     }
 
-    pub(in super::super) async fn renew_or_end(&self, row: &Computer, endpoint: Endpoint) -> Result<Guest> {
+    /// [`Self::renew_identity`] that leaves the machine to the caller if it fails. `another` says whether the memory is
+    /// of a machine with another identity.
+    pub(in super::super) async fn renew_or_end(
+        &self,
+        row: &Computer,
+        endpoint: Endpoint,
+        another: bool,
+    ) -> Result<Guest> {
         tokio::select! {
-            renewed = renew(row, endpoint) => renewed,
+            renewed = renew(row, endpoint, another) => renewed,
             _ = self.shared.engine.wait_stopped(self.id) => Err(Error::internal("the machine ended while it resumed")),
         }
     }
 }
 
-async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
+async fn renew(row: &Computer, endpoint: Endpoint, another: bool) -> Result<Guest> {
     let new = Guest::new(endpoint.clone(), &row.agent_token)?;
     let saved = Guest::new(endpoint, row.saved_token.as_ref().unwrap_or(&row.agent_token))?;
     let accepted_token = wait::until(WAKE_TIMEOUT, || async {
@@ -157,7 +164,7 @@ async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
         Some(AcceptedToken::New) => return Ok(new),
         Some(AcceptedToken::Saved) => {}
     }
-    match saved.renew(&renewal(row)).await {
+    match saved.renew(&renewal(row, another)).await {
         Ok(renewed) => {
             log_renewal_failures(row, &renewed);
             if !renewed.renewed.iter().any(|part| part == "token") {
@@ -184,15 +191,14 @@ async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
     }
 }
 
-pub(super) fn renewal(row: &Computer) -> Renewal {
+pub(super) fn renewal(row: &Computer, another: bool) -> Renewal {
     let seed: [u8; 32] = rand::random();
     Renewal {
         agent_token: row.agent_token.reveal().to_owned(),
         unix_ms: clock::now().as_i64(),
         seed: hex(&seed),
         hostname: row.id.hostname(),
-        // A computer that is being created has another one's memory.
-        another: row.status == Status::Creating,
+        another,
     }
 }
 

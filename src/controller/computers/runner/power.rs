@@ -139,7 +139,7 @@ impl Runner {
         let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let guest = boot_guest(&*shared.engine, &machine_spec(row), &boot_spec(row)).await?;
         if copied {
-            log_renewal_failures(row, &guest.renew(&renewal(row)).await?);
+            log_renewal_failures(row, &guest.renew(&renewal(row, true)).await?);
         }
         Ok(guest)
     }

@@ -7,7 +7,8 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::{CommandAck, Message, Runner, Work};
-use crate::computers::boot_snapshots::BootSnapshots;
+use crate::computers::prepared::boot_snapshots::BootSnapshots;
+use crate::computers::prepared::pool::Pool;
 use crate::data_dir::blobs::BlobStore;
 use crate::saved_state::StateArchive;
 use hotdesk_base::ids::ComputerId;
@@ -50,6 +51,7 @@ pub(in crate::computers) struct FleetState {
     pub(in crate::computers) tasks: Tasks,
     pub(in crate::computers) starts: Semaphore,
     pub(in crate::computers) boot_snapshots: BootSnapshots,
+    pub(in crate::computers) pool: Pool,
     /// Copies saved states to object storage, where that is configured.
     pub(in crate::computers) archive: Option<Arc<StateArchive>>,
     /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
@@ -66,9 +68,11 @@ impl FleetState {
         tasks: Tasks,
         archive: Option<Arc<StateArchive>>,
         boot_snapshots: BootSnapshots,
+        pool: Pool,
     ) -> Self {
         Self {
             boot_snapshots,
+            pool,
             engine,
             store,
             blobs,

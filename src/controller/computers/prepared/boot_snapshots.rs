@@ -1,21 +1,13 @@
 //! Boot snapshots: disk and memory of booted desktops, from which new computers begin instead of booting.
-//!
-//! ```text
-//!   create -- a snapshot of this size? -- yes --> launch, new identity
-//!                                     \-- no --> boot; the size is wanted --> `build.rs`, in the background
-//! ```
-//! A boot snapshot is a machine without a computer. No client can reach it, and it holds nothing of any account.
-
-mod build;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::fork::fork_error;
-use super::runner::registry::FleetState;
-use super::runner::{Runner, machine_spec};
+use crate::computers::fork::fork_error;
+use crate::computers::runner::registry::FleetState;
+use crate::computers::runner::{Runner, machine_spec};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::boot_snapshot::{BootSize, expired};
@@ -47,7 +39,7 @@ impl BootSnapshots {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn want(&self, hardware: Hardware) {
+    pub(super) fn want(&self, hardware: Hardware) {
         let (mut wanted, size) = (self.wanted(), BootSize::from(&hardware));
         if wanted.len() < MAX_WANTED && wanted.iter().all(|other| BootSize::from(other) != size) {
             wanted.push_back(hardware);
@@ -56,7 +48,7 @@ impl BootSnapshots {
     }
 
     /// Waits for the next size of which there may be no snapshot.
-    async fn next(&self) -> Hardware {
+    pub(super) async fn next(&self) -> Hardware {
         loop {
             let next = self.wanted().pop_front();
             match next {
@@ -68,18 +60,18 @@ impl BootSnapshots {
 }
 
 impl FleetState {
-    fn makes_boot_snapshots(&self) -> bool {
+    pub(super) fn makes_boot_snapshots(&self) -> bool {
         self.boot_snapshots.keep > 0 && self.engine.capabilities().memory_snapshot
     }
 
     /// Removes a boot snapshot. One that a computer is beginning from at this moment fails for it, and it boots.
-    async fn remove_boot_snapshot(&self, machine: ComputerId) -> Result<()> {
+    pub(super) async fn remove_boot_snapshot(&self, machine: ComputerId) -> Result<()> {
         self.store.remove_boot_snapshot(machine).await?;
         self.engine.destroy(machine).await.map_err(Error::internal)
     }
 
     /// Removes the snapshots that no create can use, and the oldest above the limit. Returns the machines of the others.
-    async fn trim_boot_snapshots(&self) -> Result<Vec<ComputerId>> {
+    pub(super) async fn trim_boot_snapshots(&self) -> Result<Vec<ComputerId>> {
         let (machines, stored): (Vec<_>, Vec<_>) = self.store.boot_snapshots().await?.into_iter().unzip();
         let inputs = if self.makes_boot_snapshots() {
             self.engine.boot_inputs().await.map_err(Error::internal)?
@@ -117,10 +109,12 @@ impl Runner {
     ///
     /// # Errors
     /// The remains of a failed attempt could not be removed.
-    pub(super) async fn begin_from_boot_snapshot(&mut self, row: &Computer) -> EngineResult<Option<Guest>> {
+    pub(in crate::computers) async fn begin_from_boot_snapshot(
+        &mut self,
+        row: &Computer,
+    ) -> EngineResult<Option<Guest>> {
         let begun = self.try_boot_snapshot(row).await?;
-        let from = if begun.is_some() { "boot_snapshot" } else { "boot" };
-        metrics::counter!("hotdesk_computers_begun_total", "from" => from).increment(1);
+        count_begun(if begun.is_some() { "boot_snapshot" } else { "boot" });
         Ok(begun)
     }
 
@@ -179,4 +173,9 @@ impl Runner {
         let row = Computer { saved_token: Some(snapshot.token.clone()), ..row.clone() };
         self.resume_as_fork(&row).await
     }
+}
+
+/// Counts a created computer by what it began from.
+pub(super) fn count_begun(from: &'static str) {
+    metrics::counter!("hotdesk_computers_begun_total", "from" => from).increment(1);
 }

@@ -1,4 +1,4 @@
-//! Making of boot snapshots, in the background and after all other starts.
+//! Boots for boot snapshots and for the pool, in the background and after all other starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +28,9 @@ const QUIET_MS: u32 = 1500;
 const SETTLE_MS: u32 = 30_000;
 /// For the agent's answer after [`SETTLE_MS`].
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(40);
-/// Generation of the boot in a snapshot. Only the boots of computers are counted.
+/// Generation of the boot in a snapshot or in the pool: that of a new computer.
 const GENERATION: u64 = 1;
+const FAILED: &str = "Desktop could not be prepared";
 
 impl Fleet {
     /// Starts to make the boot snapshots that creates want.
@@ -66,10 +67,14 @@ impl FleetState {
     /// Waits for a wanted size, and until no computer is starting.
     async fn next_wanted(&self) -> Hardware {
         let hardware = self.boot_snapshots.next().await;
+        self.until_no_start().await;
+        hardware
+    }
+
+    async fn until_no_start(&self) {
         while self.starts.available_permits() < STARTS_AT_ONCE {
             tokio::time::sleep(IDLE_PAUSE).await;
         }
-        hardware
     }
 
     /// Makes the boot snapshot of a size, unless there is one. A failed one leaves nothing.
@@ -100,15 +105,50 @@ impl FleetState {
     }
 
     async fn boot_and_save(&self, new: &NewBootSnapshot, hardware: &Hardware) -> Result<()> {
-        const FAILED: &str = "Boot snapshot could not be made";
-        let (spec, failed) = (hardware_spec(new.machine, hardware), |error| refused(FAILED, &error));
-        self.engine.create(&spec).await.map_err(failed)?;
+        let failed = |error| refused(FAILED, &error);
         let _turn = self.starts.acquire().await.map_err(Error::internal)?;
-        let boot = Boot { generation: GENERATION, token: new.token.clone(), resolution: hardware.resolution };
-        settle(&boot_guest(&*self.engine, &spec, &boot).await?).await?;
+        self.boot_prepared(new, hardware).await?;
         self.engine.snapshot(new.machine, new.snapshot.0, true).await.map_err(failed)?;
         self.engine.stop(new.machine, Duration::ZERO).await.map_err(failed)?;
         self.store.use_boot_snapshot(new.machine).await
+    }
+
+    /// Boots one machine for the pool. A failed one leaves nothing.
+    pub(super) async fn make_pooled_machine(&self, hardware: &Hardware) -> Result<()> {
+        let stop = self.tasks.stopping();
+        let inputs = self.engine.boot_inputs().await.map_err(Error::internal)?;
+        let new = NewBootSnapshot::random(inputs, BootSize::from(hardware));
+        tokio::select! {
+            () = self.until_no_start() => {}
+            () = stop.cancelled() => return Err(stopping()),
+        }
+        self.store.add_pooled_machine(&new).await?;
+        let booted = async {
+            let _turn = self.starts.acquire().await.map_err(Error::internal)?;
+            self.boot_prepared(&new, hardware).await?;
+            self.store.finish_pooled_machine(new.machine).await
+        };
+        let booted = tokio::select! {
+            booted = booted => booted,
+            () = stop.cancelled() => Err(stopping()),
+        };
+        if booted.is_err()
+            && let Err(left) = self.remove_from_pool(new.machine).await
+        {
+            tracing::warn!(
+                error = format_args!("{left:#}"),
+                "could not remove an unfinished machine of the pool; the next start does"
+            );
+        }
+        booted
+    }
+
+    /// Makes and boots a machine and waits until its desktop is settled.
+    async fn boot_prepared(&self, new: &NewBootSnapshot, hardware: &Hardware) -> Result<()> {
+        let spec = hardware_spec(new.machine, &Hardware { bandwidth_mbps: 0, ..*hardware });
+        self.engine.create(&spec).await.map_err(|error| refused(FAILED, &error))?;
+        let boot = Boot { generation: GENERATION, token: new.token.clone(), resolution: hardware.resolution };
+        settle(&boot_guest(&*self.engine, &spec, &boot).await?).await
     }
 }
 
