@@ -27,7 +27,7 @@ pub enum AuditAction {
     ProviderDisconnected,
     /// A person began to add a passkey, or added one, or tried to.
     PasskeyAdded,
-    /// A person removed a passkey, or tried to.
+    /// A person or `hotdesk admin` removed passkeys, or a person tried to.
     PasskeyRemoved,
     /// A person replaced the recovery codes of the authenticator app, or tried to.
     RecoveryCodesMade,

@@ -1,9 +1,14 @@
 //! `hotdesk admin`: account management with and without a running controller.
 
+use hotdesk::base::clock;
+use hotdesk::base::ids::AccountId;
+use hotdesk::domain::identity::email::Email;
+use hotdesk::store::identity::people::Account;
+use hotdesk::store::identity::sign_in::passkeys::Passkey;
 use serde_json::{Value, json};
 
 use super::person::Shell;
-use crate::harness::browser::Browser;
+use crate::harness::browser::{Browser, PASSWORD, person};
 use crate::harness::caller::Caller;
 use crate::harness::capability::Capability;
 use crate::harness::simulation::Simulation;
@@ -93,6 +98,56 @@ async fn accounts_are_made_and_changed_while_the_controller_runs_and_while_not()
     assert!(table.contains("E-MAIL") && table.contains("agent") && !table.contains("argon2"), "{table}");
     admin(&["plan", "ada@x.example", "default"], "").await.expect_success();
     assert_eq!(admin(&["list", "--json"], "").await.json()["accounts"][1]["plan"], Value::Null);
+}
+
+/// A stored passkey. Nobody signs in with it here.
+fn passkey(account: AccountId, id: &str) -> Passkey {
+    Passkey {
+        credential_id: id.to_owned(),
+        account,
+        name: "Phone".to_owned(),
+        public_key: String::new(),
+        sign_count: 0,
+        created_at: clock::now(),
+        last_used_at: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_removes_the_authenticator_app_and_the_passkeys_of_one_account() {
+    let controller = Simulation::boot().await;
+    let store = controller.store().await;
+    let folder = controller.store_file().parent().expect("a folder").display().to_string();
+    let shell = Shell::new();
+    let reset =
+        async |email: &str| shell.run(&["admin", "--data-dir", &folder, "reset-second-factor", email]).await;
+    let ada = person(&store, "ada@x.example").await.id;
+    let eve = person(&store, "eve@x.example").await.id;
+    let agent = Account::person(&Email::parse("agent@x.example").expect("an address"), "", None);
+    store.add_account(&agent).await.expect("an account without a password");
+    for (account, id) in [(ada, "a1"), (ada, "a2"), (eve, "e1"), (agent.id, "g1")] {
+        store.add_passkey(&passkey(account, id)).await.expect("a new passkey");
+    }
+    let browser = Browser::signed_in(&controller.base, "ada@x.example").await;
+    second_factors::set_up(&browser, PASSWORD).await;
+
+    let both = reset("Ada@x.example").await.expect_success();
+    assert!(both.contains("the authenticator app and 2 passkeys of ada@x.example"), "{both}");
+    assert!(!both.contains("admin password"), "{both}");
+    assert!(store.second_factor(ada).await.expect("read").is_none());
+    assert!(store.passkeys_of(ada).await.expect("read").is_empty());
+    assert_eq!(store.passkeys_of(eve).await.expect("read").len(), 1, "another account's passkey");
+    Browser::signed_in(&controller.base, "ada@x.example").await;
+    reset("ada@x.example").await.expect_failure(1, &["no authenticator app and no passkey"]);
+
+    let locked_out = reset("agent@x.example").await.expect_success();
+    assert!(locked_out.contains("1 passkey of") && locked_out.contains("admin password"), "{locked_out}");
+
+    let key = controller.key_of(ada, None).await;
+    let log = Caller::new(controller.base.clone(), "/api", key).get("/audit").await.body;
+    let lines = log["entries"].as_array().expect("entries").iter().rev();
+    let here: Vec<&Value> = lines.filter(|line| line["method"] == "").map(|line| &line["action"]).collect();
+    assert_eq!(here, ["second_factor_removed", "passkey_removed"], "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

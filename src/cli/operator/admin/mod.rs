@@ -25,6 +25,7 @@ use hotdesk_controller::identity::people::invitations::person_name;
 use hotdesk_domain::audit::{AuditAction, Entry};
 use hotdesk_domain::identity::email::Email;
 use hotdesk_domain::name::Name;
+use hotdesk_domain::plural::plural;
 use hotdesk_store::Store;
 use hotdesk_store::identity::accounts::NewKey;
 use hotdesk_store::identity::people::Account;
@@ -85,7 +86,8 @@ pub enum Command {
         /// E-mail address of the account.
         email: String,
     },
-    /// Remove the authenticator app of an account and its recovery codes: its password signs it in alone again.
+    /// Remove the authenticator app, the recovery codes and the passkeys of an account: its password signs it in alone
+    /// again.
     ResetSecondFactor {
         /// E-mail address of the account.
         email: String,
@@ -141,11 +143,7 @@ async fn execute(store: &Store, config: &Config, command: Command, json: bool) -
         }
         Command::ResetSecondFactor { email } => {
             let account = find(store, &email).await?;
-            if !store.remove_second_factor(account.id).await? {
-                return Err(format!("{} has no authenticator app", account.email).into());
-            }
-            record(store, account.id, AuditAction::SecondFactorRemoved, account.id.to_string()).await?;
-            output::line(&format!("Removed the authenticator app of {}.", account.email))
+            reset_second_factor(store, &account).await
         }
         Command::Plan(options) => billing::plan(store, config, &options).await,
         Command::Payment(options) => billing::payment(store, config, &options).await,
@@ -161,6 +159,29 @@ async fn execute(store: &Store, config: &Config, command: Command, json: bool) -
             output::line(key.reveal())
         }
     }
+}
+
+/// Removes what signs an account in beside its password: the person's device is lost, and may hold all of it.
+async fn reset_second_factor(store: &Store, account: &Account) -> Outcome<()> {
+    let email = &account.email;
+    let removed = store.remove_factors(account.id).await?;
+    let mut names = Vec::new();
+    if removed.authenticator_app {
+        record(store, account.id, AuditAction::SecondFactorRemoved, account.id.to_string()).await?;
+        names.push("the authenticator app".to_owned());
+    }
+    if removed.passkeys > 0 {
+        record(store, account.id, AuditAction::PasskeyRemoved, account.id.to_string()).await?;
+        names.push(plural(removed.passkeys, "passkey"));
+    }
+    if names.is_empty() {
+        return Err(format!("{email} has no authenticator app and no passkey").into());
+    }
+    output::line(&format!("Removed {} of {email}.", names.join(" and ")))?;
+    if account.password_hash.is_none() {
+        output::line(&format!("It has no password: set one with `hotdesk admin password {email}`."))?;
+    }
+    Ok(())
 }
 
 /// Records the action in the audit log of the account's owner.

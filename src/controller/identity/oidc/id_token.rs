@@ -1,20 +1,22 @@
-//! Verification of ID tokens (OpenID Connect Core 1.0 section 3.1.3.7): signature, issuer, audience, time, nonce.
+//! Verification of ID tokens (OpenID Connect Core 1.0 section 3.1.3.7).
 //!
-//! Only RS256 and ES256 are accepted, by the keys that the provider publishes. The algorithm comes from this table
-//! and must fit the key's type, so a token cannot choose `none` or a MAC with a public key (RFC 8725 section 3.1).
+//! `jsonwebtoken` verifies signature, issuer, audience and expiry. What only ID tokens have is checked here: the party
+//! to which the token was issued, its age, the nonce and the subject.
+//!
+//! Only RS256 and ES256 are accepted, by the keys that the provider publishes. The key decides about the algorithm, so
+//! a token cannot choose `none` or a MAC with a public key (RFC 8725 section 3.1).
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
-};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::signature;
 use hotdesk_base::secret::Secret;
 
 /// Seconds that the clocks of provider and service may differ.
-const SKEW_SECONDS: f64 = 60.0;
+const SKEW_SECONDS: u32 = 60;
 /// Longest `sub`, in characters (OpenID Connect Core section 2).
 const MAX_SUBJECT: usize = 255;
 
@@ -27,7 +29,7 @@ pub struct ExpectedToken<'a> {
     pub client_id: &'a str,
     /// Value that this browser's request had.
     pub nonce: &'a Secret,
-    /// Seconds since 1970.
+    /// Seconds since 1970, for the age. The expiry is compared with the system's clock.
     pub now: i64,
 }
 
@@ -53,33 +55,17 @@ impl Claims {
 }
 
 #[derive(Deserialize)]
-struct Header {
-    alg: String,
-    #[serde(default)]
-    kid: Option<String>,
-    /// Extensions that a reader must understand (RFC 7515 section 4.1.11). None is.
-    #[serde(default)]
-    crit: Option<Value>,
-}
-
-#[derive(Deserialize)]
 struct TokenClaims {
-    iss: String,
-    aud: Audience,
+    /// One text. The validation of the crate accepts lists too.
+    #[serde(rename = "iss")]
+    _issuer: String,
+    aud: Value,
     #[serde(default)]
     azp: Option<String>,
-    exp: f64,
     iat: f64,
     nonce: String,
     #[serde(flatten)]
     person: Claims,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Audience {
-    One(String),
-    Many(Vec<String>),
 }
 
 /// Keys that a provider publishes (RFC 7517).
@@ -89,59 +75,80 @@ pub struct KeySet {
     keys: Vec<Value>,
 }
 
-#[derive(Deserialize)]
-#[serde(tag = "kty")]
-enum Key {
-    #[serde(rename = "RSA")]
-    Rsa { n: String, e: String },
-    #[serde(rename = "EC")]
-    Ec { crv: String, x: String, y: String },
-}
-
 /// Verifies a token.
 ///
 /// # Errors
 /// The reason, for the log; it has no part of the token.
 pub fn verify(token: &str, keys: &KeySet, expected: &ExpectedToken<'_>) -> Result<Claims, &'static str> {
-    let (signed, signature) = token.rsplit_once('.').ok_or("it is no JWS")?;
-    let (header, payload) = signed.split_once('.').ok_or("it is no JWS")?;
-    let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| "its header is malformed")?;
+    signature::install();
+    let header = jsonwebtoken::decode_header(token).map_err(|error| {
+        form(error.kind()).unwrap_or("its header is malformed, or names no known algorithm")
+    })?;
+    // Extensions that a reader must understand (RFC 7515 section 4.1.11). None is.
     if header.crit.is_some() {
         return Err("it has an extension that is not understood");
     }
-    let signature = decode(signature)?;
-    let candidates = keys.keys.iter().filter(|key| may_verify(key, header.kid.as_deref()));
-    let candidates = candidates.filter_map(|key| serde_json::from_value(key.clone()).ok());
-    if !candidates.into_iter().any(|key: Key| key.verifies(&header.alg, signed.as_bytes(), &signature)) {
-        return Err("no key of the provider verifies its signature");
+    for key in keys.keys.iter().filter_map(|key| Jwk::deserialize(key).ok()) {
+        if !may_verify(&key, header.kid.as_deref()) {
+            continue;
+        }
+        let Some(algorithm) = algorithm_of(&key) else { continue };
+        let Ok(key) = DecodingKey::from_jwk(&key) else { continue };
+        match jsonwebtoken::decode::<TokenClaims>(token, &key, &validation(algorithm, expected)) {
+            Ok(token) => {
+                check(&token.claims, expected)?;
+                return Ok(token.claims.person);
+            }
+            Err(error) => {
+                if let Some(why) = reason(error.kind()) {
+                    return Err(why);
+                }
+            }
+        }
     }
-    let claims: TokenClaims =
-        serde_json::from_slice(&decode(payload)?).map_err(|_| "a claim is missing or malformed")?;
-    check(&claims, expected)?;
-    Ok(claims.person)
+    Err("no key of the provider verifies its signature")
+}
+
+fn validation(algorithm: Algorithm, expected: &ExpectedToken<'_>) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.leeway = SKEW_SECONDS.into();
+    validation.validate_nbf = true;
+    validation.set_issuer(&[expected.issuer]);
+    validation.set_audience(&[expected.client_id]);
+    validation.set_required_spec_claims(&["iss", "aud", "exp", "sub"]);
+    validation
+}
+
+/// Returns what is wrong with the form of a token, if that is why it is refused.
+fn form(error: &ErrorKind) -> Option<&'static str> {
+    if matches!(error, ErrorKind::InvalidToken) {
+        return Some("it is no JWS");
+    }
+    matches!(error, ErrorKind::Base64(_)).then_some("it is not base64url")
+}
+
+/// Returns why a token is refused whose signature is right; `None` when it is not right.
+#[allow(clippy::wildcard_enum_match_arm)] // the crate's list of errors grows
+fn reason(error: &ErrorKind) -> Option<&'static str> {
+    match error {
+        ErrorKind::InvalidSignature | ErrorKind::InvalidAlgorithm => None,
+        ErrorKind::InvalidToken | ErrorKind::Base64(_) => form(error),
+        ErrorKind::InvalidIssuer => Some("it has another issuer"),
+        ErrorKind::InvalidAudience => Some("it is for another client"),
+        ErrorKind::ExpiredSignature => Some("it has expired"),
+        ErrorKind::ImmatureSignature => Some("it is not valid yet"),
+        _ => Some("a claim is missing or malformed"),
+    }
 }
 
 fn check(claims: &TokenClaims, expected: &ExpectedToken<'_>) -> Result<(), &'static str> {
-    let audiences = match &claims.aud {
-        Audience::One(one) => std::slice::from_ref(one),
-        Audience::Many(many) => many.as_slice(),
-    };
-    let now = expected.now as f64;
-    if claims.iss != expected.issuer {
-        return Err("it has another issuer");
-    }
-    if !audiences.iter().any(|audience| audience == expected.client_id) {
-        return Err("it is for another client");
-    }
-    if audiences.len() > 1 && claims.azp.is_none()
+    let has_several_audiences = claims.aud.as_array().is_some_and(|audiences| audiences.len() > 1);
+    if has_several_audiences && claims.azp.is_none()
         || claims.azp.as_deref().is_some_and(|party| party != expected.client_id)
     {
         return Err("it was issued to another client");
     }
-    if now >= claims.exp + SKEW_SECONDS {
-        return Err("it has expired");
-    }
-    if claims.iat > now + SKEW_SECONDS {
+    if claims.iat > expected.now as f64 + f64::from(SKEW_SECONDS) {
         return Err("it is from the future");
     }
     if !expected.nonce.matches(&claims.nonce) {
@@ -155,43 +162,38 @@ fn check(claims: &TokenClaims, expected: &ExpectedToken<'_>) -> Result<(), &'sta
 }
 
 /// Whether a published key is for signatures, and is the one that the token names, if it names one.
-fn may_verify(key: &Value, kid: Option<&str>) -> bool {
-    let is_for_signatures = key["use"].is_null() || key["use"] == "sig";
-    is_for_signatures && kid.is_none_or(|kid| key["kid"] == kid)
+fn may_verify(key: &Jwk, kid: Option<&str>) -> bool {
+    let is_for_signatures =
+        key.common.public_key_use.as_ref().is_none_or(|of| *of == PublicKeyUse::Signature);
+    is_for_signatures && kid.is_none_or(|kid| key.common.key_id.as_deref() == Some(kid))
 }
 
-impl Key {
-    fn verifies(&self, alg: &str, signed: &[u8], signature: &[u8]) -> bool {
-        match (self, alg) {
-            (Self::Rsa { n, e }, "RS256") => {
-                let (Ok(n), Ok(e)) = (decode(n), decode(e)) else { return false };
-                let key = RsaPublicKeyComponents { n, e };
-                key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok()
-            }
-            (Self::Ec { crv, x, y }, "ES256") if crv == "P-256" => {
-                let (Ok(x), Ok(y)) = (decode(x), decode(y)) else { return false };
-                // An uncompressed point (SEC 1 section 2.3.3).
-                let point = [&[4][..], &x, &y].concat();
-                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(signed, signature).is_ok()
-            }
-            _ => false,
-        }
+/// Returns the algorithm of a key; `None` for a kind that is not accepted.
+fn algorithm_of(key: &Jwk) -> Option<Algorithm> {
+    if let AlgorithmParameters::RSA(_) = &key.algorithm {
+        return Some(Algorithm::RS256);
     }
-}
-
-fn decode(text: &str) -> Result<Vec<u8>, &'static str> {
-    URL_SAFE_NO_PAD.decode(text).map_err(|_| "it is not base64url")
+    matches!(&key.algorithm, AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256)
+        .then_some(Algorithm::ES256)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use hotdesk_base::clock;
     use ring::rand::SystemRandom;
     use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
     use serde_json::json;
 
     const ISSUER: &str = "https://id.example.org";
-    const NOW: i64 = 1_800_000_000;
+    /// More seconds than a test takes between two readings of the clock.
+    const SLACK: i64 = 30;
+
+    fn now() -> i64 {
+        clock::now().as_seconds()
+    }
 
     struct Signer {
         pair: EcdsaKeyPair,
@@ -221,13 +223,13 @@ mod tests {
     }
 
     fn claims() -> Value {
-        json!({"iss": ISSUER, "sub": "7", "aud": "desk", "exp": NOW + 300, "iat": NOW, "nonce": "n",
+        json!({"iss": ISSUER, "sub": "7", "aud": "desk", "exp": now() + 300, "iat": now(), "nonce": "n",
             "email": "ada@x.example", "email_verified": true})
     }
 
     fn verified(token: &str, keys: &[Value]) -> Result<Claims, &'static str> {
         let expected =
-            ExpectedToken { issuer: ISSUER, client_id: "desk", nonce: &Secret::new("n"), now: NOW };
+            ExpectedToken { issuer: ISSUER, client_id: "desk", nonce: &Secret::new("n"), now: now() };
         verify(token, &KeySet { keys: keys.to_vec() }, &expected)
     }
 
@@ -242,23 +244,35 @@ mod tests {
             verified(&signer.sign(&header, &claims), &keys).map(|claims| claims.sub)
         };
         let fine = Ok("7".to_owned());
+        let malformed = Err("a claim is missing or malformed");
+        let skew = i64::from(SKEW_SECONDS);
         for (name, value, result) in [
             ("sub", json!("7"), fine.clone()),
             ("aud", json!(["desk"]), fine.clone()),
             ("azp", json!("desk"), fine.clone()),
-            ("exp", json!(NOW - 59), fine.clone()),
-            ("iat", json!(NOW + 59), fine),
+            ("exp", json!(now() - skew + SLACK), fine.clone()),
+            ("exp", json!((now() + 300) as f64 + 0.5), fine.clone()),
+            ("iat", json!(now() + skew - SLACK), fine.clone()),
+            ("nbf", json!(now()), fine),
             ("iss", json!("https://id.example.org/"), Err("it has another issuer")),
+            ("iss", json!([ISSUER]), malformed.clone()),
+            ("iss", Value::Null, malformed.clone()),
             ("aud", json!("other"), Err("it is for another client")),
+            ("aud", json!([]), Err("it is for another client")),
             ("aud", json!(["desk", "other"]), Err("it was issued to another client")),
+            ("aud", Value::Null, malformed.clone()),
             ("azp", json!("other"), Err("it was issued to another client")),
-            ("exp", json!(NOW - 60), Err("it has expired")),
-            ("iat", json!(NOW + 61), Err("it is from the future")),
+            ("exp", json!(now() - skew - SLACK), Err("it has expired")),
+            ("exp", json!("never"), malformed.clone()),
+            ("exp", Value::Null, malformed.clone()),
+            ("iat", json!(now() + skew + SLACK), Err("it is from the future")),
+            ("iat", Value::Null, malformed.clone()),
+            ("nbf", json!(now() + skew + SLACK), Err("it is not valid yet")),
             ("nonce", json!("m"), Err("it answers another request")),
-            ("nonce", Value::Null, Err("a claim is missing or malformed")),
+            ("nonce", Value::Null, malformed.clone()),
             ("sub", json!(""), Err("its subject is empty or too long")),
             ("sub", json!("x".repeat(256)), Err("its subject is empty or too long")),
-            ("sub", Value::Null, Err("a claim is missing or malformed")),
+            ("sub", Value::Null, malformed),
         ] {
             assert_eq!(changed(name, value.clone()), result, "{name} {value}");
         }
@@ -272,12 +286,26 @@ mod tests {
         let token = signer.sign(&json!({"alg": "ES256", "kid": "k"}), &claims());
         assert!(verified(&token, &keys).is_ok());
         assert!(verified(&signer.sign(&json!({"alg": "ES256"}), &claims()), &keys).is_ok(), "without a kid");
+        let header = "its header is malformed, or names no known algorithm";
+        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let plain = format!("{}.{}.", part(json!({"alg": "none"})), part(claims()));
+        // A MAC whose secret is the published key: RFC 8725 section 2.1.
+        let secret = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, signer.pair.public_key().as_ref());
+        let signed = format!("{}.{}", part(json!({"alg": "HS256", "kid": "k"})), part(claims()));
+        let mac = URL_SAFE_NO_PAD.encode(ring::hmac::sign(&secret, signed.as_bytes()));
+        let mut marked = signer.key("k");
+        marked["alg"] = json!("HS256");
         for (token, keys, why) in [
             (stranger.sign(&json!({"alg": "ES256", "kid": "k"}), &claims()), keys.to_vec(), unsigned),
             (signer.sign(&json!({"alg": "ES256", "kid": "l"}), &claims()), keys.to_vec(), unsigned),
-            (signer.sign(&json!({"alg": "none"}), &claims()), keys.to_vec(), unsigned),
+            (signer.sign(&json!({"alg": "none"}), &claims()), keys.to_vec(), header),
+            (plain, keys.to_vec(), header),
+            (signer.sign(&json!({}), &claims()), keys.to_vec(), header),
+            (format!("{signed}.{mac}"), keys.to_vec(), unsigned),
+            (format!("{signed}.{mac}"), vec![marked], unsigned),
             (signer.sign(&json!({"alg": "HS256"}), &claims()), keys.to_vec(), unsigned),
             (signer.sign(&json!({"alg": "RS256"}), &claims()), keys.to_vec(), unsigned),
+            (signer.sign(&json!({"alg": "ES384"}), &claims()), keys.to_vec(), unsigned),
             (token.clone(), Vec::new(), unsigned),
             (format!("{}.", token.rsplit_once('.').unwrap().0), keys.to_vec(), unsigned),
             (
@@ -286,6 +314,7 @@ mod tests {
                 "it has an extension that is not understood",
             ),
             ("a.b".to_owned(), keys.to_vec(), "it is no JWS"),
+            ("a.b.c.d".to_owned(), keys.to_vec(), "it is not base64url"),
             ("!.b.c".to_owned(), keys.to_vec(), "it is not base64url"),
         ] {
             assert_eq!(verified(&token, &keys).map(|claims| claims.sub), Err(why), "{token}");

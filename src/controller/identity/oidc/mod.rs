@@ -24,6 +24,7 @@ use serde::Deserialize;
 mod fetch;
 mod id_token;
 mod provider;
+mod signature;
 
 use crate::config::Config;
 use crate::identity::accounts::agents;

@@ -1,20 +1,29 @@
-//! Verification of what a browser says about a passkey (WebAuthn Level 2, sections 7.1 and 7.2).
+//! Verification of what a browser says about a passkey (WebAuthn Level 2, sections 7.1 and 7.2), by `passki`.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::signature::{ECDSA_P256_SHA256_ASN1, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use ciborium::{Value, cbor};
+use passki::{
+    AuthenticationOptions, Passki, PasskiError, RegistrationOptions, StoredPasskey,
+    UserVerificationRequirement,
+};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
-use hotdesk_base::secret::Secret;
+use super::public_key::PasskeyPublicKey;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::identity::webauthn::{AuthenticatorData, MAX_CREDENTIAL_ID, PasskeyPublicKey};
+
+/// Longest credential id, in bytes (WebAuthn Level 2 section 4).
+const MAX_CREDENTIAL_ID: usize = 1023;
+/// Stand-in for the person in a registration that is verified: the crate wants 16 bytes, and compares them with nothing.
+const ANY_PERSON: [u8; 16] = [0; 16];
 
 /// What an answer must be about.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedCeremony<'a> {
-    /// The challenge of this browser.
-    pub challenge: &'a Secret,
+    /// The challenge of this browser: the bytes that the browser encodes.
+    pub challenge: &'a [u8],
     /// Origin of the service's pages.
     pub origin: &'a str,
     /// Host name for which passkeys are made.
@@ -45,15 +54,12 @@ pub struct Assertion {
     pub user: String,
 }
 
-/// What the browser signed over (section 5.8.1).
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ClientData {
-    r#type: String,
-    challenge: String,
-    origin: String,
-    #[serde(default)]
-    cross_origin: bool,
+impl ExpectedCeremony<'_> {
+    /// Returns the crate's side of the ceremony. It takes the challenge of this service in place of its own, which
+    /// would have to be stored for everybody who opens the page.
+    fn relying_party(&self) -> (Passki, Vec<u8>) {
+        (Passki::new(self.rp_id, &[self.origin], ""), self.challenge.to_vec())
+    }
 }
 
 impl NewCredential {
@@ -62,58 +68,111 @@ impl NewCredential {
     /// # Errors
     /// `Invalid` with the reason.
     pub fn verify(&self, expected: &ExpectedCeremony<'_>) -> Result<u32> {
-        check_client_data(&decode(&self.client_data)?, "webauthn.create", expected)?;
-        let data = AuthenticatorData::parse(&decode(&self.authenticator_data)?)?;
-        data.check(expected.rp_id)?;
-        let id = decode(&self.id)?;
-        if id.is_empty() || id.len() > MAX_CREDENTIAL_ID || data.credential_id.as_ref() != Some(&id) {
-            return Err(Error::invalid("The browser names another passkey than its device"));
+        let (relying_party, challenge) = expected.relying_party();
+        let mut options = RegistrationOptions::default();
+        options.user_verification = UserVerificationRequirement::Required;
+        let started = relying_party.start_passkey_registration(&ANY_PERSON, "", "", options);
+        let (_, mut state) = started.map_err(Error::internal)?;
+        state.challenge = challenge;
+        let credential = from_browser(json!({
+            "rawId": self.id,
+            "response": {
+                "clientDataJSON": self.client_data,
+                "attestationObject": unattested(&decode(&self.authenticator_data)?)?,
+            },
+        }))?;
+        let made = relying_party
+            .finish_passkey_registration(&credential, &state)
+            .map_err(|error| refused(&error))?;
+        if made.credential_id.is_empty() || made.credential_id.len() > MAX_CREDENTIAL_ID {
+            return Err(malformed());
         }
-        PasskeyPublicKey::parse(&decode(&self.public_key)?)?;
-        Ok(data.sign_count)
+        if !PasskeyPublicKey::from_der(&decode(&self.public_key)?)?.is(&made.public_key) {
+            return Err(Error::invalid("The browser names another key than its device"));
+        }
+        Ok(made.counter)
     }
 }
 
 impl Assertion {
-    /// Checks a sign-in by the passkey's public key. Returns the authenticator's counter.
+    /// Checks a sign-in by the stored public key and counter of the passkey. Returns the authenticator's counter.
     ///
     /// # Errors
     /// `Invalid` with the reason.
-    pub fn verify(&self, public_key: &str, expected: &ExpectedCeremony<'_>) -> Result<u32> {
-        let client_data = decode(&self.client_data)?;
-        check_client_data(&client_data, "webauthn.get", expected)?;
-        let data = decode(&self.authenticator_data)?;
-        let read = AuthenticatorData::parse(&data)?;
-        read.check(expected.rp_id)?;
-        let signed = [&data[..], &Sha256::digest(&client_data)].concat();
-        let (key, signature) = (decode(public_key)?, decode(&self.signature)?);
-        let verified = match PasskeyPublicKey::parse(&key)? {
-            PasskeyPublicKey::P256(point) => {
-                UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point).verify(&signed, &signature)
-            }
-            PasskeyPublicKey::Rsa(key) => {
-                UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key).verify(&signed, &signature)
-            }
-        };
-        verified.map_err(|_| Error::invalid("The passkey's signature is not right"))?;
-        Ok(read.sign_count)
+    pub fn verify(&self, public_key: &str, sign_count: u32, expected: &ExpectedCeremony<'_>) -> Result<u32> {
+        let (relying_party, challenge) = expected.relying_party();
+        let mut options = AuthenticationOptions::default();
+        options.user_verification = UserVerificationRequirement::Required;
+        // No list of passkeys: the caller has found the one that the browser names.
+        let started = relying_party.start_passkey_authentication(&[], options);
+        let (_, mut state) = started.map_err(Error::internal)?;
+        state.challenge = challenge;
+        let key = PasskeyPublicKey::from_der(&decode(public_key)?)?;
+        let mut stored = StoredPasskey::default();
+        stored.algorithm = key.algorithm;
+        stored.public_key = key.to_cose()?;
+        stored.counter = sign_count;
+        let credential = from_browser(json!({
+            "rawId": self.id,
+            "response": {
+                "clientDataJSON": self.client_data,
+                "authenticatorData": self.authenticator_data,
+                "signature": self.signature,
+            },
+        }))?;
+        relying_party
+            .finish_passkey_authentication(&credential, &state, &stored)
+            .map(|result| result.counter)
+            .map_err(|error| refused(&error))
     }
 }
 
-fn check_client_data(bytes: &[u8], kind: &str, expected: &ExpectedCeremony<'_>) -> Result<()> {
-    let data: ClientData = serde_json::from_slice(bytes).map_err(|_| malformed())?;
-    if data.r#type != kind || data.cross_origin || data.origin != expected.origin {
-        return Err(Error::invalid("The passkey was used on another site"));
-    }
-    // The browser encodes the challenge's bytes.
-    if !expected.challenge.matches(&String::from_utf8(decode(&data.challenge)?).map_err(|_| malformed())?) {
-        return Err(Error::invalid("The passkey answers another request: try again"));
-    }
-    Ok(())
+/// A counter that does not grow is a sign of a copied authenticator (WebAuthn Level 2 section 6.1.1).
+pub fn counter_did_not_grow() -> Error {
+    Error::invalid(
+        "The counter of this passkey did not grow, so there may be a copy of it. Sign in in another way, \
+         and remove it.",
+    )
+}
+
+/// The crate's types are read from the JSON of browsers alone, so that it can add fields.
+fn from_browser<T: DeserializeOwned>(credential: serde_json::Value) -> Result<T> {
+    serde_json::from_value(credential).map_err(Error::internal)
+}
+
+/// Returns the attestation object of authenticator data, without a statement (WebAuthn Level 2 section 8.7). None is
+/// asked for: a person's own browser says which key is theirs, as it would say a new password.
+fn unattested(authenticator_data: &[u8]) -> Result<String> {
+    let data = Value::from(authenticator_data);
+    let object = cbor!({"fmt" => "none", "attStmt" => {}, "authData" => data}).map_err(Error::internal)?;
+    let mut bytes = Vec::new();
+    ciborium::into_writer(&object, &mut bytes).map_err(Error::internal)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 fn decode(text: &str) -> Result<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| malformed())
+}
+
+#[allow(clippy::wildcard_enum_match_arm)] // the crate's list of errors grows
+fn refused(error: &PasskiError) -> Error {
+    match error {
+        PasskiError::InvalidClientDataType(_)
+        | PasskiError::ClientDataTypeMismatch { .. }
+        | PasskiError::OriginMismatch { .. }
+        | PasskiError::CrossOriginNotAllowed => Error::invalid("The passkey was used on another site"),
+        PasskiError::ChallengeMismatch => Error::invalid("The passkey answers another request: try again"),
+        PasskiError::RpIdHashMismatch => Error::invalid("The passkey is for another site"),
+        PasskiError::UserNotPresent | PasskiError::UserVerificationRequired => {
+            Error::invalid("The passkey's device did not verify you by a PIN, a finger or a face")
+        }
+        PasskiError::CredentialIdMismatch => {
+            Error::invalid("The browser names another passkey than its device")
+        }
+        PasskiError::CounterRegression => counter_did_not_grow(),
+        PasskiError::SignatureVerificationFailed => Error::invalid("The passkey's signature is not right"),
+        _ => malformed(),
+    }
 }
 
 fn malformed() -> Error {
@@ -123,14 +182,55 @@ fn malformed() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::passkeys::w3c_vectors;
     use ring::rand::SystemRandom;
     use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
-    use serde_json::{Value, json};
+    use serde_json::Value as Json;
+    use sha2::{Digest, Sha256};
 
     const ORIGIN: &str = "https://desk.example";
+    const RP_ID: &str = "desk.example";
+    const EXPECTED: ExpectedCeremony<'_> =
+        ExpectedCeremony { challenge: b"once", origin: ORIGIN, rp_id: RP_ID };
+    /// Flags of authenticator data (WebAuthn Level 2 section 6.1).
+    const PRESENT: u8 = 1;
+    const VERIFIED: u8 = 4;
+    const BACKED_UP: u8 = 0x10;
+    const ATTESTED: u8 = 0x40;
+    const EXTENDED: u8 = 0x80;
+    const GOOD: u8 = PRESENT | VERIFIED;
+    /// Ed25519, which this service does not offer: DER up to the key, and the COSE key up to it.
+    const ED25519_DER: &[u8] = &[0x30, 42, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 33, 0];
+    const ED25519_COSE: &[u8] = &[0xa4, 1, 1, 3, 0x27, 0x20, 6, 0x21, 0x58, 32];
 
-    fn text(bytes: &[u8]) -> String {
+    fn text(bytes: impl AsRef<[u8]>) -> String {
         URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// DER of an uncompressed point on P-256, without its first byte.
+    fn p256(point: &[u8]) -> Vec<u8> {
+        let head = [0x30, 0x59, 0x30, 0x13, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48];
+        [&head[..], &[0xce, 0x3d, 3, 1, 7, 3, 0x42, 0, 4], point].concat()
+    }
+
+    fn data(rp_id: &str, flags: u8, count: u32) -> Vec<u8> {
+        [&Sha256::digest(rp_id)[..], &[flags], &count.to_be_bytes()].concat()
+    }
+
+    /// Authenticator data with a new credential.
+    fn attested(rp_id: &str, flags: u8, id: &[u8], cose: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(id.len()).unwrap().to_be_bytes();
+        [&data(rp_id, flags | ATTESTED, 3), &[0; 16][..], &length, id, cose].concat()
+    }
+
+    fn client_data(kind: &str) -> Json {
+        json!({"type": kind, "challenge": text("once"), "origin": ORIGIN, "crossOrigin": false})
+    }
+
+    fn changed(kind: &str, name: &str, value: Json) -> Json {
+        let mut data = client_data(kind);
+        data[name] = value;
+        data
     }
 
     /// An authenticator with one ES256 credential.
@@ -147,91 +247,196 @@ mod tests {
             Self { pair: pair.unwrap(), random }
         }
 
-        fn public_key(&self) -> String {
-            let head =
-                [0x30, 0x59, 0x30, 0x13, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48];
-            let tail = [0xce, 0x3d, 3, 1, 7, 3, 0x42, 0];
-            text(&[&head[..], &tail, self.pair.public_key().as_ref()].concat())
+        fn der(&self) -> Vec<u8> {
+            p256(&self.pair.public_key().as_ref()[1..])
         }
 
-        fn data(rp_id: &str, flags: u8) -> Vec<u8> {
-            [&Sha256::digest(rp_id)[..], &[flags, 0, 0, 0, 7]].concat()
+        fn cose(&self) -> Vec<u8> {
+            PasskeyPublicKey::from_der(&self.der()).unwrap().to_cose().unwrap()
         }
 
-        fn sign(&self, client_data: &Value, data: &[u8]) -> Assertion {
+        fn sign(&self, client_data: &Json, data: &[u8]) -> Assertion {
             let client_data = client_data.to_string();
             let signed = [data, &Sha256::digest(&client_data)].concat();
             let signature = self.pair.sign(&self.random, &signed).unwrap();
-            Assertion {
-                id: text(b"id"),
-                client_data: text(client_data.as_bytes()),
-                authenticator_data: text(data),
-                signature: text(signature.as_ref()),
-                user: String::new(),
-            }
+            assertion(client_data.as_bytes(), data, signature.as_ref())
         }
     }
 
-    fn client_data(kind: &str) -> Value {
-        json!({"type": kind, "challenge": text(b"once"), "origin": ORIGIN, "crossOrigin": false})
-    }
-
-    fn changed(name: &str, value: Value) -> Value {
-        let mut data = client_data("webauthn.get");
-        data[name] = value;
-        data
+    fn assertion(client_data: &[u8], data: &[u8], signature: &[u8]) -> Assertion {
+        Assertion {
+            id: text("id"),
+            client_data: text(client_data),
+            authenticator_data: text(data),
+            signature: text(signature),
+            user: String::new(),
+        }
     }
 
     #[test]
     fn a86_a_sign_in_is_verified_in_every_part() {
         let (own, other) = (Authenticator::new(), Authenticator::new());
-        let challenge = Secret::new("once");
-        let expected = ExpectedCeremony { challenge: &challenge, origin: ORIGIN, rp_id: "desk.example" };
-        let (right, data) = (client_data("webauthn.get"), Authenticator::data("desk.example", 5));
-        assert_eq!(own.sign(&right, &data).verify(&own.public_key(), &expected).unwrap(), 7);
-        for (client_data, data, why) in [
-            (changed("type", json!("webauthn.create")), data.clone(), "another site"),
-            (changed("origin", json!("https://evil.example")), data.clone(), "another site"),
-            (changed("origin", json!("http://desk.example")), data.clone(), "another site"),
-            (changed("crossOrigin", json!(true)), data.clone(), "another site"),
-            (changed("challenge", json!(text(b"twice"))), data.clone(), "another request"),
-            (changed("challenge", Value::Null), data.clone(), "malformed"),
-            (right.clone(), Authenticator::data("evil.example", 5), "for another site"),
-            (right.clone(), Authenticator::data("desk.example", 1), "did not verify you"),
-            (right.clone(), data[..36].to_vec(), "cut off"),
+        let kind = "webauthn.get";
+        let right = client_data(kind);
+        let key = text(own.der());
+        for (flags, count, stored) in
+            [(GOOD, 7, 6), (GOOD, 7, 0), (GOOD, 0, 0), (GOOD | 8, 7, 6), (GOOD | 8 | BACKED_UP, 7, 6)]
+        {
+            let answer = own.sign(&right, &data(RP_ID, flags, count));
+            assert_eq!(answer.verify(&key, stored, &EXPECTED).unwrap(), count, "{flags} {count} {stored}");
+        }
+        let good = data(RP_ID, GOOD, 7);
+        for (client_data, data, stored, why) in [
+            (changed(kind, "type", json!("webauthn.create")), good.clone(), 6, "another site"),
+            (changed(kind, "type", json!("payment.get")), good.clone(), 6, "another site"),
+            (changed(kind, "origin", json!("https://evil.example")), good.clone(), 6, "another site"),
+            (changed(kind, "origin", json!("https://desk.example:8443")), good.clone(), 6, "another site"),
+            (changed(kind, "origin", json!("https://a.desk.example")), good.clone(), 6, "another site"),
+            (changed(kind, "origin", json!("http://desk.example")), good.clone(), 6, "another site"),
+            (changed(kind, "origin", Json::Null), good.clone(), 6, "malformed"),
+            (changed(kind, "crossOrigin", json!(true)), good.clone(), 6, "another site"),
+            (changed(kind, "challenge", json!(text("twice"))), good.clone(), 6, "another request"),
+            (changed(kind, "challenge", json!("")), good.clone(), 6, "another request"),
+            (changed(kind, "challenge", Json::Null), good.clone(), 6, "malformed"),
+            (json!("webauthn.get"), good.clone(), 6, "malformed"),
+            (right.clone(), data("evil.example", GOOD, 7), 6, "for another site"),
+            (right.clone(), data(RP_ID, PRESENT, 7), 6, "did not verify you"),
+            (right.clone(), data(RP_ID, VERIFIED, 7), 6, "did not verify you"),
+            (right.clone(), data(RP_ID, GOOD | BACKED_UP, 7), 6, "malformed"),
+            (right.clone(), good[..36].to_vec(), 6, "malformed"),
+            (right.clone(), good.clone(), 7, "did not grow"),
+            (right.clone(), good.clone(), u32::MAX, "did not grow"),
+            (right.clone(), data(RP_ID, GOOD, 0), 6, "did not grow"),
         ] {
-            let refused = own.sign(&client_data, &data).verify(&own.public_key(), &expected).unwrap_err();
+            let refused = own.sign(&client_data, &data).verify(&key, stored, &EXPECTED).unwrap_err();
+            assert!(refused.message.contains(why), "{client_data} {why}: {}", refused.message);
+        }
+        let answer = own.sign(&right, &good);
+        let mut later = answer.clone();
+        later.authenticator_data = text(data(RP_ID, GOOD, 8));
+        let mut cut_off = answer.clone();
+        cut_off.signature.truncate(40);
+        let ed25519 = text([ED25519_DER, &[7; 32]].concat());
+        for (answer, key, why) in [
+            (&answer, text(other.der()), "signature is not right"),
+            (&later, key.clone(), "signature is not right"),
+            (&cut_off, key, "signature is not right"),
+            (&answer, ed25519, "not supported"),
+        ] {
+            let refused = answer.verify(&key, 6, &EXPECTED).unwrap_err();
             assert!(refused.message.contains(why), "{why}: {}", refused.message);
         }
-        let not_right = own.sign(&right, &data).verify(&other.public_key(), &expected).unwrap_err();
-        assert!(not_right.message.contains("signature"), "{}", not_right.message);
-        let mut later = own.sign(&right, &data);
-        later.authenticator_data = text(&[&Sha256::digest("desk.example")[..], &[5, 0, 0, 0, 8]].concat());
-        assert!(later.verify(&own.public_key(), &expected).is_err(), "the counter is signed");
+    }
+
+    /// Made with `openssl dgst -sha256 -sign`, by a key of 2,048 bits.
+    #[test]
+    fn a86_a_sign_in_with_an_rs256_key_is_verified() {
+        const KEY: &str = "\
+            MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAoLHRkWuXycnoJCpKAWk9Hnnim3bl8_NOSpomEnk1ghjC\
+            Kwx1RjQdRK3_lttAjI3Q4qsvL8VtnNFTLKtKVaWlZFESawDoN0MQE-sBaCyNL0yYRiaWrc3SOm0lMOEgCEwO_nmu\
+            hDW3f_9x4BPykfW3vm-nc9Qo8Gagv79YSHc9unpt89kI1RJMwTCk_ItS429ism2n_mj0QoXE4O2_K04W27_n0gwZ\
+            P-GWI3Bi0TNiaZeafH6JhNAeMkZ-KjAG89-_noXQik3ilhVnZZDXItWkrQTI5454ZzJ-aeTJAVJ-UbMINWdNTQXJ\
+            QeUprv5zCqwdOV3Jproyhj6gNlQ-e43cXQIDAQAB";
+        const SIGNATURE: &str = "\
+            ktqvRP4Udm1787RFI4ljbDI82pwYYGmOQo0lMZXnLxZgRNvc-j6yymCYv7bu4zW58xa5nxfAxURSfXzgrufH3kFD\
+            -BHBms6xbCeUqYpv_wbqIphtz0rnwIe1QYGHyG5QAEhana5x5s0bn19o2oRqaFxCeU9iDipyNtaU5wi0qMRvTNLH\
+            UULyuGv-5D_LSB8NSVifsNyovlDuc4z-EhecPjMpy_CY0Nx4bZZFCmsweyD-7RWqSeBullumKQthMPRFVXBPzdis\
+            Tt9Lge0NxD3kgp68h7aQZ-hcwoQrTcA9kgwKdEncuelEh3Qeds5pd-qMDuLt83facMrGtj_YP_DkgQ";
+        let client_data = concat!(
+            r#"{"type":"webauthn.get","challenge":"b25jZQ","#,
+            r#""origin":"https://desk.example","crossOrigin":false}"#
+        );
+        let signature = decode(SIGNATURE).unwrap();
+        let answer = assertion(client_data.as_bytes(), &data(RP_ID, GOOD, 7), &signature);
+        assert_eq!(answer.verify(KEY, 6, &EXPECTED).unwrap(), 7);
+        let changed = assertion(client_data.as_bytes(), &data(RP_ID, GOOD, 8), &signature);
+        let refused = changed.verify(KEY, 6, &EXPECTED).unwrap_err();
+        assert!(refused.message.contains("signature is not right"), "{}", refused.message);
+    }
+
+    fn registration(id: &[u8], client_data: &[u8], data: &[u8], public_key: String) -> NewCredential {
+        NewCredential {
+            id: text(id),
+            client_data: text(client_data),
+            authenticator_data: text(data),
+            public_key,
+        }
     }
 
     #[test]
-    fn a86_a_registration_names_the_credential_of_its_device() {
-        let challenge = Secret::new("once");
-        let expected = ExpectedCeremony { challenge: &challenge, origin: ORIGIN, rp_id: "desk.example" };
-        let attested = [&[0; 16][..], &[0, 2], b"id", b"a key"].concat();
-        let data = [&Sha256::digest("desk.example")[..], &[0x45, 0, 0, 0, 0], &attested].concat();
-        let new = |id: &[u8], kind: &str, public_key: &str| NewCredential {
-            id: text(id),
-            client_data: text(client_data(kind).to_string().as_bytes()),
-            authenticator_data: text(&data),
-            public_key: public_key.to_owned(),
+    fn a86_a_registration_is_verified_in_every_part() {
+        let (own, other) = (Authenticator::new(), Authenticator::new());
+        let kind = "webauthn.create";
+        let (right, key, cose) = (client_data(kind), text(own.der()), own.cose());
+        let good = attested(RP_ID, GOOD, b"id", &cose);
+        let new = |id: &[u8], client_data: &Json, data: &[u8], key: &str| {
+            registration(id, client_data.to_string().as_bytes(), data, key.to_owned()).verify(&EXPECTED)
         };
-        let key = Authenticator::new().public_key();
-        assert_eq!(new(b"id", "webauthn.create", &key).verify(&expected).unwrap(), 0);
-        for (id, kind, key, why) in [
-            (&b"other"[..], "webauthn.create", &*key, "another passkey"),
-            (b"id", "webauthn.get", &key, "another site"),
-            (b"id", "webauthn.create", "AAAA", "not supported"),
-            (b"id", "webauthn.create", "!", "malformed"),
+        assert_eq!(new(b"id", &right, &good, &key).unwrap(), 3);
+        // Chromium asks security keys for the extension `credProtect`.
+        let mut extended = good.clone();
+        extended[32] |= EXTENDED;
+        extended.extend(b"\xa1\x6bcredProtect\x02");
+        assert_eq!(new(b"id", &right, &extended, &key).unwrap(), 3);
+        let longest = [9; MAX_CREDENTIAL_ID];
+        assert_eq!(new(&longest, &right, &attested(RP_ID, GOOD, &longest, &cose), &key).unwrap(), 3);
+
+        let too_long = [9; MAX_CREDENTIAL_ID + 1];
+        let ed25519 = attested(RP_ID, GOOD, b"id", &[ED25519_COSE, &[7; 32]].concat());
+        let ed25519_key = text([ED25519_DER, &[7; 32]].concat());
+        let origin = changed(kind, "origin", json!("https://evil.example"));
+        let framed = changed(kind, "crossOrigin", json!(true));
+        let challenge = changed(kind, "challenge", json!(text("twice")));
+        let sign_in = client_data("webauthn.get");
+        let of = |rp_id, flags, id: &[u8]| attested(rp_id, flags, id, &cose);
+        for (id, client_data, data, key, why) in [
+            (&b"other"[..], &right, good.clone(), &*key, "another passkey"),
+            (b"", &right, of(RP_ID, GOOD, b""), &key, "malformed"),
+            (&too_long, &right, of(RP_ID, GOOD, &too_long), &key, "malformed"),
+            (b"id", &sign_in, good.clone(), &key, "another site"),
+            (b"id", &origin, good.clone(), &key, "another site"),
+            (b"id", &framed, good.clone(), &key, "another site"),
+            (b"id", &challenge, good.clone(), &key, "another request"),
+            (b"id", &right, of("evil.example", GOOD, b"id"), &key, "for another site"),
+            (b"id", &right, of(RP_ID, PRESENT, b"id"), &key, "did not verify you"),
+            (b"id", &right, data(RP_ID, GOOD, 3), &key, "malformed"),
+            (b"id", &right, good[..good.len() - 1].to_vec(), &key, "malformed"),
+            (b"id", &right, [&good[..], &[0]].concat(), &key, "malformed"),
+            (b"id", &right, good.clone(), &text(other.der()), "another key"),
+            (b"id", &right, ed25519.clone(), &key, "another key"),
+            (b"id", &right, ed25519, &ed25519_key, "not supported"),
+            (b"id", &right, good.clone(), "AAAA", "not supported"),
+            (b"id", &right, good.clone(), "!", "malformed"),
         ] {
-            let refused = new(id, kind, key).verify(&expected).unwrap_err();
-            assert!(refused.message.contains(why), "{why}: {}", refused.message);
+            let refused = new(id, client_data, &data, key).unwrap_err();
+            assert!(refused.message.contains(why), "{client_data} {why}: {}", refused.message);
+        }
+    }
+
+    #[test]
+    fn a86_the_vectors_of_the_standard_are_decided_by_its_rules() {
+        let bytes = |hex: &str| hotdesk_base::hex::unhex(hex.as_bytes()).expect("hexadecimal digits");
+        for vector in w3c_vectors::REGISTRATIONS {
+            let (id, challenge, data) = (bytes(vector.id), bytes(vector.challenge), bytes(vector.data));
+            // The COSE key ends with: label of x, 32 bytes, label of y, 32 bytes.
+            let (head, y) = data.split_at(data.len() - 32);
+            let point = [&head[head.len() - 35..head.len() - 3], y].concat();
+            let expected = w3c_vectors::expected(&challenge);
+            let new = registration(&id, &bytes(vector.client_data), &data, text(p256(&point)));
+            let verified = new.verify(&expected).map_err(|error| error.message);
+            match vector.refusal {
+                None => assert_eq!(verified, Ok(0), "{}", vector.name),
+                Some(why) => assert!(verified.unwrap_err().contains(why), "{}", vector.name),
+            }
+            let challenge = bytes(vector.sign_in.challenge);
+            let answer = assertion(
+                &bytes(vector.sign_in.client_data),
+                &bytes(vector.sign_in.data),
+                &bytes(vector.sign_in.signature),
+            );
+            let expected = w3c_vectors::expected(&challenge);
+            let refused = answer.verify(&text(p256(&point)), 0, &expected).unwrap_err().message;
+            assert!(refused.contains(vector.sign_in.refusal), "{}: {refused}", vector.name);
         }
     }
 }

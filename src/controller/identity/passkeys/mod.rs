@@ -5,8 +5,7 @@
 //! form: token, credential   ->  challenge is ours, fresh and unanswered; origin, site, person verified; signature
 //! ```
 //!
-//! Verification uses `ring`, which TLS needs anyway. The crates of the whole standard bring OpenSSL or a second set of
-//! cryptography, for attestation and formats that a sign-in does not use.
+//! `passki` verifies. Challenges are this service's own: they need no storage until a passkey has answered them.
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 mod ceremony;
 mod challenge;
+mod public_key;
+#[cfg(test)]
+mod w3c_vectors;
 
 pub use ceremony::{Assertion, NewCredential};
 pub use challenge::Challenge;
@@ -23,7 +25,7 @@ use crate::identity::auth::session::SignedIn;
 use crate::web::failures::Failures;
 use crate::web::origin::Origin;
 use crate::web::source::Source;
-use ceremony::ExpectedCeremony;
+use ceremony::{ExpectedCeremony, counter_did_not_grow};
 use challenge::Challenges;
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
@@ -80,7 +82,7 @@ impl Passkeys {
         let name = Name::parse(name)?;
         let challenge =
             self.challenges.open(&registration_of(who), token, Instant::now()).ok_or_else(too_old)?;
-        let expected = ExpectedCeremony { challenge: &challenge, origin: &origin.0, rp_id: rp_id(origin) };
+        let expected = expected(&challenge, origin);
         let sign_count = new.verify(&expected)?;
         if !self.challenges.answer(&challenge, Instant::now()) {
             return Err(too_old());
@@ -131,8 +133,8 @@ impl Passkeys {
         let challenge = self.challenges.open(SIGN_IN, token, now).ok_or_else(old)?;
         let unknown = || Error::unauthenticated("This passkey is not known here. It may have been removed.");
         let passkey = self.store.passkey(&assertion.id).await?.ok_or_else(unknown)?;
-        let expected = ExpectedCeremony { challenge: &challenge, origin: &origin.0, rp_id: rp_id(origin) };
-        let verified = assertion.verify(&passkey.public_key, &expected);
+        let expected = expected(&challenge, origin);
+        let verified = assertion.verify(&passkey.public_key, passkey.sign_count, &expected);
         let sign_count = verified.map_err(|why| Error::unauthenticated(why.message))?;
         if !assertion.user.is_empty() && assertion.user != user_handle(passkey.account) {
             return Err(unknown());
@@ -141,10 +143,8 @@ impl Passkeys {
             return Err(old());
         }
         if !self.store.use_passkey(&passkey.credential_id, sign_count).await? {
-            return Err(Error::unauthenticated(
-                "The counter of this passkey did not grow, so there may be a copy of it. Sign in in another way, and \
-                 remove it.",
-            ));
+            // A parallel sign-in was first.
+            return Err(Error::unauthenticated(counter_did_not_grow().message));
         }
         self.failures.forgive(&source);
         Ok(passkey.account)
@@ -154,6 +154,12 @@ impl Passkeys {
 /// Purpose of the challenges of a registration. It names the session, so no other browser can use the challenge.
 fn registration_of(who: &SignedIn) -> String {
     format!("register for {}", who.session)
+}
+
+fn expected<'a>(challenge: &'a Secret, origin: &'a Origin) -> ExpectedCeremony<'a> {
+    // The script gives the browser the characters of the text.
+    let challenge = challenge.reveal().as_bytes();
+    ExpectedCeremony { challenge, origin: &origin.0, rp_id: rp_id(origin) }
 }
 
 fn too_old() -> Error {

@@ -8,7 +8,7 @@ use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, SessionId};
 use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
-use hotdesk_domain::error::Result;
+use hotdesk_domain::error::{Error, Result};
 
 /// Authenticator app of an account.
 #[derive(Clone, Debug)]
@@ -21,6 +21,15 @@ pub struct SecondFactor {
     pub created_at: UnixMillis,
     /// Recovery codes that are not used yet.
     pub recovery_codes: i64,
+}
+
+/// What a reset removed from an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemovedFactors {
+    /// Whether it had an authenticator app.
+    pub authenticator_app: bool,
+    /// Number of its passkeys.
+    pub passkeys: u32,
 }
 
 row! {
@@ -155,17 +164,40 @@ impl Store {
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn remove_second_factor(&self, account: AccountId) -> Result<bool> {
         let mut write = self.write().await?;
-        let removed = sqlx::query("DELETE FROM second_factors WHERE account_id = $1")
+        let removed = write.delete_second_factor(account).await?;
+        write.commit().await?;
+        Ok(removed)
+    }
+
+    /// Removes the second factor of an account, with its recovery codes, and all of its passkeys: a lost device may
+    /// hold both. Returns what it had.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn remove_factors(&self, account: AccountId) -> Result<RemovedFactors> {
+        let mut write = self.write().await?;
+        let authenticator_app = write.delete_second_factor(account).await?;
+        let passkeys = sqlx::query("DELETE FROM passkeys WHERE account_id = $1")
             .bind(account.to_string())
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("remove a second factor"))?;
+            .map_err(failed("remove the passkeys of an account"))?;
+        let passkeys = u32::try_from(passkeys.rows_affected()).map_err(Error::internal)?;
         write.commit().await?;
-        Ok(removed.rows_affected() > 0)
+        Ok(RemovedFactors { authenticator_app, passkeys })
     }
 }
 
 impl Write {
+    async fn delete_second_factor(&mut self, account: AccountId) -> Result<bool> {
+        let removed = sqlx::query("DELETE FROM second_factors WHERE account_id = $1")
+            .bind(account.to_string())
+            .execute(&mut *self.tx)
+            .await
+            .map_err(failed("remove a second factor"))?;
+        Ok(removed.rows_affected() > 0)
+    }
+
     async fn insert_recovery_codes(&mut self, account: AccountId, digests: &[String]) -> Result<()> {
         for digest in digests {
             sqlx::query("INSERT INTO recovery_codes (digest, account_id) VALUES ($1, $2)")
