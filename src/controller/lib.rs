@@ -243,6 +243,8 @@ pub async fn start_with(
     let store = config.open_store().await?;
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
+    let offers = engine.offers();
+    store.adopt_isolation(offers.default().isolation, offers.all().count() == 1).await?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config.suspension, archive);
     let metrics = Metrics::install()?;

@@ -8,9 +8,7 @@ use crate::driver::HostContext;
 use crate::state::layout::{Folder, Record, StateDir};
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{MemoryManifest, SavedMemory};
-use crate::{
-    Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, MachineSpec, Observation,
-};
+use crate::{Boot, Change, Effect, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
 
 /// One boot of a machine, under its lock.
@@ -27,12 +25,6 @@ pub(crate) struct MachineBoot<'a> {
 pub(crate) trait GuestDriver:
     GuestMemory + GuestShutdown + Clone + Debug + Send + Sync + 'static
 {
-    /// [`Engine::name`](crate::Engine::name).
-    const NAME: &'static str;
-
-    /// [`Engine::capabilities`](crate::Engine::capabilities).
-    fn abilities(&self) -> Capabilities;
-
     /// The host as the engine was opened on it.
     fn host(&self) -> &HostContext;
 
@@ -87,8 +79,8 @@ pub(crate) trait GuestDriver:
 
 /// Suspend, resume, and copies of a guest's memory.
 pub(crate) trait GuestMemory {
-    /// The version of the program that saves and reads memory; another version may not read it. Blocks.
-    fn version(&self) -> EngineResult<String>;
+    /// The version of the program that saves and reads a machine's memory; another version may not read it. Blocks.
+    fn version(&self, folder: &Folder) -> EngineResult<String>;
 
     /// Pauses a guest and saves its memory, labelled with `generation`. On success it stays paused; on error
     /// it continues. Blocks.

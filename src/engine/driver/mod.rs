@@ -29,8 +29,8 @@ pub(crate) use crate::driver::resize::set_bandwidth;
 use crate::state::layout::Folder;
 use crate::state::{evicted, wake_reserve};
 use crate::{
-    Boot, Capabilities, Change, DiskWatch, Effect, Endpoint, Engine, EngineResult, Extents, MachineSpec,
-    Observation, OpenMode, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineResult, Extents, MachineSpec, Observation,
+    Offers, OpenMode, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 
@@ -62,20 +62,16 @@ pub(super) fn after_unpause<T>(
 
 #[async_trait]
 impl<M: GuestDriver> Engine for M {
-    fn name(&self) -> &'static str {
-        M::NAME
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.abilities()
+    fn offers(&self) -> &Offers {
+        &self.host().offers
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
-        lifecycle::create(self, spec).await
+        lifecycle::create(self, &self.host().offers.effective(spec)?).await
     }
 
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        lifecycle::start(self, spec, boot).await
+        lifecycle::start(self, &self.host().offers.effective(spec)?, boot).await
     }
 
     async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
@@ -133,7 +129,7 @@ impl<M: GuestDriver> Engine for M {
     }
 
     async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        suspend::resume(self, spec, boot).await
+        suspend::resume(self, &self.host().offers.effective(spec)?, boot).await
     }
 
     async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
@@ -174,15 +170,15 @@ impl<M: GuestDriver> Engine for M {
     }
 
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
-        copies::copy(self, from, to).await
+        copies::copy(self, from, &self.host().offers.effective(to)?).await
     }
 
     async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
-        copies::fork(self, from, to).await
+        copies::fork(self, from, &self.host().offers.effective(to)?).await
     }
 
     async fn launch(&self, from: ComputerId, snapshot: Uuid, to: &MachineSpec) -> EngineResult<()> {
-        copies::launch(self, from, snapshot, to).await
+        copies::launch(self, from, snapshot, &self.host().offers.effective(to)?).await
     }
 
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {

@@ -4,6 +4,7 @@ pub mod computers;
 pub mod copies;
 pub mod find;
 pub mod hardware;
+pub mod isolation;
 pub mod passwords;
 pub mod rtmp_servers;
 pub mod saved_copies;
