@@ -243,7 +243,10 @@ pub async fn start_with(
     let store = config.open_store().await?;
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
+    let offers = engine.offers();
+    store.adopt_isolation(offers.default().isolation, offers.all().count() == 1).await?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
+    let pool = config.pool.open(engine.offers())?;
     let fleet = Fleet::new(
         engine,
         store.clone(),
@@ -252,7 +255,7 @@ pub async fn start_with(
         &config.suspension,
         archive,
         &config.boot_snapshots,
-        config.pool.open()?,
+        pool,
     );
     let metrics = Metrics::install()?;
     let metrics_access = MetricsAccess::open(&config.web.metrics_key_file)?;

@@ -154,6 +154,12 @@ error_codes! {
     SnapshotTooLarge = "snapshot_too_large",
     /// The state of the computer does not permit a resize.
     NotResizable = "NOT_RESIZABLE",
+    /// The host does not offer the isolation.
+    IsolationNotOffered = "isolation_not_offered",
+    /// The isolation of the computer cannot change.
+    IsolationFixed = "isolation_fixed",
+    /// The computer must be stopped for the change.
+    NotStopped = "not_stopped",
 
     // SSH.
 

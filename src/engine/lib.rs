@@ -11,6 +11,7 @@
 //! | `driver` | the steps of every operation that both engines share (`GuestDriver`) |
 //! | `leftovers` | search for what crashes left on the host, and its removal |
 //! | `state` | records, disks, saved memory and locks in the state folder |
+//! | `engine_set` | several engines over one state folder: the engine of a machine's isolation |
 //! | `remote` | an engine in another process, the host helper: its protocol, client and server |
 //! | `host` | the host's kernel: control groups, mounts, network, loop devices, slots |
 //! | `simulated` | machines without guests, for tests (cargo feature `simulated`) |
@@ -22,6 +23,7 @@ mod types;
 
 mod container;
 mod driver;
+mod engine_set;
 mod host;
 mod leftovers;
 mod qemu;
@@ -37,6 +39,7 @@ pub use hotdesk_domain::computer::endpoint::Endpoint;
 use crate::container::ContainerEngine;
 pub use crate::container::ContainerSettings;
 pub use crate::driver::checks::Check;
+use crate::engine_set::EngineSet;
 pub use crate::error::{EngineError, EngineResult, Shortage};
 pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkConfig, Subnet};
 pub use crate::host::network::AGENT_PORT;
@@ -48,16 +51,17 @@ pub use crate::state::disk::DiskSpeed;
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
 pub use crate::traits::Engine;
 pub use crate::types::{
-    Boot, Capabilities, Change, DiskWatch, Effect, Finding, MachineSpec, Observation, Snapshot,
+    Boot, Capabilities, Change, DiskWatch, Effect, Finding, MachineSpec, Observation, Offer, Offers, Snapshot,
 };
 
-/// An engine with all its settings on this host.
+/// The engines of this host with all their settings.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
     /// Settings that every engine has.
     pub host: HostSettings,
-    /// The engine, with the settings that only it has.
-    pub kind: EngineKind,
+    /// The engines, each with the settings that only it has; the first is the default. One that is alone runs every
+    /// machine, also those of another isolation.
+    pub kinds: Vec<EngineKind>,
 }
 
 /// The engines.
@@ -80,32 +84,43 @@ pub enum OpenMode {
     ReadOnly,
 }
 
-/// Opens the state folder of an engine, making it when missing. Except to read, it finishes interrupted
+/// Opens the state folder of the engines, making it when missing. Except to read, it finishes interrupted
 /// destroys; to run, it also thaws frozen disks and removes unfinished files of a killed controller. `list`
 /// and `observe` find the machines that run.
 ///
 /// # Errors
 /// `Failed`, naming the path, when the state folder cannot be used, or when something that `mode` needs is
-/// missing.
+/// missing, or two engines offer the same isolation.
 pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
-    let EngineSettings { host, kind } = settings;
-    match kind {
-        EngineKind::Container(own) => driver::share(ContainerEngine::open(host, &own, mode)?, mode),
-        EngineKind::Qemu(own) => driver::share(QemuEngine::open(host, own, mode)?, mode),
-    }
+    driver::share(EngineSet::open(settings, mode)?, mode)
 }
 
-/// Returns the checks whether this host can run an engine; each tries the real operation when it is run. Together they
-/// take some seconds; with QEMU half a minute where processors are emulated, and a minute more where KVM hangs.
-pub fn checks(settings: &EngineSettings) -> Vec<Check<'_>> {
-    let EngineSettings { host, kind } = settings;
-    match kind {
-        EngineKind::Container(own) => container::probe::checks(host, own),
-        EngineKind::Qemu(own) => qemu::probe::checks(host, own),
-    }
+/// What one engine offers, and the checks whether this host can run it.
+pub struct EngineChecks<'a> {
+    /// What it offers.
+    pub offer: Offer,
+    /// The checks; each tries the real operation when it is run.
+    pub checks: Vec<Check<'a>>,
 }
 
-/// The search for leftovers in an engine's state folder and on its host.
+/// Returns the checks whether this host can run each engine, the default first. Together they take some seconds; with
+/// QEMU half a minute where processors are emulated, and a minute more where KVM hangs.
+pub fn checks(settings: &EngineSettings) -> Vec<EngineChecks<'_>> {
+    let EngineSettings { host, kinds } = settings;
+    let is_alone = kinds.len() == 1;
+    let checks = kinds.iter().map(|kind| match kind {
+        EngineKind::Container(own) => EngineChecks {
+            offer: ContainerEngine::offer(own),
+            checks: container::probe::checks(host, own, is_alone),
+        },
+        EngineKind::Qemu(own) => {
+            EngineChecks { offer: QemuEngine::offer(), checks: qemu::probe::checks(host, own) }
+        }
+    });
+    checks.collect()
+}
+
+/// The search for leftovers in the engines' state folder and on its host.
 ///
 /// # Errors
 /// `Failed` when the state folder cannot be used.

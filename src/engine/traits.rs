@@ -15,27 +15,25 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::{
-    Boot, Capabilities, Change, DiskWatch, Effect, Endpoint, EngineError, EngineResult, Extents, MachineSpec,
-    Observation, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, EngineError, EngineResult, Extents, MachineSpec, Observation,
+    Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// Something that makes and runs machines. Every operation is idempotent and may fail with
 /// [`EngineError::Failed`] at any step, or with [`EngineError::NoCapacity`] when the host runs short.
 #[async_trait]
 pub trait Engine: Debug + Send + Sync + 'static {
-    /// The engine's name in the configuration.
-    fn name(&self) -> &'static str;
+    /// The isolations that it offers, and what machines of each can do beyond the operations that every engine has.
+    fn offers(&self) -> &Offers;
 
-    /// What it can do beyond the operations that every engine has.
-    fn capabilities(&self) -> Capabilities;
-
-    /// Returns a digest of what a boot depends on besides the machine's hardware: the engine and the program that runs
+    /// Returns a digest of what a boot with this isolation depends on besides the machine's hardware: the program that runs
     /// guests, the image, and the agent. A machine begins only from memory that was saved with the same inputs.
     ///
     /// # Errors
-    /// `Failed` when one of these cannot be read.
-    async fn boot_inputs(&self) -> EngineResult<String>;
+    /// `Failed` when one of these cannot be read, or the isolation is not offered.
+    async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String>;
 
     /// Makes a machine, after the computer's row is stored. On return its disk exists and [`Engine::observe`]
     /// returns `Stopped`.
@@ -45,7 +43,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()>;
 
     /// Boots a machine and returns the address of its agent, which may still be starting. A machine that runs
-    /// with the same generation is left alone.
+    /// with the same generation is left alone. Another isolation than before takes effect.
     ///
     /// # Errors
     /// `Absent` without a disk; `Failed` when another generation runs or memory is saved. Nothing runs then
@@ -109,7 +107,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Saves memory and ends the machine. Needs [`Capabilities::suspend`]. On return nothing of the machine
+    /// Saves memory and ends the machine. Needs [`Capabilities::suspend`](crate::Capabilities). On return nothing of the machine
     /// runs, memory and disk are synced to the host's disk, and [`Engine::observe`] returns `Suspended`.
     ///
     /// # Errors
@@ -143,7 +141,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
     }
 
     /// Reads at most `most` bytes of a saved file's data from an offset on; no extents mean the end. Needs
-    /// [`Capabilities::evict`]. The saved state must be on this host, and nobody may resume the machine
+    /// [`Capabilities::evict`](crate::Capabilities). The saved state must be on this host, and nobody may resume the machine
     /// meanwhile.
     async fn read_saved(
         &self,
@@ -195,7 +193,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
 
     /// Makes the machine `to` with a copy of the disk of `from`, for a clone; after the new computer's row is
     /// stored. The copy shows the disk at one moment of this call, and `to` is `Stopped`. A source that runs
-    /// (needs [`Capabilities::copy_while_running`]) has its file systems flushed first and continues.
+    /// (needs [`Capabilities::copy_while_running`](crate::Capabilities)) has its file systems flushed first and continues.
     /// `to.disk_bytes` is at least the source's.
     ///
     /// # Errors
@@ -205,7 +203,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
     }
 
     /// Makes the machine `to` with disk and memory of one moment of the running `from`. Needs
-    /// [`Capabilities::memory_snapshot`]. On return `to` is `Suspended` and `from` continues.
+    /// [`Capabilities::memory_snapshot`](crate::Capabilities). On return `to` is `Suspended` and `from` continues.
     ///
     /// When [`Engine::resume`] of `to` returns, it has its own link address and machine-id; its agent renews
     /// the rest.
@@ -214,7 +212,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
     }
 
     /// Makes the machine `to` from a snapshot with memory of `from`, which may do anything meanwhile. Needs
-    /// [`Capabilities::memory_snapshot`]. On return `to` is `Suspended` and independent of the snapshot and
+    /// [`Capabilities::memory_snapshot`](crate::Capabilities). On return `to` is `Suspended` and independent of the snapshot and
     /// of `from`.
     ///
     /// # Errors

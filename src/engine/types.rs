@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::computer::isolation::{Isolation, effective_isolation, names};
 use hotdesk_domain::desktop::resolution::Resolution;
 
-use crate::Endpoint;
+use crate::{Endpoint, EngineError, EngineResult};
 
 /// What an engine can do beyond the operations that every engine has. The controller reads it before it
 /// calls.
@@ -43,11 +44,109 @@ impl Capabilities {
     };
 }
 
-/// The hardware of a machine; only a resize changes it.
+/// One isolation that an engine offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The isolation.
+    pub isolation: Isolation,
+    /// The name of the engine that provides it: `container` or `qemu`. Saved states carry it.
+    pub engine: &'static str,
+    /// What machines of this isolation can do.
+    pub capabilities: Capabilities,
+}
+
+/// All isolations that an engine offers: at least one, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offers {
+    default: Offer,
+    others: Vec<Offer>,
+}
+
+impl Offers {
+    /// The offer of one isolation.
+    pub fn one(offer: Offer) -> Self {
+        Self { default: offer, others: Vec::new() }
+    }
+
+    /// Several offers, of which the first is the default.
+    ///
+    /// # Errors
+    /// `Failed` when there is none, or two have the same isolation.
+    pub fn several(offers: Vec<Offer>) -> EngineResult<Self> {
+        const STEP: &str = "list the isolations of this host";
+        let mut offers = offers.into_iter();
+        let Some(default) = offers.next() else {
+            return Err(EngineError::failed(STEP, "there is none; list one under [engines]"));
+        };
+        let mut this = Self::one(default);
+        for offer in offers {
+            if this.isolations().contains(&offer.isolation) {
+                let detail = format!("{} is listed twice", offer.isolation.name());
+                return Err(EngineError::failed(STEP, detail));
+            }
+            this.others.push(offer);
+        }
+        Ok(this)
+    }
+
+    /// The offer of new machines for which nobody chose an isolation.
+    pub fn default(&self) -> &Offer {
+        &self.default
+    }
+
+    /// All offers, the default first.
+    pub fn all(&self) -> impl Iterator<Item = &Offer> {
+        std::iter::once(&self.default).chain(&self.others)
+    }
+
+    /// All isolations, the default first.
+    pub fn isolations(&self) -> Vec<Isolation> {
+        self.all().map(|offer| offer.isolation).collect()
+    }
+
+    /// The offer with which a machine of this isolation runs here ([`effective_isolation`]); `None` when there is none.
+    pub fn find(&self, isolation: Isolation) -> Option<&Offer> {
+        let effective = effective_isolation(isolation, &self.isolations())?;
+        self.all().find(|offer| offer.isolation == effective)
+    }
+
+    /// The same as [`Self::find`].
+    ///
+    /// # Errors
+    /// `Failed`, with what is offered.
+    pub(crate) fn require(&self, isolation: Isolation) -> EngineResult<&Offer> {
+        self.find(isolation).ok_or_else(|| {
+            let (name, here) = (isolation.name(), names(&self.isolations()));
+            let detail = format!(
+                "its isolation is {name}, and this host offers {here}; add {name} to engines.offered, or change the \
+                 isolation of the computer"
+            );
+            EngineError::failed("find the engine of the machine", detail)
+        })
+    }
+
+    /// The spec with the isolation with which its machine runs here ([`effective_isolation`]).
+    ///
+    /// # Errors
+    /// `Failed`, with what is offered.
+    pub(crate) fn effective(&self, spec: &MachineSpec) -> EngineResult<MachineSpec> {
+        let isolation = self.require(spec.isolation)?.isolation;
+        Ok(MachineSpec { isolation, ..spec.clone() })
+    }
+
+    /// What machines of this isolation can do here; nothing where it is not offered.
+    pub fn capabilities(&self, isolation: Isolation) -> Capabilities {
+        self.find(isolation).map(|offer| offer.capabilities).unwrap_or_default()
+    }
+}
+
+/// The hardware of a machine, which only a resize changes, and its isolation.
 #[derive(Clone, Debug)]
 pub struct MachineSpec {
     /// The computer it belongs to; the label of everything that the engine leaves on the host.
     pub id: ComputerId,
+    /// The kernel behind its programs. Another one than before takes effect at a start.
+    pub isolation: Isolation,
     /// vCPUs; a fraction is a share of one core.
     pub cpu: f64,
     /// Memory in bytes.
@@ -159,4 +258,25 @@ pub struct Finding {
     pub detail: String,
     /// What to do when `ok` is false; empty otherwise.
     pub remedy: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(isolation: Isolation) -> Offer {
+        Offer { isolation, engine: "container", capabilities: Capabilities::ALL }
+    }
+
+    #[test]
+    fn each_isolation_is_offered_once_and_the_first_is_the_default() {
+        let two = Offers::several(vec![offer(Isolation::Vm), offer(Isolation::Shared)]).unwrap();
+        assert_eq!(two.default().isolation, Isolation::Vm);
+        assert_eq!(two.isolations(), [Isolation::Vm, Isolation::Shared]);
+        assert_eq!(two.capabilities(Isolation::Sandbox), Capabilities::default());
+        let refused = format!("{:#}", two.require(Isolation::Sandbox).unwrap_err());
+        assert!(refused.contains("sandbox, and this host offers vm, shared"), "{refused}");
+        assert!(Offers::several(vec![offer(Isolation::Vm), offer(Isolation::Vm)]).is_err());
+        assert!(Offers::several(Vec::new()).is_err());
+    }
 }

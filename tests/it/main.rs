@@ -29,6 +29,7 @@ mod hostile;
 mod idempotency;
 mod idle;
 mod import_cycles;
+mod isolation;
 mod lifecycle;
 mod mcp;
 mod oauth;

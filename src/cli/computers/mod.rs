@@ -49,6 +49,13 @@ pub enum Command {
         /// New name, unique in its workspace.
         name: String,
     },
+    /// Change the isolation of a stopped computer, for its next start.
+    Isolate {
+        #[command(flatten)]
+        target: ComputerArg,
+        /// `sandbox`, `shared` or `vm`.
+        isolation: String,
+    },
     /// Clone a computer with its disk.
     Clone(hardware::CloneOptions),
     /// Fork a running computer or a snapshot, with disk and memory (where the engine supports it).
@@ -112,6 +119,9 @@ pub struct CreateOptions {
     /// Disk in GB.
     #[arg(long)]
     disk: Option<f64>,
+    /// The kernel behind its programs: `sandbox`, `shared` or `vm`.
+    #[arg(long)]
+    isolation: Option<String>,
     /// Screen size, for example 1280x720x24.
     #[arg(long, value_name = "WIDTHxHEIGHTxDEPTH")]
     resolution: Option<String>,
@@ -144,11 +154,24 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Move(options) => hardware::relocate(session, options).await,
         Command::Rename { target, name } => {
             let id = resolve::computer(&session.api, &target.computer).await?;
-            let body = UpdateComputer { name };
+            let body = UpdateComputer { name: Some(name), isolation: None };
             let response =
                 session.api.call(Method::PATCH, &["computers", &id], Some(&body), REQUEST_TIMEOUT).await?;
             let renamed: Computer = response.decode()?;
             session.show(&response, || output::line(&format!("{} is now {}.", target.computer, renamed.name)))
+        }
+        Command::Isolate { target, isolation } => {
+            let id = resolve::computer(&session.api, &target.computer).await?;
+            let body = UpdateComputer { name: None, isolation: Some(isolation) };
+            let response =
+                session.api.call(Method::PATCH, &["computers", &id], Some(&body), REQUEST_TIMEOUT).await?;
+            let changed: Computer = response.decode()?;
+            session.show(&response, || {
+                output::line(&format!(
+                    "{} has isolation {} from its next start.",
+                    changed.name, changed.isolation
+                ))
+            })
         }
         Command::Delete(options) => delete(session, options).await,
         Command::Password(target) => {
@@ -174,13 +197,15 @@ async fn list(session: &Session, options: ListOptions) -> Outcome<()> {
     session.show(&response, || {
         let row = |it: Computer| {
             let size = format!("{} vCPU, {} GB, {} GB", it.cpu, it.ram, it.disk_size_gb);
-            vec![it.name, it.project_name, it.status, size, it.resolution, it.instance_id, it.id]
+            let (isolation, resolution) = (it.isolation, it.resolution);
+            vec![it.name, it.project_name, it.status, size, isolation, resolution, it.instance_id, it.id]
         };
         let columns = [
             Column::Text("NAME"),
             Column::Text("WORKSPACE"),
             Column::Text("STATUS"),
             Column::Text("CPU, RAM, DISK"),
+            Column::Wide("ISOLATION"),
             Column::Wide("RESOLUTION"),
             Column::Wide("INSTANCE"),
             Column::Id("ID"),
@@ -203,6 +228,7 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
         cpu: options.cpu,
         ram: options.ram,
         disk_size_gb: options.disk,
+        isolation: options.isolation,
         resolution: options.resolution,
         auto_stop_minutes: options.auto_stop,
         deliver_files: false,
@@ -252,6 +278,7 @@ async fn get(session: &Session, target: &ComputerArg) -> Outcome<()> {
         ("cpu", format!("{} vCPU", it.cpu)),
         ("ram", format!("{} GB", it.ram)),
         ("disk", format!("{} GB", it.disk_size_gb)),
+        ("isolation", it.isolation),
         ("resolution", it.resolution),
         ("auto-stop", auto_stop),
         ("address", it.ip.unwrap_or_else(|| "none".to_owned())),

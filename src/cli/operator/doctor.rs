@@ -8,7 +8,7 @@ use crate::failure::Outcome;
 use crate::operator::serve;
 use crate::output;
 use crate::progress::Progress;
-use hotdesk_engine::Finding;
+use hotdesk_engine::{Finding, Offer};
 
 /// Checks the host for `hotdesk serve` with the same options; the exit code is 1 when a requirement is not met.
 ///
@@ -17,22 +17,48 @@ use hotdesk_engine::Finding;
 pub fn run(options: &serve::Options, json: bool) -> Outcome {
     let settings = options.load()?.engine_settings()?;
     let progress = Progress::waiting("checking this host");
-    let checks = hotdesk_engine::checks(&settings).into_iter();
-    let findings: Vec<Finding> = checks
-        .map(|check| {
-            progress.set_message(format!("checking {}", check.what));
-            check.run()
+    let engines: Vec<EngineFindings> = hotdesk_engine::checks(&settings)
+        .into_iter()
+        .map(|engine| {
+            let findings = engine.checks.into_iter().map(|check| {
+                progress.set_message(format!("checking {}", check.what));
+                check.run()
+            });
+            EngineFindings { offer: engine.offer, findings: findings.collect() }
         })
         .collect();
     drop(progress);
-    let missing = findings.iter().filter(|finding| !finding.ok && !finding.optional).count();
+    let all: Vec<&Finding> = engines.iter().flat_map(|engine| &engine.findings).collect();
+    let missing = all.iter().filter(|finding| !finding.ok && !finding.optional).count();
     if json {
-        output::line(&as_json(&findings).to_string())?;
+        output::line(&as_json(&engines).to_string())?;
     } else {
-        output::table(&["", "REQUIREMENT", "RESULT"], findings.iter().flat_map(rows).collect())?;
-        output::line(&verdict(missing, findings.len()))?;
+        for engine in &engines {
+            output::line(&described(&engine.offer))?;
+            output::table(&["", "REQUIREMENT", "RESULT"], engine.findings.iter().flat_map(rows).collect())?;
+        }
+        output::line(&verdict(missing, all.len()))?;
     }
     Ok(if missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The findings of one engine.
+struct EngineFindings {
+    offer: Offer,
+    findings: Vec<Finding>,
+}
+
+/// Describes what an engine offers.
+fn described(offer: &Offer) -> String {
+    let (able, name) = (offer.capabilities, offer.isolation.name());
+    let memory = if able.suspend { "keeps memory in a suspend" } else { "keeps no memory" };
+    let live = [("vCPUs", able.live_cpu), ("RAM", able.live_ram), ("disk", able.live_disk)];
+    let live: Vec<&str> = live.iter().filter(|(_, is_live)| *is_live).map(|(what, _)| *what).collect();
+    format!(
+        "isolation {name} (engine {}): {memory}; resizes while it runs: {}",
+        offer.engine,
+        live.join(", ")
+    )
 }
 
 /// Table rows of a finding: the result, and below it the remedy, if any.
@@ -56,17 +82,31 @@ fn verdict(missing: usize, all: usize) -> String {
     }
 }
 
-fn as_json(findings: &[Finding]) -> serde_json::Value {
-    let listed: Vec<_> = findings
+fn as_json(engines: &[EngineFindings]) -> serde_json::Value {
+    let offers: Vec<_> = engines
         .iter()
-        .map(|it| json!({"what": it.what, "ok": it.ok, "optional": it.optional, "detail": it.detail, "mend": it.remedy}))
+        .map(|EngineFindings { offer, .. }| {
+            json!({"isolation": offer.isolation.name(), "engine": offer.engine, "capabilities": offer.capabilities})
+        })
         .collect();
-    json!({"ok": findings.iter().all(|finding| finding.ok || finding.optional), "findings": listed})
+    let (mut findings, mut ok) = (Vec::new(), true);
+    for engine in engines {
+        for it in &engine.findings {
+            ok &= it.ok || it.optional;
+            findings.push(json!({
+                "isolation": engine.offer.isolation.name(), "what": it.what, "ok": it.ok, "optional": it.optional,
+                "detail": it.detail, "mend": it.remedy
+            }));
+        }
+    }
+    json!({"ok": ok, "isolations": offers, "findings": findings})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotdesk_domain::computer::isolation::Isolation;
+    use hotdesk_engine::Capabilities;
 
     #[test]
     fn a_missing_requirement_is_listed_with_its_remedy() {
@@ -80,11 +120,20 @@ mod tests {
         };
         let useful = Finding { optional: true, ..bad.clone() };
         assert_eq!(rows(&useful)[0][0], "warning");
+        let offer =
+            Offer { isolation: Isolation::Sandbox, engine: "container", capabilities: Capabilities::ALL };
+        let as_json =
+            |findings: &[Finding]| as_json(&[EngineFindings { offer, findings: findings.to_vec() }]);
+        assert_eq!(
+            described(&offer),
+            "isolation sandbox (engine container): keeps memory in a suspend; resizes while it runs: vCPUs, RAM, disk"
+        );
         assert_eq!(as_json(&[useful])["ok"], true);
         assert_eq!(rows(&fine), [["ok", "root", "yes"]]);
         assert_eq!(rows(&bad), [["MISSING", "runtime", "no runc"], ["", "", "to fix it: install it"]]);
         assert_eq!(as_json(std::slice::from_ref(&fine))["ok"], true);
         let both = as_json(&[fine, bad]);
+        assert_eq!(both["isolations"][0]["isolation"], "sandbox");
         assert_eq!((&both["ok"], &both["findings"][1]["mend"]), (&json!(false), &json!("install it")));
         assert!(verdict(1, 2).starts_with("1 of 2"));
     }

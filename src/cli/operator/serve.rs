@@ -1,5 +1,6 @@
 //! `hotdesk serve` and `hotdesk purge`: start and shutdown of the controller, and removal of its computers.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,11 +40,11 @@ pub struct Options {
     /// Listen address of the API; port 0 selects a free port.
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Name of the engine.
+    /// Name of the only engine; it replaces `[engines]` of the configuration file.
     #[arg(
         long,
         value_name = "ENGINE",
-        help = format!("Engine: `{CONTAINER}`, or `{QEMU}` for virtual machines")
+        help = format!("Only engine: `{CONTAINER}`, or `{QEMU}` for virtual machines")
     )]
     pub engine: Option<String>,
     /// Guest image folder.
@@ -186,8 +187,14 @@ fn follow_renewals(tls: Tls, tasks: &Tasks) {
 /// Logs what prevents this host from running computers, with the remedies. Only quick checks run: the start does not wait
 /// for those that try a guest.
 pub(super) fn log_obstacles(settings: &EngineSettings) {
-    let quick = hotdesk_engine::checks(settings).into_iter().filter(|check| check.is_quick);
+    let checks = hotdesk_engine::checks(settings).into_iter().flat_map(|engine| engine.checks);
+    let quick = checks.filter(|check| check.is_quick);
+    // Several engines need the same of the host.
+    let mut logged = BTreeSet::new();
     for Finding { what, detail, remedy, .. } in quick.map(Check::run).filter(|finding| !finding.ok) {
+        if !logged.insert((what, detail.clone())) {
+            continue;
+        }
         tracing::warn!(
             "this host cannot run computers: {what}: {detail}; to fix it: {remedy} (`hotdesk doctor` checks everything)"
         );

@@ -27,8 +27,10 @@ pub struct Health {
     pub version: String,
     /// Seconds since the start of the service.
     pub uptime_seconds: u64,
-    /// Name of the engine.
+    /// Name of the engine of computers for which nobody chose an isolation.
     pub engine: String,
+    /// Isolations that computers may have, the default first.
+    pub isolations: Vec<String>,
 }
 
 /// Checks that the service and its database respond.
@@ -37,11 +39,13 @@ pub struct Health {
     (status = 503, description = "The service is not healthy", body = hotdesk_wire::error::ErrorBody)))]
 async fn health(State(app): State<AppState>) -> Result<Json<Health>> {
     app.store.check().await?;
+    let offers = app.fleet.engine().offers();
     Ok(Json(Health {
         status: "ok".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: app.started.elapsed().as_secs(),
-        engine: app.fleet.engine().name().to_owned(),
+        engine: offers.default().engine.to_owned(),
+        isolations: offers.isolations().into_iter().map(|isolation| isolation.name().to_owned()).collect(),
     }))
 }
 

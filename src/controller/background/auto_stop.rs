@@ -132,7 +132,8 @@ impl AutoStopper {
 
     /// Returns the command that ends the computer when it is idle; `None` when it is left alone.
     fn command(&self, computer: &Computer) -> Option<Command> {
-        computer.billing.idle_command(self.fleet.engine().capabilities().suspend, clock::now())
+        let memory = self.fleet.engine().offers().capabilities(computer.isolation).suspend;
+        computer.billing.idle_command(memory, clock::now())
     }
 
     /// Whether the memory of the computer survives when it is idle. If not, it is stopped.

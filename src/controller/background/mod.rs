@@ -15,6 +15,7 @@ use crate::{AppState, audit, idempotency};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::billing::usage::retained_since;
+use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_guest::QUICK_TIMEOUT;
@@ -144,6 +145,10 @@ async fn count_computers(app: AppState) -> Result<()> {
     for status in Status::ALL {
         let count = computers.iter().filter(|computer| computer.status == status).count();
         metrics::gauge!("hotdesk_computers", "status" => status.name()).set(count as f64);
+    }
+    for isolation in Isolation::ALL {
+        let count = computers.iter().filter(|computer| computer.isolation == isolation).count();
+        metrics::gauge!("hotdesk_computers_by_isolation", "isolation" => isolation.name()).set(count as f64);
     }
     Ok(())
 }

@@ -32,8 +32,9 @@ impl Trials {
 
     /// Stops every computer that runs after the end of its trial. What fails is retried in the next round.
     pub(super) async fn end_expired(&self) -> Result<()> {
-        let (memory, now) = (self.fleet.engine().capabilities().suspend, clock::now());
+        let now = clock::now();
         for computer in self.store.all_computers().await? {
+            let memory = self.fleet.engine().offers().capabilities(computer.isolation).suspend;
             let due = computer
                 .billing
                 .trial_end_command(memory, now)

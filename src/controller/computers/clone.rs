@@ -21,7 +21,10 @@ impl Fleet {
     /// `Invalid` (`NOT_CLONABLE`); the errors of [`hotdesk_store::Store::add_copy`]; `Internal` or
     /// `Unavailable` when it could not be created.
     pub async fn clone_computer(&self, source: &Computer, copy: NewCopy) -> Result<Computer> {
-        check_source(source.status, self.engine().capabilities().copy_while_running)?;
+        check_source(
+            source.status,
+            self.engine().offers().capabilities(source.isolation).copy_while_running,
+        )?;
         let store = self.shared.store.clone();
         self.create_machine(async move { store.add_copy(&copy).await }, Work::Clone(source.id)).await
     }
@@ -37,7 +40,7 @@ impl Runner {
     /// Copies the disk to a clone whose row is stored. Runs in the source's runner.
     pub(super) async fn copy_disk(&self, row: &Computer, clone: ComputerId) -> Result<()> {
         let engine = &self.shared.engine;
-        check_source(row.status, engine.capabilities().copy_while_running)?;
+        check_source(row.status, engine.offers().capabilities(row.isolation).copy_while_running)?;
         let clone =
             self.shared.store.computer(&ComputerRef::Id(clone)).await?.ok_or_else(computer_not_found)?;
         if clone.hardware.disk_gb < row.hardware.disk_gb {

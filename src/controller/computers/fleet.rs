@@ -19,6 +19,9 @@ use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing;
+use hotdesk_domain::computer::isolation::{
+    Isolation, IsolationChoice, check_offered, choose_isolation, parse_isolation,
+};
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Status};
 use hotdesk_domain::computer::saved_state::CopyState;
 use hotdesk_domain::computer::status_reason::StatusReason;
@@ -27,6 +30,7 @@ use hotdesk_engine::Engine;
 use hotdesk_guest::Guest;
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::{Computer, NewComputer};
+use hotdesk_store::identity::workspaces::Workspace;
 
 /// Time in which an action waits for a computer that starts. Clients act right after create or start without
 /// polling (docs/api/compatibility.md), and a boot takes seconds.
@@ -95,9 +99,40 @@ impl Fleet {
         Self { shared: Arc::new(shared), reads_wake, wake_wait }
     }
 
-    /// Returns the engine.
+    /// Returns the engine, which may offer several isolations.
     pub fn engine(&self) -> &dyn Engine {
         &*self.shared.engine
+    }
+
+    /// Chooses the isolation of a new computer in a workspace, from the name in its request.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown name, or for an isolation that the host does not offer (`isolation_not_offered`).
+    pub fn choose_isolation(&self, requested: Option<&str>, workspace: &Workspace) -> Result<Isolation> {
+        let offers = self.engine().offers();
+        choose_isolation(&IsolationChoice {
+            requested: requested.map(parse_isolation).transpose()?,
+            of_workspace: workspace.isolation,
+            configured: offers.default().isolation,
+            offered: &offers.isolations(),
+        })
+    }
+
+    /// Parses an isolation that the host offers.
+    ///
+    /// # Errors
+    /// Those of [`Fleet::choose_isolation`].
+    pub fn parse_offered(&self, name: &str) -> Result<Isolation> {
+        check_offered(parse_isolation(name)?, "isolation", &self.engine().offers().isolations())
+    }
+
+    /// Changes the isolation of a stopped computer, for its next start.
+    ///
+    /// # Errors
+    /// Those of [`hotdesk_domain::computer::isolation::check_isolation_change`]; `Unavailable` or `Internal` when the store fails.
+    pub async fn change_isolation(&self, computer: &Computer, isolation: Isolation) -> Result<()> {
+        let (_, finished) = self.shared.send(computer.id, Work::ChangeIsolation(isolation))?;
+        finished.await.map_err(|_| stopping())?
     }
 
     /// Returns the computers whose stream is being ended.
@@ -255,7 +290,7 @@ impl Fleet {
     /// # Errors
     /// `Invalid` (`suspend_unsupported`); the errors of [`Fleet::command`]; the engine's failure.
     pub async fn suspend(&self, computer: &Computer) -> Result<Status> {
-        if !self.engine().capabilities().suspend {
+        if !self.engine().offers().capabilities(computer.isolation).suspend {
             return Err(suspend_unsupported());
         }
         let suspension = self.command(computer, Command::Suspend).await?;

@@ -30,7 +30,7 @@ impl Fleet {
     /// created.
     pub async fn fork(&self, source: &Computer, copy: NewCopy) -> Result<Computer> {
         let (store, at) = (self.shared.store.clone(), copy.extent.snapshot());
-        let copies_memory = self.engine().capabilities().memory_snapshot;
+        let copies_memory = self.engine().offers().capabilities(source.isolation).memory_snapshot;
         if let Some(snapshot) = at {
             check_launch(store.snapshot(source.id, snapshot).await?.memory, copies_memory)?;
         } else {
@@ -45,7 +45,7 @@ impl Runner {
     /// Copies disk and memory to a fork whose row is stored. Runs in the source's runner.
     pub(super) async fn copy_memory(&self, row: &Computer, fork: ComputerId) -> Result<()> {
         let (engine, store) = (&self.shared.engine, &self.shared.store);
-        check_fork(row.status, engine.capabilities().memory_snapshot)?;
+        check_fork(row.status, engine.offers().capabilities(row.isolation).memory_snapshot)?;
         let stored = store.computer(&ComputerRef::Id(fork)).await?.ok_or_else(computer_not_found)?;
         if stored.hardware != row.hardware {
             // Memory can only resume in a machine of its own size. The row is what was charged.

@@ -59,7 +59,11 @@ impl Runner {
     ) -> Result<()> {
         let (engine, store) = (&self.shared.engine, &self.shared.store);
         let intended = async {
-            check_snapshot(row.status, new.memory, snapshot_capabilities(engine.capabilities()))?;
+            check_snapshot(
+                row.status,
+                new.memory,
+                snapshot_capabilities(engine.offers().capabilities(row.isolation)),
+            )?;
             store.add_snapshot(self.id, new, &row.agent_token).await
         };
         if let Err(error) = intended.await {

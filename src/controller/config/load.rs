@@ -15,7 +15,7 @@ pub struct Flags {
     pub data_dir: Option<PathBuf>,
     /// `--listen`.
     pub listen: Option<SocketAddr>,
-    /// `--engine`.
+    /// `--engine`: the only engine, instead of those of `engines`.
     pub engine: Option<String>,
     /// `--image`.
     pub image: Option<PathBuf>,
@@ -49,6 +49,9 @@ impl Config {
         }
         if let Some(engine) = &flags.engine {
             config.engine.clone_from(engine);
+            // The flag chooses one engine for all computers.
+            config.engines.offered.clear();
+            config.engines.default.clear();
         }
         if let Some(image) = &flags.image {
             config.container.image.clone_from(image);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+mod engines;
 mod host;
 mod limits;
 mod load;
@@ -19,6 +20,7 @@ mod secrets;
 mod suspension;
 mod transport;
 
+pub use engines::Engines;
 pub use host::HostHelper;
 pub use limits::Limits;
 pub use load::Flags;
@@ -31,8 +33,7 @@ pub use secrets::SecretSettings;
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 pub use transport::TlsSettings;
 
-use hotdesk_domain::error::{Error, Result};
-use hotdesk_engine::{ContainerSettings, EngineKind, EngineSettings, QemuSettings};
+use hotdesk_engine::QemuSettings;
 
 /// Name of the engine of containers.
 pub const CONTAINER: &str = "container";
@@ -55,8 +56,10 @@ pub struct Config {
     /// Trusted proxies: addresses and networks, separated by commas. `X-Forwarded-For` is honoured from these
     /// addresses.
     pub trusted_proxies: String,
-    /// Name of the engine; see [`ENGINES`].
+    /// Name of the only engine, without `engines`; see [`ENGINES`].
     pub engine: String,
+    /// Several engines.
+    pub engines: Engines,
     /// Log filter, such as `info,hotdesk=debug`.
     pub log: String,
     /// Whether log lines are JSON.
@@ -102,25 +105,6 @@ pub struct Config {
     pub oidc: OidcSettings,
 }
 
-impl Config {
-    /// The settings of the configured engine.
-    ///
-    /// # Errors
-    /// `Internal`, with the reason, when the engine or the subnet is invalid, or the path of this program
-    /// cannot be determined.
-    pub fn engine_settings(&self) -> Result<EngineSettings> {
-        let kind = match self.engine.as_str() {
-            CONTAINER => EngineKind::Container(ContainerSettings { runtime: self.container.runtime.clone() }),
-            QEMU => EngineKind::Qemu(self.qemu.clone()),
-            unknown => {
-                let known = ENGINES.join(" or ");
-                return Err(Error::failed(format!("unknown engine {unknown:?}: use {known}")));
-            }
-        };
-        Ok(EngineSettings { host: self.host_settings()?, kind })
-    }
-}
-
 /// Host names and origins under which the service is reached.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -154,6 +138,7 @@ impl Default for Config {
             public_url: String::new(),
             trusted_proxies: String::new(),
             engine: CONTAINER.to_owned(),
+            engines: Engines::default(),
             log: "info".to_owned(),
             log_json: false,
             host: HostHelper::default(),

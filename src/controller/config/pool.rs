@@ -5,9 +5,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::computers::fleet::Pool;
-use hotdesk_domain::computer::pool::{PoolLimits, PoolSize};
+use hotdesk_domain::computer::isolation::{check_offered, parse_isolation};
+use hotdesk_domain::computer::prepared::DesktopSpec;
+use hotdesk_domain::computer::prepared::pool::{PoolLimits, PoolSize};
 use hotdesk_domain::computer::{ComputerRequest, parse_computer_request};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_engine::Offers;
 
 /// Pool of booted computers that nobody has claimed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +31,8 @@ pub struct PoolSettings {
 pub struct PoolSizeSettings {
     /// How many.
     pub wanted: u32,
+    /// Isolation.
+    pub isolation: Option<String>,
     /// Number of vCPUs.
     pub cpu: Option<f64>,
     /// RAM in GB.
@@ -49,8 +54,8 @@ impl PoolSettings {
     /// Returns the pool, empty.
     ///
     /// # Errors
-    /// `Internal`, naming the field, for a size that no create request may have.
-    pub(crate) fn open(&self) -> Result<Pool> {
+    /// `Internal`, naming the field, for a size or an isolation that no create request may have.
+    pub(crate) fn open(&self, offers: &Offers) -> Result<Pool> {
         let size = |settings: &PoolSizeSettings| {
             let request = ComputerRequest {
                 cpu: settings.cpu,
@@ -59,9 +64,13 @@ impl PoolSettings {
                 resolution: settings.resolution.as_deref(),
                 ..ComputerRequest::default()
             };
-            let hardware = parse_computer_request(&request)
-                .map_err(|error| Error::failed(format!("configuration: pool.sizes: {error}")))?;
-            Ok(PoolSize { hardware, wanted: settings.wanted })
+            let refused = |error| Error::failed(format!("configuration: pool.sizes: {error}"));
+            let hardware = parse_computer_request(&request).map_err(refused)?;
+            let isolation =
+                settings.isolation.as_deref().map(parse_isolation).transpose().map_err(refused)?;
+            let isolation = isolation.unwrap_or(offers.default().isolation);
+            let isolation = check_offered(isolation, "isolation", &offers.isolations()).map_err(refused)?;
+            Ok(PoolSize { spec: DesktopSpec { isolation, hardware }, wanted: settings.wanted })
         };
         let limits = PoolLimits {
             max_memory_gb: self.max_memory_gb,

@@ -32,6 +32,7 @@ impl StateArchive {
         let state = self.engine.saved_state(id).await.map_err(Error::internal)?;
         let state = state.filter(|state| state.generation == copy.generation);
         let state = state.ok_or_else(|| Error::internal(not_saved(id)))?;
+        let engine = self.engine_of(id).await?;
         let (mut files, mut number) = (Vec::new(), 0);
         for file in state.files {
             let (mut parts, mut from) = (Vec::new(), 0);
@@ -52,7 +53,7 @@ impl StateArchive {
             }
             files.push(ManifestFile { name: file.name, bytes: file.bytes, disk: file.disk, parts });
         }
-        let (text, known) = Manifest::new(self.engine.name(), files).write().map_err(Error::internal)?;
+        let (text, known) = Manifest::new(engine, files).write().map_err(Error::internal)?;
         let key = copy.key.clone();
         let text = blocking(move || sealed(key.as_ref(), &label, Manifest::NAME, text)).await?;
         self.put(&label, Manifest::NAME, text).await;

@@ -34,7 +34,8 @@ impl StateArchive {
         let _turn = turn.map_err(|error| EngineError::failed(STEP, error))?;
         let (id, label) = (copy.computer, label(copy));
         let manifest = self.manifest(copy).await?;
-        if manifest.engine != self.engine.name() {
+        let engine = self.engine_of(id).await;
+        if manifest.engine != engine.map_err(|error| EngineError::failed(STEP, format!("{error:#}")))? {
             let detail = format!("it was saved by the engine {}", manifest.engine);
             return Err(EngineError::failed(STEP, detail));
         }

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use self::bandwidth::Bandwidth;
 use crate::config::{StorageSettings, SuspendCompletion};
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, ComputerRef};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Engine;
 use hotdesk_objects::{Label, ObjectStoreSettings, Objects};
@@ -69,9 +69,9 @@ impl StateArchive {
                     .map_err(|error| Error::internal(format!("configuration: storage: {error:#}")))?
             }
         };
-        if !engine.capabilities().evict {
+        if !engine.offers().all().any(|offer| offer.capabilities.evict) {
             tracing::info!(
-                engine = engine.name(),
+                engine = engine.offers().default().engine,
                 "saved states are not copied to object storage: this engine saves no memory"
             );
             return Ok(None);
@@ -108,6 +108,17 @@ impl StateArchive {
     /// Region of the object store, for API records.
     pub fn region(&self) -> Option<&str> {
         self.region.as_deref()
+    }
+
+    /// Returns the name of the engine of a computer. Only the same one reads its saved state.
+    async fn engine_of(&self, computer: ComputerId) -> Result<&'static str> {
+        let row = self.store.computer(&ComputerRef::Id(computer)).await?;
+        let row = row.ok_or_else(|| Error::internal(not_saved(computer)))?;
+        let offer = self.engine.offers().find(row.isolation);
+        let offer = offer.ok_or_else(|| {
+            Error::internal(format!("this host does not offer isolation {}", row.isolation.name()))
+        });
+        offer.map(|offer| offer.engine)
     }
 
     /// Wakes [`Self::run`] because a copy was completed or is not needed any more.

@@ -92,6 +92,7 @@ fn describe() {
     describe_counter!("hotdesk_http_requests_total", "HTTP requests by method, route pattern and status.");
     describe_histogram!("hotdesk_http_request_seconds", "Durations of HTTP requests in seconds.");
     describe_gauge!("hotdesk_computers", "Computers by status.");
+    describe_gauge!("hotdesk_computers_by_isolation", "Computers by isolation.");
     describe_gauge!(
         "hotdesk_computers_frozen",
         "Computers that are frozen because the host's disk is nearly full."

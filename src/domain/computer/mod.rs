@@ -1,14 +1,14 @@
 //! Computers: hardware choices of a create request, and the rules of their lifecycle (docs/api/computers.md).
 
 pub mod allowance;
-pub mod boot_snapshot;
 pub mod clone;
 pub mod disk_guard;
 pub mod endpoint;
 pub mod idle;
+pub mod isolation;
 pub mod lifecycle;
 pub mod machine_identity;
-pub mod pool;
+pub mod prepared;
 pub mod resize;
 pub mod saved_state;
 pub mod snapshot;
@@ -30,8 +30,8 @@ pub const MAX_DISK_GB: u32 = 1_000_000;
 /// Longest auto-stop time: 30 days, in minutes (docs/api/limits.md).
 pub const MAX_AUTO_STOP_MINUTES: i64 = 43_200;
 /// End of every refusal by an engine that saves no memory: what changes that.
-pub const MEMORY_SETTINGS: &str = "To change that, the operator sets container.runtime = \"runsc\" (gVisor) or \
-    engine = \"qemu\"; see docs/lifecycle.md#suspend";
+pub const MEMORY_SETTINGS: &str = "To change that, the operator offers the isolation sandbox or vm \
+    (engines.offered), and the stopped computer changes to it; see docs/lifecycle.md#suspend";
 
 /// Validated hardware of a computer.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -27,14 +27,14 @@ mod throttle;
 mod upkeep;
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::container::boot::ContainerStarter;
 use crate::container::runtime::{ContainerState, Runtime, RuntimeKind};
 use crate::container::upkeep::UpkeepState;
-use crate::driver::{GuestDriver, HostContext, MachineBoot, set_bandwidth};
+use crate::driver::{BootDependencies, GuestDriver, HostContext, MachineBoot, set_bandwidth};
 use crate::host::cgroup::{self, cpuset, limits};
 use crate::host::files::canonicalize;
 use crate::host::{process, slots};
@@ -42,15 +42,19 @@ use crate::state::layout::{Folder, Record};
 use crate::state::{agent_binary, disk, disk_copy, raw_disk};
 use crate::types::whole_cpus;
 use crate::{
-    Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, OpenMode,
+    Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, Offer, OpenMode,
 };
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// Settings that only the container engine has.
 #[derive(Clone, Debug)]
 pub struct ContainerSettings {
-    /// The OCI runtime, `runc` or `runsc` (gVisor): a name in the system's usual folders, or a path.
+    /// The OCI runtime, `runc` or `runsc` (gVisor), which decides the isolation: a name in the system's usual folders, or a
+    /// path.
     pub runtime: String,
+    /// The isolation that the runtime must provide; `None` takes what it provides.
+    pub isolation: Option<Isolation>,
 }
 
 /// The engine `container`. Cheap to clone. Several may share a state folder while one adopts the machines of
@@ -59,33 +63,59 @@ pub struct ContainerSettings {
 pub(crate) struct ContainerEngine {
     host: Arc<HostContext>,
     runtime: Arc<Runtime>,
+    /// The executable that guests run as their agent.
+    agent: Arc<Path>,
     upkeep: Arc<Mutex<UpkeepState>>,
 }
 
 impl ContainerEngine {
-    /// Opens the engine; see [`crate::open`].
+    /// Finds what guests boot from, and checks that the runtime provides the isolation.
+    ///
+    /// # Errors
+    /// `Failed`, naming the path that is missing or the runtime.
+    pub(crate) fn prepare(host: &mut HostSettings, settings: &ContainerSettings) -> EngineResult<()> {
+        if let Some(isolation) = settings.isolation {
+            let provided = Runtime::new(&settings.runtime, PathBuf::new());
+            let version = provided.version()?;
+            if provided.isolation() != isolation {
+                let (runtime, isolation) = (&settings.runtime, isolation.name());
+                let detail = format!(
+                    "{runtime} ({version}) does not provide isolation {isolation}; set it under [engines]"
+                );
+                return Err(EngineError::failed("find the OCI runtime", detail));
+            }
+        }
+        canonicalize("find the image and the agent", [&mut host.image, &mut host.agent_binary])?;
+        let rootfs = host.image.join("rootfs");
+        if rootfs.is_dir() {
+            return Ok(());
+        }
+        Err(EngineError::failed(
+            "find the guest image",
+            format!(
+                "{} is not a folder; build the image (`hotdesk image build`, or `make image` in the source tree), or \
+                 set the engine's image to its folder",
+                rootfs.display()
+            ),
+        ))
+    }
+
+    /// What the engine offers with a runtime.
+    pub(crate) fn offer(settings: &ContainerSettings) -> Offer {
+        Runtime::of(settings, PathBuf::new()).offer()
+    }
+
+    /// Opens the engine on a host, after [`Self::prepare`] when it runs guests.
     pub(crate) fn open(
-        mut host: HostSettings,
+        host: Arc<HostContext>,
         settings: &ContainerSettings,
         mode: OpenMode,
     ) -> EngineResult<Self> {
-        if mode == OpenMode::Run {
-            canonicalize("find the image and the agent", [&mut host.image, &mut host.agent_binary])?;
-            let rootfs = host.image.join("rootfs");
-            if !rootfs.is_dir() {
-                return Err(EngineError::failed(
-                    "find the guest image",
-                    format!(
-                        "{} is not a folder; build the image (`hotdesk image build`, or `make image` in the \
-                         source tree), or set the engine's image to its folder",
-                        rootfs.display()
-                    ),
-                ));
-            }
-        }
-        let host = HostContext::open(host, mode, agent_binary::install)?;
-        let runtime = Runtime::new(&settings.runtime, host.state.runtime());
-        Ok(Self { host: Arc::new(host), runtime: Arc::new(runtime), upkeep: Arc::default() })
+        let binary = &host.settings.agent_binary;
+        let agent =
+            if mode == OpenMode::Run { agent_binary::install(binary, &host.state)? } else { binary.clone() };
+        let runtime = Runtime::of(settings, host.state.runtime());
+        Ok(Self { host, runtime: Arc::new(runtime), agent: agent.into(), upkeep: Arc::default() })
     }
 
     fn upkeep(&self) -> MutexGuard<'_, UpkeepState> {
@@ -140,24 +170,13 @@ impl ContainerEngine {
 }
 
 impl GuestDriver for ContainerEngine {
-    const NAME: &'static str = "container";
-
-    fn abilities(&self) -> Capabilities {
-        let own_kernel = self.runtime.kind() == RuntimeKind::Gvisor;
-        Capabilities {
-            suspend: own_kernel,
-            live_cpu: true,
-            live_ram: !own_kernel,
-            live_disk: !own_kernel && disk::grows_live(),
-            // gVisor caches no file content: it writes through the host's descriptors.
-            copy_while_running: true,
-            memory_snapshot: own_kernel,
-            evict: own_kernel,
-        }
-    }
-
     fn host(&self) -> &HostContext {
         &self.host
+    }
+
+    fn boot_dependencies(&self, _isolation: Isolation) -> EngineResult<BootDependencies> {
+        let (program, agent) = (self.runtime.version()?, self.agent.to_path_buf());
+        Ok(BootDependencies { program, agent, files: Vec::new() })
     }
 
     fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation> {
@@ -192,8 +211,8 @@ impl GuestDriver for ContainerEngine {
         // First, because the agent may be what says so.
         raw_disk::check_mountable(machine.folder)?;
         let agent = &match self.runtime.kind() {
-            RuntimeKind::Shared => self.host.agent.clone(),
-            RuntimeKind::Gvisor => gvisor::pin_agent(machine.folder, &self.host.agent)?,
+            RuntimeKind::Shared => self.agent.to_path_buf(),
+            RuntimeKind::Gvisor => gvisor::pin_agent(machine.folder, &self.agent)?,
         };
         let image = &self.host.settings.image;
         self.upkeep().forget(machine.folder.id);

@@ -227,6 +227,7 @@ fn resources(spec: &MachineSpec) -> Value {
 mod tests {
     use super::*;
     use hotdesk_base::ids::ComputerId;
+    use hotdesk_domain::computer::isolation::Isolation;
 
     fn planned(cpu: f64, limits: HostLimits) -> Value {
         planned_with(cpu, limits, false)
@@ -235,7 +236,14 @@ mod tests {
     fn planned_with(cpu: f64, limits: HostLimits, has_resource_files: bool) -> Value {
         let id = ComputerId::random();
         config(&BootPlan {
-            spec: &MachineSpec { id, cpu, memory_bytes: 1 << 30, disk_bytes: 8 << 30, bandwidth_mbps: 0 },
+            spec: &MachineSpec {
+                id,
+                isolation: Isolation::Shared,
+                cpu,
+                memory_bytes: 1 << 30,
+                disk_bytes: 8 << 30,
+                bandwidth_mbps: 0,
+            },
             generation: 3,
             args: vec!["init".to_owned()],
             first_id: 1_000_000,

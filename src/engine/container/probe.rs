@@ -26,15 +26,18 @@ const INOTIFY_OF_A_DESKTOP: u64 = 6;
 /// default limit of Debian 12 is 128 instances.
 const INOTIFY_DESKTOPS: u64 = 16;
 
-/// The checks of everything that the engine needs, and of the other OCI runtime that it could use. Together they take a
-/// second or two.
-pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings) -> Vec<Check<'a>> {
+/// The checks of everything that the engine needs, and of the other OCI runtime that it could use where it `is_alone`.
+/// Together they take a second or two.
+pub(crate) fn checks<'a>(
+    host: &'a HostSettings,
+    settings: &'a ContainerSettings,
+    is_alone: bool,
+) -> Vec<Check<'a>> {
     let runtime_remedy = "install runc (Debian: apt install runc) or set the engine's runtime; for runsc: a release from July \
                           2024 on, Linux 4.14 or newer";
     let mut checks = vec![
         checks::root(),
         Check::new("OCI runtime", runtime_remedy, || runtime(&settings.runtime, host)),
-        Check::new("other OCI runtime", "", || other_runtime(host, settings)),
         checks::disk_tools(host.uid_base),
         Check::new(
             "control groups",
@@ -54,6 +57,9 @@ pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings
             || whole_file_system(host),
         ),
     ];
+    if is_alone {
+        checks.insert(2, Check::new("other OCI runtime", "", || other_runtime(host, settings)));
+    }
     if Runtime::new(&settings.runtime, PathBuf::new()).kind() == RuntimeKind::Shared {
         let remedy = "apt install lxcfs, and a kernel with FUSE (/dev/fuse)";
         checks.push(Check::new("size shown in guests", remedy, || resource_files(host)).optional());

@@ -11,12 +11,17 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::container::runsc;
+use crate::container::{ContainerSettings, runsc};
 use crate::host::command::{self, check_status, host_error, run, run_with_timeout, tool};
 use crate::host::syscalls;
+use crate::state::disk;
 use crate::state::layout::Folder;
-use crate::{EngineError, EngineResult};
+use crate::{Capabilities, EngineError, EngineResult, Offer};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
+
+/// The name of the engine of containers.
+const ENGINE: &str = "container";
 
 /// For the state of a container, which takes 30 ms, or a second on a busy host. `runsc` asks the guest's
 /// kernel, which may hang.
@@ -65,9 +70,43 @@ impl Runtime {
         this
     }
 
+    /// The configured runtime. Its kind is that of the isolation that it must provide, also while it does not start.
+    pub(super) fn of(settings: &ContainerSettings, root: PathBuf) -> Self {
+        let program = settings.runtime.clone();
+        match settings.isolation {
+            Some(Isolation::Sandbox) => Self { program, root, kind: RuntimeKind::Gvisor },
+            Some(Isolation::Shared) => Self { program, root, kind: RuntimeKind::Shared },
+            Some(Isolation::Vm) | None => Self::new(&program, root),
+        }
+    }
+
     /// The kernel behind a guest's system calls.
     pub(super) fn kind(&self) -> RuntimeKind {
         self.kind
+    }
+
+    /// What the engine offers with this runtime.
+    pub(super) fn offer(&self) -> Offer {
+        let own_kernel = self.kind == RuntimeKind::Gvisor;
+        let capabilities = Capabilities {
+            suspend: own_kernel,
+            live_cpu: true,
+            live_ram: !own_kernel,
+            live_disk: !own_kernel && disk::grows_live(),
+            // gVisor caches no file content: it writes through the host's descriptors.
+            copy_while_running: true,
+            memory_snapshot: own_kernel,
+            evict: own_kernel,
+        };
+        Offer { isolation: self.isolation(), engine: ENGINE, capabilities }
+    }
+
+    /// The isolation of its guests.
+    pub(super) fn isolation(&self) -> Isolation {
+        match self.kind {
+            RuntimeKind::Shared => Isolation::Shared,
+            RuntimeKind::Gvisor => Isolation::Sandbox,
+        }
     }
 
     /// The command line up to the subcommand.

@@ -35,7 +35,7 @@ impl ContainerEngine {
         if self.runtime.kind() == RuntimeKind::Gvisor {
             return Ok(());
         }
-        let own = self.state().list()?;
+        let own = self.host().machines_of(self.runtime.isolation())?;
         if lxcfs::is_installed() {
             for id in &own {
                 if let Err(error) = self.replace_lxcfs(&self.state().folder(*id)) {

@@ -8,19 +8,20 @@ use sha2::{Digest, Sha256};
 
 use crate::EngineResult;
 use crate::driver::GuestDriver;
+use crate::driver::guest::BootDependencies;
 use crate::host::command::host_error;
 use hotdesk_base::hex::hex;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// [`crate::Engine::boot_inputs`]. Blocks. Files count by path, size and time of modification: an image is never
-/// changed in place, and the agent's name in the state folder is a digest of its content.
-pub(super) fn digest<M: GuestDriver>(engine: &M) -> EngineResult<String> {
+/// changed in place, and the agent's name is a digest of its content.
+pub(super) fn digest<M: GuestDriver>(engine: &M, isolation: Isolation) -> EngineResult<String> {
     let settings = &engine.host().settings;
+    let BootDependencies { program, agent, files } = engine.boot_dependencies(isolation)?;
     let mut sum = Sha256::new();
-    sum.update(format!("{} {}\n{:?}\n", M::NAME, engine.version()?, settings.init_args));
+    sum.update(format!("{} {program}\n{:?}\n", isolation.name(), settings.init_args));
     sum.update(format!("network {}\n", settings.network.enabled));
-    sum.update(description(&settings.image.join("rootfs"))?);
-    sum.update(description(&engine.host().agent)?);
-    for file in engine.boot_files() {
+    for file in [settings.image.join("rootfs"), agent].into_iter().chain(files) {
         sum.update(description(&file)?);
     }
     Ok(hex(&sum.finalize()))

@@ -1,6 +1,6 @@
-//! The host as an opened engine uses it: settings, state folder, and the agent for guests.
+//! The host as opened engines share it: settings, state folder, offers, and the isolation of each machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use crate::host::network::forwarding::ForwardingUpkeep;
@@ -10,15 +10,16 @@ use crate::host::syscalls::PASSED_FD;
 use crate::state::disk_guard::DiskGuard;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::{client_sockets, trash};
-use crate::{Boot, EngineError, EngineResult, HostSettings, OpenMode};
+use crate::{Boot, EngineError, EngineResult, HostSettings, Offer, Offers, OpenMode};
+use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
-/// What every engine holds of its host.
+/// What the engines of a host hold of it together.
 #[derive(Debug)]
 pub(crate) struct HostContext {
     pub(crate) settings: HostSettings,
     pub(crate) state: StateDir,
-    /// What guests run as their agent: an executable, or a disk with it.
-    pub(crate) agent: PathBuf,
+    pub(crate) offers: Offers,
     forwarding: ForwardingUpkeep,
     pub(crate) guard: DiskGuard,
     /// Held while the sizes of all disks are summed and another is added.
@@ -27,12 +28,8 @@ pub(crate) struct HostContext {
 
 impl HostContext {
     /// Opens the state folder, making it when missing, and finishes interrupted destroys unless it is only
-    /// read. `install` makes the agent for guests from its executable, in the mode that runs guests.
-    pub(crate) fn open(
-        settings: HostSettings,
-        mode: OpenMode,
-        install: impl FnOnce(&Path, &StateDir) -> EngineResult<PathBuf>,
-    ) -> EngineResult<Self> {
+    /// read.
+    pub(crate) fn open(settings: HostSettings, mode: OpenMode, offers: Offers) -> EngineResult<Self> {
         let state = StateDir::open(&settings.state_dir)?;
         if mode != OpenMode::ReadOnly {
             trash::empty(&state)?;
@@ -41,11 +38,27 @@ impl HostContext {
             client_sockets::open(&state, client)?;
             network::admit_client(&settings.network)?;
         }
-        let binary = &settings.agent_binary;
-        let agent = if mode == OpenMode::Run { install(binary, &state)? } else { binary.clone() };
         let (guard, admission, forwarding) =
             (DiskGuard::default(), Mutex::default(), ForwardingUpkeep::default());
-        Ok(Self { settings, state, agent, forwarding, guard, admission })
+        Ok(Self { settings, state, offers, forwarding, guard, admission })
+    }
+
+    /// The offer with which a machine runs, or ran last. One without a record is not made yet, or was made by an earlier
+    /// version: it belongs to the default.
+    ///
+    /// # Errors
+    /// `Failed` when the host offers its isolation no more, or its record cannot be read.
+    pub(crate) fn offer_of(&self, folder: &Folder) -> EngineResult<&Offer> {
+        let isolation = folder.find_record()?.and_then(|record| record.isolation());
+        isolation.map_or(Ok(self.offers.default()), |isolation| self.offers.require(isolation))
+    }
+
+    /// The machines that run with an isolation, ascending. Those of isolations that are not offered are left out.
+    pub(crate) fn machines_of(&self, isolation: Isolation) -> EngineResult<Vec<ComputerId>> {
+        let is_own = |id: &ComputerId| {
+            self.offer_of(&self.state.folder(*id)).is_ok_and(|offer| offer.isolation == isolation)
+        };
+        Ok(self.state.list()?.into_iter().filter(is_own).collect())
     }
 
     /// Keeps the network of running guests, after changes of the host's. Blocks.

@@ -14,6 +14,7 @@ use crate::state::memory::{self, MemoryManifest, SavedMemory};
 use crate::state::{disk, disk_copy, evicted, raw_disk};
 use crate::{EngineError, EngineResult, MachineSpec, Observation, Snapshot};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// [`crate::Engine::copy_disk`]. The copy grows when it starts.
 pub(super) async fn copy<M: GuestDriver>(engine: &M, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
@@ -31,7 +32,7 @@ pub(super) async fn copy<M: GuestDriver>(engine: &M, from: ComputerId, to: &Mach
 
 /// [`crate::Engine::fork`].
 pub(super) async fn fork<M: GuestDriver>(engine: &M, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
-    check(engine)?;
+    check(engine, from, Some(to.isolation)).await?;
     let spec = to.clone();
     from_another(engine, from, to.id, move |engine, source, target| {
         if target.is_whole()? && SavedMemory::find(target)?.is_some() {
@@ -55,7 +56,7 @@ pub(super) async fn launch<M: GuestDriver>(
     snapshot: Uuid,
     to: &MachineSpec,
 ) -> EngineResult<()> {
-    check(engine)?;
+    check(engine, from, Some(to.isolation)).await?;
     let mut spec = to.clone();
     from_another(engine, from, to.id, move |engine, source, target| {
         if target.is_whole()? && SavedMemory::find(target)?.is_some() {
@@ -81,7 +82,7 @@ pub(super) async fn take_snapshot<M: GuestDriver>(
     with_memory: bool,
 ) -> EngineResult<Snapshot> {
     if with_memory {
-        check(engine)?;
+        check(engine, id, None).await?;
     }
     lifecycle::with_lock(engine, id, move |engine, folder| {
         check_here(folder)?;
@@ -171,9 +172,21 @@ pub(super) async fn remove_snapshot<M: GuestDriver>(
     }
 }
 
-/// Refuses on an engine that cannot copy memory.
-fn check<M: GuestDriver>(engine: &M) -> EngineResult<()> {
-    if engine.abilities().memory_snapshot { Ok(()) } else { Err(EngineError::Unsupported("copy memory")) }
+/// Refuses a machine whose isolation cannot copy memory, and a copy with memory that has another isolation.
+async fn check<M: GuestDriver>(engine: &M, id: ComputerId, copy: Option<Isolation>) -> EngineResult<()> {
+    let source = engine.state().folder(id);
+    let offer = engine.blocking(move |engine| engine.host().offer_of(&source).copied()).await?;
+    if !offer.capabilities.memory_snapshot {
+        return Err(EngineError::Unsupported("copy memory"));
+    }
+    match copy {
+        Some(copy) if copy != offer.isolation => {
+            let [from, to] = [offer.isolation, copy].map(Isolation::name);
+            let detail = format!("isolation {to} cannot read the memory of {from}");
+            Err(EngineError::failed("copy memory", detail))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Makes a machine from another under both locks, the source's first. No other call locks a target that is

@@ -8,10 +8,9 @@ use crate::driver::HostContext;
 use crate::state::layout::{Folder, Record, StateDir};
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{MemoryManifest, SavedMemory};
-use crate::{
-    Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, MachineSpec, Observation,
-};
+use crate::{Boot, Change, Effect, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// One boot of a machine, under its lock.
 #[derive(Clone, Copy, Debug)]
@@ -22,17 +21,22 @@ pub(crate) struct MachineBoot<'a> {
     pub(crate) lock: &'a MachineLock,
 }
 
+/// What a boot depends on besides the image and the hardware.
+#[derive(Clone, Debug)]
+pub(crate) struct BootDependencies {
+    /// Name and version of the program that runs guests.
+    pub(crate) program: String,
+    /// The agent, named by its content.
+    pub(crate) agent: PathBuf,
+    /// Other files of the host that the boot reads.
+    pub(crate) files: Vec<PathBuf>,
+}
+
 /// How an engine's guests run. A cheap handle. Methods that block run on a thread of their own, under the
 /// machine's lock unless they only read.
 pub(crate) trait GuestDriver:
     GuestMemory + GuestShutdown + Clone + Debug + Send + Sync + 'static
 {
-    /// [`Engine::name`](crate::Engine::name).
-    const NAME: &'static str;
-
-    /// [`Engine::capabilities`](crate::Engine::capabilities).
-    fn abilities(&self) -> Capabilities;
-
     /// The host as the engine was opened on it.
     fn host(&self) -> &HostContext;
 
@@ -52,10 +56,8 @@ pub(crate) trait GuestDriver:
         Ok(())
     }
 
-    /// Files of the host that a boot reads besides image and agent.
-    fn boot_files(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
+    /// What a boot with an isolation depends on besides the image and the hardware. Blocks.
+    fn boot_dependencies(&self, isolation: Isolation) -> EngineResult<BootDependencies>;
 
     /// Boots a machine after [`GuestShutdown::sweep`]. On error, parts of the boot may be left. Blocks.
     fn boot(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint>;
@@ -92,8 +94,8 @@ pub(crate) trait GuestDriver:
 
 /// Suspend, resume, and copies of a guest's memory.
 pub(crate) trait GuestMemory {
-    /// The version of the program that saves and reads memory; another version may not read it. Blocks.
-    fn version(&self) -> EngineResult<String>;
+    /// The version of the program that saves and reads a machine's memory; another version may not read it. Blocks.
+    fn version(&self, folder: &Folder) -> EngineResult<String>;
 
     /// Pauses a guest and saves its memory, labelled with `generation`. On success it stays paused; on error
     /// it continues. Blocks.

@@ -76,7 +76,7 @@ pub(super) fn check_capacity<M: GuestDriver>(
     rollback_to.map_or(Ok(()), |snapshot| SnapshotFiles::of(&folder, snapshot).check_copy(&folder))
 }
 
-/// [`crate::Engine::start`].
+/// [`crate::Engine::start`]. The engine of the earlier isolation sweeps before the record has the new one.
 pub(super) async fn start<M: GuestDriver>(
     engine: &M,
     spec: &MachineSpec,

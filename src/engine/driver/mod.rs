@@ -25,15 +25,18 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 pub(crate) use crate::driver::context::HostContext;
-pub(crate) use crate::driver::guest::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot};
+pub(crate) use crate::driver::guest::{
+    BootDependencies, GuestDriver, GuestMemory, GuestShutdown, MachineBoot,
+};
 pub(crate) use crate::driver::resize::set_bandwidth;
 use crate::state::layout::Folder;
 use crate::state::{evicted, wake_reserve};
 use crate::{
-    Boot, Capabilities, Change, DiskWatch, Effect, Endpoint, Engine, EngineResult, Extents, MachineSpec,
-    Observation, OpenMode, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineResult, Extents, MachineSpec, Observation,
+    Offers, OpenMode, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// Shares an opened engine. One that will run guests first recovers what a killed controller left.
 pub(super) fn share(engine: impl GuestDriver, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
@@ -63,24 +66,20 @@ pub(super) fn after_unpause<T>(
 
 #[async_trait]
 impl<M: GuestDriver> Engine for M {
-    fn name(&self) -> &'static str {
-        M::NAME
+    fn offers(&self) -> &Offers {
+        &self.host().offers
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.abilities()
-    }
-
-    async fn boot_inputs(&self) -> EngineResult<String> {
-        self.blocking(boot_inputs::digest).await
+    async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String> {
+        self.blocking(move |engine| boot_inputs::digest(engine, isolation)).await
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
-        lifecycle::create(self, spec).await
+        lifecycle::create(self, &self.host().offers.effective(spec)?).await
     }
 
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        lifecycle::start(self, spec, boot).await
+        lifecycle::start(self, &self.host().offers.effective(spec)?, boot).await
     }
 
     async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
@@ -138,7 +137,7 @@ impl<M: GuestDriver> Engine for M {
     }
 
     async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        suspend::resume(self, spec, boot).await
+        suspend::resume(self, &self.host().offers.effective(spec)?, boot).await
     }
 
     async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
@@ -179,15 +178,15 @@ impl<M: GuestDriver> Engine for M {
     }
 
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
-        copies::copy(self, from, to).await
+        copies::copy(self, from, &self.host().offers.effective(to)?).await
     }
 
     async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
-        copies::fork(self, from, to).await
+        copies::fork(self, from, &self.host().offers.effective(to)?).await
     }
 
     async fn launch(&self, from: ComputerId, snapshot: Uuid, to: &MachineSpec) -> EngineResult<()> {
-        copies::launch(self, from, snapshot, to).await
+        copies::launch(self, from, snapshot, &self.host().offers.effective(to)?).await
     }
 
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {

@@ -11,15 +11,29 @@ use crate::state::memory::{self, MemoryManifest, SavedMemory};
 use crate::state::{disk, evicted, wake_reserve};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
-/// Refuses on an engine that cannot save memory.
-fn check<M: GuestDriver>(engine: &M) -> EngineResult<()> {
-    if engine.abilities().suspend { Ok(()) } else { Err(EngineError::Unsupported("save memory")) }
+/// Refuses a machine whose isolation cannot save memory.
+async fn check<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
+    let folder = engine.state().folder(id);
+    let offer = engine.blocking(move |engine| engine.host().offer_of(&folder).copied()).await?;
+    if offer.capabilities.suspend { Ok(()) } else { Err(EngineError::Unsupported("save memory")) }
+}
+
+/// Refuses to resume a machine as another isolation: only that which saved the memory can read it.
+fn check_isolation<M: GuestDriver>(engine: &M, folder: &Folder, spec: &MachineSpec) -> EngineResult<()> {
+    let saved = engine.host().offer_of(folder)?.isolation;
+    if saved == spec.isolation {
+        return Ok(());
+    }
+    let [saved, wanted] = [saved, spec.isolation].map(Isolation::name);
+    let detail = format!("isolation {saved} saved it, and {wanted} cannot read it: discard the memory first");
+    Err(EngineError::failed("continue from saved memory", detail))
 }
 
 /// [`crate::Engine::suspend`].
 pub(super) async fn suspend<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
-    check(engine)?;
+    check(engine, id).await?;
     engine.host().guard.check(id)?;
     let folder = engine.state().folder(id);
     let Some(_guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
@@ -58,7 +72,7 @@ pub(super) async fn resume<M: GuestDriver>(
     spec: &MachineSpec,
     boot: &Boot,
 ) -> EngineResult<Endpoint> {
-    check(engine)?;
+    check(engine, spec.id).await?;
     let (id, folder) = (spec.id, engine.state().folder(spec.id));
     let Some(guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
     let guard = Arc::new(guard);
@@ -81,6 +95,7 @@ pub(super) async fn resume<M: GuestDriver>(
     let continued = engine.blocking(move |engine| {
         // A resume gives the space of its saved memory back, so it needs no free space beyond this.
         let _lent = wake_reserve::lend(engine.state());
+        check_isolation(engine, &plan, &of)?;
         plan.update_record(&of)?;
         let (saved, manifest) = verified_memory(engine, &plan)?;
         let machine = MachineBoot { folder: &plan, spec: &of, boot: &boot, lock: &locked };
@@ -105,7 +120,7 @@ fn verified_memory<M: GuestDriver>(
         return Err(EngineError::failed(STEP, "there is none"));
     };
     let manifest = saved.verify()?;
-    let version = engine.version()?;
+    let version = engine.version(folder)?;
     if version != manifest.runtime {
         let detail = format!("it was saved by {}, and this host has {version}", manifest.runtime);
         return Err(EngineError::failed(STEP, detail));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,8 @@ impl BootRecord {
 #[derive(Debug)]
 pub(super) struct QemuStarter<'a> {
     pub(super) host: &'a HostContext,
+    /// The disk with the agent.
+    pub(super) agent: &'a Path,
     pub(super) settings: &'a QemuSettings,
     pub(super) accelerator: Accelerator,
 }
@@ -92,7 +94,7 @@ impl QemuStarter<'_> {
         let agent = folder.agent();
         // Saved memory refers to this link after the controller was upgraded.
         remove_if_there(&agent)
-            .and_then(|()| fs::hard_link(&self.host.agent, &agent))
+            .and_then(|()| fs::hard_link(self.agent, &agent))
             .map_err(host_error("link the machine's agent", &agent))?;
         let hardware = Hardware::of(spec, self.accelerator);
         let image = images::of_image(&self.host.settings.image)?;

@@ -252,9 +252,11 @@ fn text(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotdesk_domain::computer::isolation::Isolation;
 
     fn a_machine() -> MachineSpec {
         MachineSpec {
+            isolation: Isolation::Vm,
             id: ComputerId::random(),
             cpu: 1.0,
             memory_bytes: 512 << 20,

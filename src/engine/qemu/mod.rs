@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::driver::{GuestDriver, HostContext, MachineBoot, set_bandwidth};
+use crate::driver::{BootDependencies, GuestDriver, HostContext, MachineBoot, set_bandwidth};
 use crate::host::files::canonicalize;
 use crate::host::{cgroup, freeze, slots};
 use crate::qemu::boot::{BootRecord, QemuStarter};
@@ -40,8 +40,10 @@ pub use crate::qemu::settings::QemuSettings;
 use crate::state::disk_copy;
 use crate::state::layout::{Folder, Record};
 use crate::{
-    Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, OpenMode,
+    Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, Offer,
+    OpenMode,
 };
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// For a guest to write back its dirty data: a gigabyte on a slow disk.
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -53,31 +55,42 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct QemuEngine {
     host: Arc<HostContext>,
+    /// The disk with the agent of guests.
+    agent: Arc<Path>,
     settings: Arc<QemuSettings>,
 }
 
 impl QemuEngine {
-    /// Opens the engine; see [`crate::open`].
-    pub(crate) fn open(
-        mut host: HostSettings,
-        mut settings: QemuSettings,
-        mode: OpenMode,
-    ) -> EngineResult<Self> {
-        if mode == OpenMode::Run {
-            canonicalize(
-                "find the kernel, the image and the agent",
-                [&mut host.image, &mut host.agent_binary, &mut settings.kernel],
-            )?;
-            let kernel = &settings.kernel;
-            for path in [host.image.join("rootfs"), kernel.join("kernel"), kernel.join("initrd")] {
-                if !path.exists() {
-                    let detail = format!("{} is not there", path.display());
-                    return Err(EngineError::failed("find the guests' image and kernel", detail));
-                }
+    /// Finds what guests boot from.
+    ///
+    /// # Errors
+    /// `Failed`, naming the path that is missing.
+    pub(crate) fn prepare(host: &mut HostSettings, settings: &mut QemuSettings) -> EngineResult<()> {
+        canonicalize(
+            "find the kernel, the image and the agent",
+            [&mut host.image, &mut host.agent_binary, &mut settings.kernel],
+        )?;
+        let kernel = &settings.kernel;
+        for path in [host.image.join("rootfs"), kernel.join("kernel"), kernel.join("initrd")] {
+            if !path.exists() {
+                let detail = format!("{} is not there", path.display());
+                return Err(EngineError::failed("find the guests' image and kernel", detail));
             }
         }
-        let host = HostContext::open(host, mode, images::of_agent)?;
-        Ok(Self { host: Arc::new(host), settings: Arc::new(settings) })
+        Ok(())
+    }
+
+    /// What the engine offers.
+    pub(crate) fn offer() -> Offer {
+        Offer { isolation: Isolation::Vm, engine: "qemu", capabilities: Capabilities::ALL }
+    }
+
+    /// Opens the engine on a host, after [`Self::prepare`] when it runs guests.
+    pub(crate) fn open(host: Arc<HostContext>, settings: QemuSettings, mode: OpenMode) -> EngineResult<Self> {
+        let binary = &host.settings.agent_binary;
+        let agent =
+            if mode == OpenMode::Run { images::of_agent(binary, &host.state)? } else { binary.clone() };
+        Ok(Self { host, agent: agent.into(), settings: Arc::new(settings) })
     }
 
     /// The boot record and the pid of a machine's QEMU; `None` when it does not run.
@@ -88,23 +101,21 @@ impl QemuEngine {
 
     fn starter(&self) -> QemuStarter<'_> {
         let accelerator = accelerator::detect(&self.settings).accelerator;
-        QemuStarter { host: &self.host, settings: &self.settings, accelerator }
+        QemuStarter { host: &self.host, agent: &self.agent, settings: &self.settings, accelerator }
     }
 }
 
 impl GuestDriver for QemuEngine {
-    const NAME: &'static str = "qemu";
-
-    fn abilities(&self) -> Capabilities {
-        Capabilities::ALL
-    }
-
     fn host(&self) -> &HostContext {
         &self.host
     }
 
-    fn boot_files(&self) -> Vec<PathBuf> {
-        ["kernel", "initrd"].map(|name| self.settings.kernel.join(name)).into()
+    fn boot_dependencies(&self, _isolation: Isolation) -> EngineResult<BootDependencies> {
+        Ok(BootDependencies {
+            program: self.settings.version()?,
+            agent: self.agent.to_path_buf(),
+            files: ["kernel", "initrd"].map(|name| self.settings.kernel.join(name)).into(),
+        })
     }
 
     fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation> {

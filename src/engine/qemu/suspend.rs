@@ -46,7 +46,7 @@ const CLOCK_ATTEMPTS: usize = 5;
 const RECORD: &str = "machine.json";
 
 impl GuestMemory for QemuEngine {
-    fn version(&self) -> EngineResult<String> {
+    fn version(&self, _folder: &Folder) -> EngineResult<String> {
         self.settings.version()
     }
 

@@ -12,13 +12,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::remote::frames::{self, MAX_REPLY, MAX_REQUEST};
-use crate::remote::intern::interned;
 use crate::remote::protocol::{Call, Reply, Request, VERSION};
 use crate::{
-    Boot, Capabilities, Change, DiskWatch, Effect, Endpoint, Engine, EngineError, EngineResult, Extents,
-    MachineSpec, Observation, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
+    Observation, Offer, Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// For a helper that restarts to listen again: it opens its engine first, on a busy host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,11 +32,16 @@ const STEP: &str = "reach the host helper";
 /// An engine that the host helper has.
 #[derive(Debug)]
 pub struct RemoteEngine {
+    connection: HelperConnection,
+    offers: Offers,
+    guarded: Mutex<GuardedMachines>,
+}
+
+/// The way to the host helper.
+#[derive(Debug)]
+struct HelperConnection {
     socket: PathBuf,
     session: Uuid,
-    name: &'static str,
-    capabilities: Capabilities,
-    guarded: Mutex<GuardedMachines>,
 }
 
 /// What the guard of the host's disk did, as the helper's last replies said.
@@ -55,32 +60,9 @@ enum CallFailure {
     Unreachable(EngineError),
 }
 
-impl RemoteEngine {
-    /// Connects to the helper that listens on a socket, and asks which engine it has.
-    ///
-    /// # Errors
-    /// `Failed` when no helper answers within 30 seconds, it has another version, or it does not run as root.
-    pub async fn connect(socket: PathBuf) -> EngineResult<Self> {
-        let session = Uuid::new_v4();
-        let (capabilities, guarded) = (Capabilities::default(), Mutex::default());
-        let mut engine = Self { socket, session, name: "", capabilities, guarded };
-        let Reply::Description { name, capabilities } = engine.call(Call::Describe {}).await? else {
-            return Err(unexpected("description"));
-        };
-        (engine.name, engine.capabilities) = (interned(&name), capabilities);
-        Ok(engine)
-    }
-
-    fn guarded(&self) -> MutexGuard<'_, GuardedMachines> {
-        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn call(&self, call: Call) -> EngineResult<Reply> {
-        self.call_with(call, &[]).await.map(|(reply, _)| reply)
-    }
-
+impl HelperConnection {
     /// Calls the helper, and once more when it died before it answered.
-    async fn call_with(&self, call: Call, data: &[u8]) -> EngineResult<(Reply, Vec<u8>)> {
+    async fn call(&self, call: Call, data: &[u8]) -> EngineResult<(Reply, Vec<u8>)> {
         let request = Request { version: VERSION, session: self.session, call };
         let mut attempt = 1;
         loop {
@@ -135,6 +117,33 @@ impl RemoteEngine {
         }
         Ok(stream)
     }
+}
+
+impl RemoteEngine {
+    /// Connects to the helper that listens on a socket, and asks what it offers.
+    ///
+    /// # Errors
+    /// `Failed` when no helper answers within 30 seconds, it has another version, or it does not run as root.
+    pub async fn connect(socket: PathBuf) -> EngineResult<Self> {
+        let connection = HelperConnection { socket, session: Uuid::new_v4() };
+        let (Reply::Offers(offers), _) = connection.call(Call::Describe {}, &[]).await? else {
+            return Err(unexpected("offers"));
+        };
+        let offers = offers.into_iter().map(Offer::try_from).collect::<EngineResult<_>>()?;
+        Ok(Self { connection, offers: Offers::several(offers)?, guarded: Mutex::default() })
+    }
+
+    fn guarded(&self) -> MutexGuard<'_, GuardedMachines> {
+        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn call(&self, call: Call) -> EngineResult<Reply> {
+        self.call_with(call, &[]).await.map(|(reply, _)| reply)
+    }
+
+    async fn call_with(&self, call: Call, data: &[u8]) -> EngineResult<(Reply, Vec<u8>)> {
+        self.connection.call(call, data).await
+    }
 
     async fn complete(&self, call: Call) -> EngineResult<()> {
         let Reply::Complete = self.call(call).await? else {
@@ -163,16 +172,13 @@ fn unexpected(expected: &str) -> EngineError {
 
 #[async_trait]
 impl Engine for RemoteEngine {
-    fn name(&self) -> &'static str {
-        self.name
+    fn offers(&self) -> &Offers {
+        &self.offers
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
-    async fn boot_inputs(&self) -> EngineResult<String> {
-        let Reply::BootInputs(digest) = self.call(Call::BootInputs {}).await? else {
+    async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String> {
+        let call = Call::BootInputs { isolation: isolation.name().to_owned() };
+        let Reply::BootInputs(digest) = self.call(call).await? else {
             return Err(unexpected("boot inputs"));
         };
         Ok(digest)
@@ -216,9 +222,9 @@ impl Engine for RemoteEngine {
     /// Asks again whenever the helper ends: its successor knows the machine.
     async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()> {
         let call = Call::WaitStopped { id: id.0 };
-        let request = Request { version: VERSION, session: self.session, call };
+        let request = Request { version: VERSION, session: self.connection.session, call };
         loop {
-            match self.send(&request, &[]).await {
+            match self.connection.send(&request, &[]).await {
                 Ok((Reply::Stopped { killed }, _)) => {
                     if killed {
                         self.guarded().killed.insert(id);

@@ -10,14 +10,15 @@ use uuid::Uuid;
 
 use crate::remote::intern::interned;
 use crate::{
-    Boot, Capabilities, Change, Effect, Endpoint, EngineError, MachineSpec, Observation, SavedFile,
+    Boot, Capabilities, Change, Effect, Endpoint, EngineError, MachineSpec, Observation, Offer, SavedFile,
     SavedState, Shortage, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// Version of the protocol; helper and controller must have the same one.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,9 +34,11 @@ pub(super) struct Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Call {
-    /// Asks for name and capabilities.
+    /// Asks for the offers.
     Describe {},
-    BootInputs {},
+    BootInputs {
+        isolation: String,
+    },
     Create {
         spec: SpecText,
     },
@@ -137,7 +140,7 @@ impl Call {
     pub(super) fn machines(&self) -> Vec<ComputerId> {
         let ids = match self {
             Self::Describe {}
-            | Self::BootInputs {}
+            | Self::BootInputs { .. }
             | Self::List {}
             | Self::Maintain {}
             | Self::WatchDisk {} => Vec::new(),
@@ -173,6 +176,7 @@ impl Call {
 #[serde(deny_unknown_fields)]
 pub(super) struct SpecText {
     pub(super) id: Uuid,
+    pub(super) isolation: String,
     pub(super) cpu: f64,
     pub(super) memory_bytes: u64,
     pub(super) disk_bytes: u64,
@@ -181,8 +185,9 @@ pub(super) struct SpecText {
 
 impl From<&MachineSpec> for SpecText {
     fn from(spec: &MachineSpec) -> Self {
-        let MachineSpec { id, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *spec;
-        Self { id: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps }
+        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *spec;
+        let isolation = isolation.name().to_owned();
+        Self { id: id.0, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps }
     }
 }
 
@@ -213,10 +218,8 @@ fn reveal<S: Serializer>(token: &Secret, serializer: S) -> Result<S::Ok, S::Erro
 pub(super) enum Reply {
     /// The operation is complete and returns nothing.
     Complete,
-    Description {
-        name: String,
-        capabilities: Capabilities,
-    },
+    /// What the helper offers, the default first.
+    Offers(Vec<OfferText>),
     BootInputs(String),
     Endpoint(EndpointText),
     Observation(ObservationText),
@@ -237,6 +240,35 @@ pub(super) enum Reply {
     Snapshot(Snapshot),
     Snapshots(Vec<Uuid>),
     Failure(FailureText),
+}
+
+/// An [`Offer`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct OfferText {
+    isolation: String,
+    engine: String,
+    capabilities: Capabilities,
+}
+
+impl From<&Offer> for OfferText {
+    fn from(offer: &Offer) -> Self {
+        let Offer { isolation, engine, capabilities } = *offer;
+        Self { isolation: isolation.name().to_owned(), engine: engine.to_owned(), capabilities }
+    }
+}
+
+impl TryFrom<OfferText> for Offer {
+    type Error = EngineError;
+
+    fn try_from(text: OfferText) -> Result<Self, EngineError> {
+        let OfferText { isolation, engine, capabilities } = text;
+        let Some(isolation) = Isolation::parse(&isolation) else {
+            let detail =
+                format!("it offers the unknown isolation {isolation:?}; restart controller and helper");
+            return Err(EngineError::failed("understand the host helper", detail));
+        };
+        Ok(Self { isolation, engine: interned(&engine), capabilities })
+    }
 }
 
 /// An [`Endpoint`].

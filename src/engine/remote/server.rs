@@ -226,14 +226,15 @@ impl Server {
 
 /// Checks the arguments of a call and runs it.
 async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult<(Reply, Vec<u8>)> {
+    let offers = engine.offers();
     let reply = match call {
-        Call::Describe {} => {
-            Reply::Description { name: engine.name().to_owned(), capabilities: engine.capabilities() }
+        Call::Describe {} => Reply::Offers(engine.offers().all().map(Into::into).collect()),
+        Call::BootInputs { isolation } => {
+            Reply::BootInputs(engine.boot_inputs(validate::isolation(&isolation, offers)?).await?)
         }
-        Call::BootInputs {} => Reply::BootInputs(engine.boot_inputs().await?),
-        Call::Create { spec } => complete(engine.create(&validate::spec(&spec)?).await)?,
+        Call::Create { spec } => complete(engine.create(&validate::spec(&spec, offers)?).await)?,
         Call::Start { spec, boot } => {
-            let (spec, boot) = (validate::spec(&spec)?, validate::boot(&boot)?);
+            let (spec, boot) = (validate::spec(&spec, offers)?, validate::boot(&boot)?);
             Reply::Endpoint(engine.start(&spec, &boot).await?.into())
         }
         Call::Stop { id, grace_ms } => {
@@ -250,7 +251,7 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
         Call::WatchDisk {} => watch_disk(engine).await?,
         Call::Suspend { id } => complete(engine.suspend(ComputerId(id)).await)?,
         Call::Resume { spec, boot } => {
-            let (spec, boot) = (validate::spec(&spec)?, validate::boot(&boot)?);
+            let (spec, boot) = (validate::spec(&spec, offers)?, validate::boot(&boot)?);
             Reply::Endpoint(engine.resume(&spec, &boot).await?.into())
         }
         Call::DiscardMemory { id } => complete(engine.discard_memory(ComputerId(id)).await)?,
@@ -271,11 +272,13 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
             Reply::Effect(engine.resize(ComputerId(id), validate::change(change)?).await?)
         }
         Call::CopyDisk { from, to } => {
-            complete(engine.copy_disk(ComputerId(from), &validate::spec(&to)?).await)?
+            complete(engine.copy_disk(ComputerId(from), &validate::spec(&to, offers)?).await)?
         }
-        Call::Fork { from, to } => complete(engine.fork(ComputerId(from), &validate::spec(&to)?).await)?,
+        Call::Fork { from, to } => {
+            complete(engine.fork(ComputerId(from), &validate::spec(&to, offers)?).await)?
+        }
         Call::Launch { from, snapshot, to } => {
-            complete(engine.launch(ComputerId(from), snapshot, &validate::spec(&to)?).await)?
+            complete(engine.launch(ComputerId(from), snapshot, &validate::spec(&to, offers)?).await)?
         }
         Call::Snapshot { id, snapshot, memory } => {
             Reply::Snapshot(engine.snapshot(ComputerId(id), snapshot, memory).await?)

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use crate::remote::frames::MAX_DATA;
 use crate::remote::protocol::{BootText, SpecText};
-use crate::{Boot, Change, EngineError, EngineResult, Extents, MachineSpec, SavedFile};
+use crate::{Boot, Change, EngineError, EngineResult, Extents, MachineSpec, Offers, SavedFile};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// Most vCPUs of a machine; no host has more.
 const MAX_CPUS: f64 = 4096.0;
@@ -32,17 +33,26 @@ fn check(holds: bool, what: impl FnOnce() -> String) -> EngineResult<()> {
     if holds { Ok(()) } else { Err(refused(what())) }
 }
 
-/// Checks the hardware of a machine.
+/// Checks that an isolation is offered.
+pub(super) fn isolation(name: &str, offers: &Offers) -> EngineResult<Isolation> {
+    let known = Isolation::parse(name);
+    let isolation = known.ok_or_else(|| refused(format!("{name:?} is no isolation")))?;
+    offers.require(isolation)?;
+    Ok(isolation)
+}
+
+/// Checks the hardware of a machine, and that its isolation is offered.
 ///
 /// # Errors
 /// `Failed`, naming the argument. So do all functions here.
-pub(super) fn spec(text: &SpecText) -> EngineResult<MachineSpec> {
-    let SpecText { id, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *text;
+pub(super) fn spec(text: &SpecText, offers: &Offers) -> EngineResult<MachineSpec> {
+    let SpecText { id, ref isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *text;
+    let isolation = self::isolation(isolation, offers)?;
     change(Change::Cpu(cpu))?;
     change(Change::Memory(memory_bytes))?;
     change(Change::Disk(disk_bytes))?;
     change(Change::Bandwidth(bandwidth_mbps))?;
-    Ok(MachineSpec { id: ComputerId(id), cpu, memory_bytes, disk_bytes, bandwidth_mbps })
+    Ok(MachineSpec { id: ComputerId(id), isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps })
 }
 
 /// Checks a change of one dimension.
@@ -113,22 +123,53 @@ pub(super) fn extents(file: &SavedFile, places: Vec<(u64, u64)>, bytes: Vec<u8>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Capabilities, Offer};
     use uuid::Uuid;
 
-    const SPEC: SpecText =
-        SpecText { id: Uuid::nil(), cpu: 0.5, memory_bytes: 1 << 30, disk_bytes: 8 << 30, bandwidth_mbps: 0 };
+    fn a_machine() -> SpecText {
+        let (memory_bytes, disk_bytes, isolation) = (1 << 30, 8 << 30, "shared".to_owned());
+        SpecText { id: Uuid::nil(), isolation, cpu: 0.5, memory_bytes, disk_bytes, bandwidth_mbps: 0 }
+    }
+
+    fn offers(isolations: &[Isolation]) -> Offers {
+        let offer = |isolation: &Isolation| Offer {
+            isolation: *isolation,
+            engine: "x",
+            capabilities: Capabilities::ALL,
+        };
+        Offers::several(isolations.iter().map(offer).collect()).unwrap()
+    }
+
+    #[test]
+    fn an_isolation_is_known_and_offered() {
+        let several = offers(&[Isolation::Shared, Isolation::Sandbox]);
+        for (isolation, offers, expected) in [
+            ("shared", &several, true),
+            ("sandbox", &several, true),
+            ("vm", &several, false),
+            ("runc", &several, false),
+            ("", &several, false),
+            // The only engine runs every machine.
+            ("vm", &offers(&[Isolation::Shared]), true),
+        ] {
+            let text = SpecText { isolation: isolation.to_owned(), ..a_machine() };
+            assert_eq!(spec(&text, offers).is_ok(), expected, "{isolation}");
+        }
+    }
 
     #[test]
     fn hardware_has_bounds() {
-        assert!(spec(&SPEC).is_ok());
+        let offers = offers(&[Isolation::Shared]);
+        let spec = |text: &SpecText| spec(text, &offers);
+        assert!(spec(&a_machine()).is_ok());
         for cpu in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
-            assert!(spec(&SpecText { cpu, ..SPEC }).is_err(), "{cpu}");
+            assert!(spec(&SpecText { cpu, ..a_machine() }).is_err(), "{cpu}");
         }
         for bytes in [0, u64::MAX] {
-            assert!(spec(&SpecText { memory_bytes: bytes, ..SPEC }).is_err(), "{bytes}");
-            assert!(spec(&SpecText { disk_bytes: bytes, ..SPEC }).is_err(), "{bytes}");
+            assert!(spec(&SpecText { memory_bytes: bytes, ..a_machine() }).is_err(), "{bytes}");
+            assert!(spec(&SpecText { disk_bytes: bytes, ..a_machine() }).is_err(), "{bytes}");
         }
-        assert!(spec(&SpecText { bandwidth_mbps: u32::MAX, ..SPEC }).is_err());
+        assert!(spec(&SpecText { bandwidth_mbps: u32::MAX, ..a_machine() }).is_err());
     }
 
     #[test]

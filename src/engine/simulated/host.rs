@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::{Boot, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// The inputs of an agent of a simulated machine.
 #[derive(Clone, Debug)]
@@ -67,6 +68,8 @@ pub struct SimulatedHost {
     running: Mutex<BTreeMap<ComputerId, RunningMachine>>,
     /// The size of each machine since its last start.
     sizes: Mutex<BTreeMap<ComputerId, MachineSpec>>,
+    /// The isolation of each machine.
+    isolations: Mutex<BTreeMap<ComputerId, Isolation>>,
     /// The agents of suspended machines.
     suspended: Mutex<BTreeMap<ComputerId, SuspendedAgent>>,
     /// The memory of snapshots.
@@ -107,6 +110,7 @@ impl SimulatedHost {
             agent,
             running: Mutex::default(),
             sizes: Mutex::default(),
+            isolations: Mutex::default(),
             suspended: Mutex::default(),
             snapshot_memory: Mutex::default(),
             evicted_agents: Mutex::default(),
@@ -140,6 +144,15 @@ impl SimulatedHost {
 
     pub(super) fn sizes(&self) -> MutexGuard<'_, BTreeMap<ComputerId, MachineSpec>> {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The isolation of a machine, since its create or its last start.
+    pub fn isolation(&self, id: ComputerId) -> Option<Isolation> {
+        self.isolations().get(&id).copied()
+    }
+
+    pub(super) fn isolations(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Isolation>> {
+        self.isolations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn suspended(&self) -> MutexGuard<'_, BTreeMap<ComputerId, SuspendedAgent>> {

@@ -26,10 +26,11 @@ use crate::simulated::host::RunningMachine;
 pub use crate::simulated::host::{AgentBoot, AgentFactory, SimulatedHost, SimulatedMemory};
 use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
-    Observation, SavedFile, SavedLocation, SavedState, Snapshot,
+    Observation, Offer, Offers, SavedFile, SavedLocation, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_http::serve::{Listen, bind, serve};
 
 /// The simulated engine. Engines over one host share its machines, like a controller before and after its
@@ -38,9 +39,11 @@ use hotdesk_http::serve::{Listen, bind, serve};
 pub struct SimulatedEngine {
     host: Arc<SimulatedHost>,
     faults: Mutex<Faults>,
-    capabilities: Capabilities,
+    offers: Offers,
 }
 
+/// The name of the engine.
+pub const NAME: &str = "simulated";
 /// For an agent's connections to end when its machine stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -52,7 +55,13 @@ impl SimulatedEngine {
 
     /// An engine over a host with chosen capabilities.
     pub fn limited(host: Arc<SimulatedHost>, capabilities: Capabilities) -> Self {
-        Self { host, faults: Mutex::default(), capabilities }
+        let offer = Offer { isolation: Isolation::Sandbox, engine: NAME, capabilities };
+        Self::offering(host, Offers::one(offer))
+    }
+
+    /// An engine over a host with several isolations.
+    pub fn offering(host: Arc<SimulatedHost>, offers: Offers) -> Self {
+        Self { host, faults: Mutex::default(), offers }
     }
 
     /// Plans a failure of one call.
@@ -68,6 +77,19 @@ impl SimulatedEngine {
     /// The number of calls that will never return ([`Failure::Never`]).
     pub fn stuck(&self) -> u32 {
         self.faults().stuck
+    }
+
+    /// What a machine can do by its isolation.
+    fn capabilities_of(&self, id: ComputerId) -> Capabilities {
+        let isolation = self.host.isolation(id).unwrap_or(self.offers.default().isolation);
+        self.offers.capabilities(isolation)
+    }
+
+    /// Gives a machine the isolation of its spec.
+    fn note_isolation(&self, spec: &MachineSpec) -> EngineResult<()> {
+        let isolation = self.offers.effective(spec)?.isolation;
+        self.host.isolations().insert(spec.id, isolation);
+        Ok(())
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
@@ -187,21 +209,18 @@ fn ids_in<T: FromStr + Ord>(folder: &Path, step: &'static str) -> EngineResult<V
 
 #[async_trait]
 impl Engine for SimulatedEngine {
-    fn name(&self) -> &'static str {
-        "simulated"
+    fn offers(&self) -> &Offers {
+        &self.offers
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
-    async fn boot_inputs(&self) -> EngineResult<String> {
-        Ok("simulated".to_owned())
+    async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String> {
+        Ok(format!("simulated {}", isolation.name()))
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
         let disk = self.host.machine(spec.id).join("disk");
         self.act(Verb::Create, async move {
+            self.note_isolation(spec)?;
             fs::create_dir_all(&disk)
                 .map_err(|error| EngineError::failed("make the disk", format!("{}: {error}", disk.display())))
         })
@@ -217,6 +236,7 @@ impl Engine for SimulatedEngine {
             let runs_already = self.host.running().contains_key(&spec.id);
             let endpoint = self.boot(spec, boot).await?;
             if !runs_already {
+                self.note_isolation(spec)?;
                 self.host.sizes().insert(spec.id, spec.clone());
             }
             Ok(endpoint)
@@ -233,6 +253,7 @@ impl Engine for SimulatedEngine {
         self.act(Verb::Destroy, async move {
             self.halt(id).await?;
             self.host.suspended().remove(&id);
+            self.host.isolations().remove(&id);
             self.host.snapshot_memory().retain(|(of, _), _| *of != id);
             self.host.evicted_agents().remove(&id);
             ignore_missing(fs::remove_dir_all(&machine), "remove the machine", &machine)
@@ -306,7 +327,14 @@ impl Engine for SimulatedEngine {
     }
 
     async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
-        self.act(Verb::Suspend, self.save(id)).await
+        self.act(Verb::Suspend, async {
+            if self.capabilities_of(id).suspend {
+                self.save(id).await
+            } else {
+                Err(EngineError::Unsupported("save memory"))
+            }
+        })
+        .await
     }
 
     async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {

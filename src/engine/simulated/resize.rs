@@ -21,9 +21,9 @@ impl SimulatedEngine {
         let mut sizes = self.host.sizes();
         let Some(size) = sizes.get_mut(&id) else { return Ok(Effect::AtNextStart) };
         let live = match change {
-            Change::Cpu(_) => self.capabilities.live_cpu,
-            Change::Memory(_) => self.capabilities.live_ram,
-            Change::Disk(_) => self.capabilities.live_disk,
+            Change::Cpu(_) => self.capabilities_of(id).live_cpu,
+            Change::Memory(_) => self.capabilities_of(id).live_ram,
+            Change::Disk(_) => self.capabilities_of(id).live_disk,
             Change::Bandwidth(_) => true,
         };
         if !live {
@@ -43,9 +43,10 @@ impl SimulatedEngine {
         if !source.is_dir() {
             return Err(EngineError::Absent);
         }
-        if !self.capabilities.copy_while_running && self.host.running().contains_key(&from) {
+        if !self.capabilities_of(from).copy_while_running && self.host.running().contains_key(&from) {
             return Err(EngineError::Unsupported("copy the disk of a machine that runs"));
         }
+        self.note_isolation(to)?;
         copy_folder(&source.join("disk"), &target.join("disk"))
             .map_err(|error| EngineError::failed("copy the disk", error))
     }

@@ -40,7 +40,7 @@ impl SimulatedEngine {
     }
 
     pub(super) fn fork_machine(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
-        if !self.capabilities.memory_snapshot {
+        if !self.capabilities_of(from).memory_snapshot {
             return Err(EngineError::Unsupported("copy memory"));
         }
         if self.host.memory(to.id).exists() {
@@ -74,6 +74,7 @@ impl SimulatedEngine {
 
     /// Makes a suspended machine from a disk and memory of another.
     fn begin(&self, to: &MachineSpec, disk_of: &Path, agent_boot: AgentBoot) -> EngineResult<()> {
+        self.note_isolation(to)?;
         let disk = self.host.machine(to.id).join("disk");
         copy_folder(disk_of, &disk).map_err(|error| EngineError::failed("copy the disk", error))?;
         self.host.sizes().insert(to.id, to.clone());
@@ -87,7 +88,7 @@ impl SimulatedEngine {
         memory: bool,
     ) -> EngineResult<Snapshot> {
         const STEP: &str = "take a snapshot";
-        if memory && !self.capabilities.memory_snapshot {
+        if memory && !self.capabilities_of(id).memory_snapshot {
             return Err(EngineError::Unsupported("snapshot memory"));
         }
         let (machine, folder) = (self.host.machine(id), self.snapshot_folder(id, snapshot));

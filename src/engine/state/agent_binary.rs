@@ -14,7 +14,7 @@ use crate::host::files::sync_folder;
 use crate::state::layout::StateDir;
 use hotdesk_base::hex::hex;
 
-/// Copies `binary` into the state folder, removes earlier copies, and returns the path. Running guests keep
+/// Copies `binary` into the state folder, removes copies of earlier ones, and returns the path. Running guests keep
 /// theirs open.
 pub(crate) fn install(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> {
     install_as(binary, state, "", |fresh| {
@@ -36,9 +36,9 @@ pub(crate) fn install_as(
     let mut source = File::open(binary).map_err(&failed)?;
     let mut hasher = Sha256::new();
     io::copy(&mut source, &mut HashWriter(&mut hasher)).map_err(&failed)?;
-    let name = hex(hasher.finalize().get(..16).unwrap_or_default()) + suffix;
-    let path = state.agents().join(&name);
-    remove_others(state, &name)?;
+    let hash = hex(hasher.finalize().get(..16).unwrap_or_default());
+    let path = state.agents().join(hash.clone() + suffix);
+    remove_others(state, &hash)?;
     if path.exists() {
         return Ok(path);
     }
@@ -52,12 +52,13 @@ pub(crate) fn install_as(
     Ok(path)
 }
 
-fn remove_others(state: &StateDir, name: &str) -> EngineResult<()> {
+/// Removes what was not made from the executable with this hash. Engines of one host have several forms of it.
+fn remove_others(state: &StateDir, hash: &str) -> EngineResult<()> {
     let agents = state.agents();
     let failed = host_error("remove an earlier agent", &agents);
     for entry in fs::read_dir(&agents).map_err(&failed)? {
         let entry = entry.map_err(&failed)?;
-        if entry.file_name() != name {
+        if !entry.file_name().to_string_lossy().starts_with(hash) {
             fs::remove_file(entry.path()).map_err(&failed)?;
         }
     }
@@ -89,6 +90,8 @@ mod tests {
         fs::write(&binary, "one").unwrap();
         let first = install(&binary, &state).unwrap();
         assert_eq!(install(&binary, &state).unwrap(), first);
+        let other = install_as(&binary, &state, ".ext4", |fresh| Ok(fs::write(fresh, "disk").unwrap()));
+        assert!(first.exists() && other.unwrap().exists(), "one host has both forms of an agent");
         fs::write(&binary, "two").unwrap();
         let second = install(&binary, &state).unwrap();
         assert_eq!(fs::read_to_string(&second).unwrap(), "two");

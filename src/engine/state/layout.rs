@@ -26,6 +26,7 @@
 //! its namespace.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -34,10 +35,14 @@ use crate::host::command::host_error;
 use crate::host::files::{private_folder, write_durably};
 use crate::{Change, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// Longest path of the state folder: a unix socket's path is at most 107 bytes (unix(7)), less
 /// `/machines/<id>/agent.sock`.
 const LONGEST_STATE_DIR: usize = 107 - "/machines/".len() - 36 - "/agent.sock".len();
+
+/// The step of reading a record.
+const READ_RECORD: &str = "read the machine's record";
 
 const CLIENT_SOCKETS: &str = "sockets";
 
@@ -70,13 +75,22 @@ pub(crate) struct Record {
     /// Megabits a second each way, 0 for unlimited; records of earlier versions lack it.
     #[serde(default)]
     pub(crate) bandwidth_mbps: u32,
+    /// The name of the isolation that what the host has of it belongs to; records of earlier versions lack it.
+    #[serde(default)]
+    pub(crate) isolation: Option<String>,
 }
 
 impl Record {
     /// The record of a spec.
     pub(crate) fn of(spec: &MachineSpec) -> Self {
-        let MachineSpec { id, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *spec;
-        Self { computer: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps }
+        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *spec;
+        let isolation = Some(isolation.name().to_owned());
+        Self { computer: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps, isolation }
+    }
+
+    /// The isolation; `None` in records of earlier versions.
+    pub(crate) fn isolation(&self) -> Option<Isolation> {
+        self.isolation.as_deref().and_then(Isolation::parse)
     }
 
     /// The record after a change. Disks never shrink.
@@ -283,13 +297,22 @@ impl Folder {
         if self.read_record()? == record { Ok(()) } else { self.write_record(&record) }
     }
 
+    /// Reads the record; `None` when there is none.
+    pub(crate) fn find_record(&self) -> EngineResult<Option<Record>> {
+        let path = self.record();
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(host_error(READ_RECORD, &path))?,
+        };
+        serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|error| EngineError::failed(READ_RECORD, format!("{}: {error}", path.display())))
+    }
+
     /// Reads the record.
     pub(crate) fn read_record(&self) -> EngineResult<Record> {
-        const STEP: &str = "read the machine's record";
-        let path = self.record();
-        let text = fs::read(&path).map_err(host_error(STEP, &path))?;
-        serde_json::from_slice(&text)
-            .map_err(|error| EngineError::failed(STEP, format!("{}: {error}", path.display())))
+        let missing = || EngineError::failed(READ_RECORD, format!("{} is missing", self.record().display()));
+        self.find_record()?.ok_or_else(missing)
     }
 }
 
@@ -306,6 +329,7 @@ mod tests {
         private_folder(&folder.path).unwrap();
         let record = Record::of(&MachineSpec {
             id,
+            isolation: Isolation::Vm,
             cpu: 0.5,
             memory_bytes: 1 << 30,
             disk_bytes: 8 << 30,
@@ -313,6 +337,7 @@ mod tests {
         });
         folder.write_record(&record).unwrap();
         assert_eq!(folder.read_record().unwrap(), record);
+        assert_eq!(folder.read_record().unwrap().isolation(), Some(Isolation::Vm));
         assert_eq!(state.list().unwrap(), [id]);
         assert!(!folder.is_whole().unwrap());
     }
@@ -332,6 +357,7 @@ mod tests {
             memory_bytes: 4,
             disk_bytes: 8,
             bandwidth_mbps: 0,
+            isolation: None,
         };
         for (change, after) in [
             (Change::Cpu(2.0), Some(Record { cpu: 2.0, ..before.clone() })),

@@ -40,7 +40,7 @@ pub(crate) fn check_mountable(folder: &Folder) -> EngineResult<()> {
     }
     let detail = format!(
         "{}: a virtual machine has written it, and a crafted file system could attack the kernel of this host; \
-         set engine = \"qemu\" to start the computer, and copy its files to a new one",
+         start the computer as a virtual machine (isolation vm, engine qemu), and copy its files to a new one",
         folder.disk().display()
     );
     Err(EngineError::failed("mount the disk", detail))

@@ -8,7 +8,8 @@ use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, SnapshotId};
 use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
-use hotdesk_domain::computer::boot_snapshot::{BootSize, RetainedSnapshot};
+use hotdesk_domain::computer::prepared::DesktopSize;
+use hotdesk_domain::computer::prepared::boot_snapshot::RetainedSnapshot;
 use hotdesk_domain::error::Result;
 
 /// A boot snapshot that is being made.
@@ -21,7 +22,7 @@ pub struct NewBootSnapshot {
     /// Digest of what the boot depends on besides the size.
     pub inputs: String,
     /// Size of the machine.
-    pub size: BootSize,
+    pub size: DesktopSize,
     /// Token of the agent in its memory.
     pub token: Secret,
 }
@@ -39,7 +40,7 @@ pub struct BootSnapshot {
 
 impl NewBootSnapshot {
     /// Returns one with random ids and a random token.
-    pub fn random(inputs: String, size: BootSize) -> Self {
+    pub fn random(inputs: String, size: DesktopSize) -> Self {
         Self {
             machine: ComputerId::random(),
             snapshot: SnapshotId::random(),
@@ -124,7 +125,7 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails, or the token cannot be opened.
-    pub async fn boot_snapshot(&self, inputs: &str, size: &BootSize) -> Result<Option<BootSnapshot>> {
+    pub async fn boot_snapshot(&self, inputs: &str, size: &DesktopSize) -> Result<Option<BootSnapshot>> {
         let row: Option<BootSnapshotRow> = sqlx::query_as(
             "SELECT machine_id, snapshot_id, agent_token FROM boot_snapshots \
              WHERE inputs = $1 AND size = $2 AND ready = 1",

@@ -11,6 +11,7 @@ use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::billing::{Billing, Payment, Variant};
 use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
@@ -32,6 +33,8 @@ pub struct Computer {
     pub name: String,
     /// CPU, RAM, disk, resolution and bandwidth.
     pub hardware: Hardware,
+    /// The kernel behind its programs.
+    pub isolation: Isolation,
     /// Target size of a resize in progress.
     pub wanted: Option<Hardware>,
     /// Idle minutes before it is suspended; 0 means never.
@@ -74,6 +77,8 @@ pub struct NewComputer {
     pub name: Name,
     /// CPU, RAM, disk, resolution and bandwidth.
     pub hardware: Hardware,
+    /// The kernel behind its programs, which the host offers.
+    pub isolation: Isolation,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
     /// Whether it gets the earlier uploads of its whole workspace.
@@ -93,6 +98,7 @@ row! {
         ram_gb: i64,
         disk_gb: i64,
         bandwidth_mbps: i64,
+        isolation: Option<String>,
         wanted_cpu: Option<f64>,
         wanted_ram_gb: Option<i64>,
         wanted_disk_gb: Option<i64>,
@@ -146,6 +152,11 @@ impl Row {
             None => None,
             Some(name) => Some(StatusReason::parse(name).ok_or_else(|| bad("status_reason"))?),
         };
+        // A row of an earlier version has none until `Store::adopt_isolation`, before which nothing uses it.
+        let isolation = match &row.isolation {
+            None => Isolation::Shared,
+            Some(name) => Isolation::parse(name).ok_or_else(|| bad("isolation"))?,
+        };
         let wanted = (row.wanted_cpu, row.wanted_ram_gb, row.wanted_disk_gb, row.wanted_bandwidth_mbps);
         let wanted = match wanted {
             (Some(cpu), Some(ram_gb), Some(disk_gb), Some(bandwidth_mbps)) => Some(Hardware {
@@ -163,6 +174,7 @@ impl Row {
             workspace: id(&row.workspace_id)?,
             owner: id(&row.account_id)?,
             hardware,
+            isolation,
             wanted,
             billing,
             status: Status::parse(&row.status).ok_or_else(|| bad("status"))?,
@@ -288,8 +300,8 @@ impl Write {
         let inserted = sqlx::query(
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
-             bandwidth_mbps, billing, trial_ends_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17)",
+             bandwidth_mbps, billing, trial_ends_at, isolation) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -308,6 +320,7 @@ impl Write {
         .bind(i64::from(new.hardware.bandwidth_mbps))
         .bind(terms.variant().name())
         .bind(terms.trial_ends_at.map(UnixMillis::as_i64))
+        .bind(new.isolation.name())
         .execute(&mut *self.tx)
         .await;
         match inserted {

@@ -52,7 +52,7 @@ pub struct NewCopy {
 }
 
 impl Store {
-    /// Stores a copy with status `creating`: size and resolution of the source, never suspended, with new ids
+    /// Stores a copy with status `creating`: size, isolation and resolution of the source, never suspended, with new ids
     /// and secrets. Files delivered to the source count as delivered, because they are on its disk. For a
     /// copy of a snapshot, the state at the snapshot's time counts, and the token in its memory is stored
     /// with the row.
@@ -92,6 +92,7 @@ impl Store {
             workspace,
             name,
             hardware,
+            isolation: source.isolation,
             auto_stop_minutes: 0,
             deliver_files: false,
             plans,

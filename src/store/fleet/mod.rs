@@ -5,6 +5,7 @@ pub mod computers;
 pub mod copies;
 pub mod find;
 pub mod hardware;
+pub mod isolation;
 pub mod passwords;
 pub mod pooled_machines;
 pub mod rtmp_servers;

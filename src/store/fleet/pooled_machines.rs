@@ -16,7 +16,7 @@ pub struct StoredMachine {
     pub machine: ComputerId,
     /// Digest of what its boot depended on besides the size.
     pub inputs: String,
-    /// Text of its size ([`BootSize`](hotdesk_domain::computer::boot_snapshot::BootSize)).
+    /// Text of its size ([`DesktopSize`](hotdesk_domain::computer::prepared::DesktopSize)).
     pub size: String,
     /// Whether it is booted.
     pub ready: bool,

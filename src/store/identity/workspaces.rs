@@ -7,6 +7,7 @@ use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, FileId, WorkspaceId};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
+use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
@@ -26,6 +27,8 @@ pub struct Workspace {
     pub status: String,
     /// Whether viewers may read the files of its computers.
     pub viewers_read_files: bool,
+    /// Isolation of its new computers; `None` means the default of the configuration.
+    pub isolation: Option<Isolation>,
     /// Creation time.
     pub created_at: UnixMillis,
     /// Time of the last change.
@@ -43,6 +46,8 @@ pub struct WorkspaceChange {
     pub status: Option<String>,
     /// Whether viewers may read files from now on.
     pub viewers_read_files: Option<bool>,
+    /// A new default isolation; `Some(None)` removes it.
+    pub isolation: Option<Option<Isolation>>,
 }
 
 row! {
@@ -53,6 +58,7 @@ row! {
         icon_url: Option<String>,
         status: String,
         viewers_read_files: i64,
+        isolation: Option<String>,
         created_at: i64,
         updated_at: i64,
     }
@@ -62,7 +68,10 @@ impl TryFrom<Row> for Workspace {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self> {
+        let bad = || Error::internal(format!("workspace {} holds a bad isolation", row.id));
+        let isolation = row.isolation.as_deref().map(|name| Isolation::parse(name).ok_or_else(bad));
         Ok(Self {
+            isolation: isolation.transpose()?,
             id: id(&row.id)?,
             account: id(&row.account_id)?,
             name: row.name,
@@ -179,10 +188,11 @@ impl Store {
             changed.status.clone_from(status);
         }
         changed.viewers_read_files = change.viewers_read_files.unwrap_or(changed.viewers_read_files);
+        changed.isolation = change.isolation.unwrap_or(changed.isolation);
         changed.updated_at = clock::now();
         let updated = sqlx::query(
             "UPDATE workspaces SET name = $2, name_folded = $3, icon_url = $4, status = $5, viewers_read_files = $6, \
-             updated_at = $7 WHERE id = $1",
+             updated_at = $7, isolation = $8 WHERE id = $1",
         )
         .bind(workspace.to_string())
         .bind(&changed.name)
@@ -191,6 +201,7 @@ impl Store {
         .bind(&changed.status)
         .bind(i64::from(changed.viewers_read_files))
         .bind(changed.updated_at.as_i64())
+        .bind(changed.isolation.map(Isolation::name))
         .execute(&mut *write.tx)
         .await;
         match (updated, &change.name) {
@@ -250,6 +261,7 @@ impl Write {
             icon_url: icon_url.map(str::to_owned),
             status: status.to_owned(),
             viewers_read_files: false,
+            isolation: None,
             created_at: now,
             updated_at: now,
         })

@@ -37,6 +37,9 @@ pub struct Computer {
     pub ram: u32,
     /// Disk, in GB.
     pub disk_size_gb: u32,
+    /// The kernel behind its programs: `sandbox` (its own, in user space; keeps memory), `shared` (the host's; keeps no
+    /// memory) or `vm` (its own, in a virtual machine; keeps memory).
+    pub isolation: String,
     /// Always `none`.
     pub gpu: String,
     /// Resolution of the boot screen, `WIDTHxHEIGHTxDEPTH`.
@@ -170,6 +173,11 @@ pub struct CreateComputer {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1_000_000, multiple_of = 1)]
     pub disk_size_gb: Option<f64>,
+    /// `sandbox`, `shared` or `vm`, as the host offers (`isolations` of `GET /health`); the default of the workspace when
+    /// absent.
+    #[serde(default)]
+    #[schema(pattern = "^(sandbox|shared|vm)$")]
+    pub isolation: Option<String>,
     /// Boot resolution, `WIDTHxHEIGHTxDEPTH`; `1280x720x24` when absent.
     #[serde(default)]
     pub resolution: Option<String>,
@@ -189,14 +197,19 @@ pub struct CreateComputer {
     pub deliver_files: bool,
 }
 
-/// `PATCH /computers/{id}`.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+/// `PATCH /computers/{id}`. Omitted fields are unchanged.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "desk"}))]
 #[serde(deny_unknown_fields)]
 pub struct UpdateComputer {
     /// The new name.
+    #[serde(default)]
     #[schema(min_length = 1, max_length = 255)]
-    pub name: String,
+    pub name: Option<String>,
+    /// `sandbox`, `shared` or `vm`, of a stopped computer; it takes effect at the next start.
+    #[serde(default)]
+    #[schema(pattern = "^(sandbox|shared|vm)$")]
+    pub isolation: Option<String>,
 }
 
 /// `GET /computers`'s query.

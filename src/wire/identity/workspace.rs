@@ -20,6 +20,8 @@ pub struct Workspace {
     pub icon_url: Option<String>,
     /// Whether viewers may read the files of its computers. By default files are for members.
     pub viewers_read_files: bool,
+    /// Isolation of its new computers: `sandbox`, `shared` or `vm`; null: the default of the service.
+    pub isolation: Option<String>,
     /// Time of creation, ISO 8601.
     pub created_at: String,
     /// Time of the last change, ISO 8601.
@@ -81,6 +83,10 @@ pub struct UpdateWorkspace {
     /// Whether viewers may read the files of its computers.
     #[serde(default)]
     pub viewers_read_files: Option<bool>,
+    /// Isolation of its new computers: `sandbox`, `shared` or `vm`; an empty string removes it.
+    #[serde(default)]
+    #[schema(pattern = "^(sandbox|shared|vm)?$")]
+    pub isolation: Option<String>,
 }
 
 /// The answer to start, stop and restart of all computers of a workspace.

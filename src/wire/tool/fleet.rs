@@ -42,6 +42,9 @@ pub struct NewComputer {
     /// Disk in GB; 8 when absent.
     #[serde(default)]
     pub disk_size_gb: Option<f64>,
+    /// The kernel behind its programs: sandbox, shared or vm; the default of the workspace when absent.
+    #[serde(default)]
+    pub isolation: Option<String>,
     /// Resolution of the boot screen, WIDTHxHEIGHTxDEPTH; 1280x720x24 when absent.
     #[serde(default)]
     pub resolution: Option<String>,

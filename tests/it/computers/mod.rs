@@ -12,7 +12,7 @@ use crate::harness::agent::fetch_json;
 use crate::harness::controller::{RunningController, skip_reason};
 
 /// Every field that clients read from a running computer (docs/api/computers.md).
-const FIELDS: [&str; 26] = [
+const FIELDS: [&str; 27] = [
     "api_port",
     "auto_stop_minutes",
     "connection_url",
@@ -26,6 +26,7 @@ const FIELDS: [&str; 26] = [
     "instance_details",
     "instance_id",
     "ip",
+    "isolation",
     "name",
     "novnc_port",
     "os",

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
 use hotdesk::base::wait;
+use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::{Boot, MachineSpec, NetworkConfig};
 use serde_json::json;
 
@@ -92,6 +93,7 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
     let engine = open_engine(config);
     let spec = MachineSpec {
         id: ComputerId::random(),
+        isolation: Isolation::Shared,
         cpu: 1.0,
         memory_bytes: 1 << 30,
         disk_bytes: 1 << 30,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
+use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::{Boot, MachineSpec};
 use serde_json::{Value, json};
 
@@ -57,8 +58,14 @@ async fn create_orphans(controller: &RunningController) -> (ComputerId, Computer
     let mut config = container_settings(controller.data_dir(), image(), program());
     config.host.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
     let engine = open_engine(config);
-    let spec =
-        |id| MachineSpec { id, cpu: 1.0, memory_bytes: 1 << 29, disk_bytes: 1 << 28, bandwidth_mbps: 0 };
+    let spec = |id| MachineSpec {
+        id,
+        isolation: Isolation::Shared,
+        cpu: 1.0,
+        memory_bytes: 1 << 29,
+        disk_bytes: 1 << 28,
+        bandwidth_mbps: 0,
+    };
     let (running, partial) = (ComputerId::random(), ComputerId::random());
     engine.create(&spec(running)).await.expect("created");
     let boot = Boot { generation: 1, token: Secret::random(43), resolution: Default::default() };
@@ -223,8 +230,14 @@ async fn a_repair_knows_virtual_machines_too() {
     controller.kill();
     let data = fs::canonicalize(controller.data_dir()).expect("a folder");
     let engine = open_engine(qemu::settings(data.clone()));
-    let spec =
-        |id| MachineSpec { id, cpu: 1.0, memory_bytes: 1 << 29, disk_bytes: 1 << 28, bandwidth_mbps: 0 };
+    let spec = |id| MachineSpec {
+        id,
+        isolation: Isolation::Shared,
+        cpu: 1.0,
+        memory_bytes: 1 << 29,
+        disk_bytes: 1 << 28,
+        bandwidth_mbps: 0,
+    };
     let (running, stopped) = (ComputerId::random(), ComputerId::random());
     for id in [running, stopped] {
         engine.create(&spec(id)).await.expect("created");

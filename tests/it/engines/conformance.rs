@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
+use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::domain::desktop::resolution::Resolution;
 use hotdesk::engine::{Boot, Engine, EngineError, MachineSpec, Observation};
 
@@ -40,6 +41,7 @@ pub trait EngineFixture: Send + Sync {
 pub fn machine_spec() -> MachineSpec {
     MachineSpec {
         id: ComputerId::random(),
+        isolation: Isolation::Shared,
         cpu: 1.0,
         memory_bytes: 512 << 20,
         disk_bytes: 256 << 20,
@@ -197,7 +199,7 @@ pub async fn a_machine_goes_on_where_it_was_suspended(fixture: &dyn EngineFixtur
     let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
     guest.wait_until_ready().await;
     assert_eq!(guest.count().await, 1);
-    if !engine.capabilities().suspend {
+    if !engine.offers().default().capabilities.suspend {
         let refused = engine.suspend(spec.id).await.expect_err("the engine does not support it");
         assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
         expect_running(&*engine, spec.id, 1).await.wait_until_ready().await;

@@ -309,7 +309,7 @@ async fn a_missing_image_or_runtime_is_named() {
     assert!(error.contains("/nowhere"), "{error}");
 
     let mut config = fixture.config.clone();
-    config.kind = container("no-such-runtime");
+    config.kinds = vec![container("no-such-runtime")];
     let engine = open_engine(config);
     let spec = machine_spec();
     engine.create(&spec).await.expect("creating a disk needs no runtime");
@@ -318,7 +318,7 @@ async fn a_missing_image_or_runtime_is_named() {
 }
 
 fn run_checks(settings: &EngineSettings) -> Vec<Finding> {
-    checks(settings).into_iter().map(Check::run).collect()
+    checks(settings).into_iter().flat_map(|engine| engine.checks).map(Check::run).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -342,7 +342,7 @@ async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
     assert!(other(&findings).contains("runsc"), "{findings:?}");
 
     let mut config = fixture.config.clone();
-    config.kind = container("/nowhere/runsc");
+    config.kinds = vec![container("/nowhere/runsc")];
     config.host.image = "/nowhere".into();
     let findings = tokio::task::spawn_blocking(move || run_checks(&config)).await.expect("probed");
     let broken: Vec<_> = findings

@@ -26,7 +26,7 @@ pub async fn a_copy_goes_its_own_way(fixture: &dyn EngineFixture) {
     let first = Guest::new(&engine.start(&source, &boot(1)).await.expect("started"));
     first.wait_until_ready().await;
     first.store("shared", "before the copy").await;
-    if !engine.capabilities().copy_while_running {
+    if !engine.offers().default().capabilities.copy_while_running {
         engine.stop(source.id, GRACE).await.expect("stopped");
     }
     for _ in 0..2 {

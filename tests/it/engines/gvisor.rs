@@ -47,7 +47,7 @@ async fn expect_suspended(fixture: &ContainerFixture, id: hotdesk::base::ids::Co
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_guest_goes_on_where_it_was_again_and_again() {
     let Some(fixture) = ContainerFixture::gvisor(NetworkConfig::default()) else { return };
-    assert!(fixture.engine.capabilities().suspend);
+    assert!(fixture.engine.offers().default().capabilities.suspend);
     let (spec, id, mut guest) = fixture.start_machine(machine_spec()).await;
     guest.run(START_COUNTER).await;
     let process = guest.run("cat /root/counter; cut -d' ' -f22 /proc/1/stat").await;
@@ -177,7 +177,7 @@ const SUMS: &str = "cd /root && sha256sum only both moved shared link && ls -d m
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_holds_what_its_running_source_had_written_and_not_synced() {
     let Some(fixture) = ContainerFixture::gvisor(NetworkConfig::disabled()) else { return };
-    assert!(fixture.engine.capabilities().copy_while_running);
+    assert!(fixture.engine.offers().default().capabilities.copy_while_running);
     let (_, id, guest) = fixture.start_machine(machine_spec()).await;
     guest.run(START_WRITER).await;
     let copy = machine_spec();
@@ -246,7 +246,7 @@ async fn a_guest_that_could_not_be_held_is_reachable_again() {
     fs::write(&runtime, script).expect("written");
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o755)).expect("a program");
     let mut config = fixture.config.clone();
-    config.kind = container(runtime.display().to_string());
+    config.kinds = vec![container(runtime.display().to_string())];
     let engine = open_engine(config);
     let refused = engine.suspend(id).await.expect_err("the runtime cannot pause the guest");
     assert!(format!("{refused:#}").contains("pause the guest"), "{refused:#}");

@@ -28,7 +28,7 @@ pub struct ContainerFixture {
 
 /// The container engine with an OCI runtime.
 pub fn container(runtime: impl Into<String>) -> EngineKind {
-    EngineKind::Container(ContainerSettings { runtime: runtime.into() })
+    EngineKind::Container(ContainerSettings { runtime: runtime.into(), isolation: None })
 }
 
 /// The default settings of the container engine with `runc`.
@@ -37,7 +37,7 @@ pub fn container_settings(
     image: impl Into<PathBuf>,
     agent: impl Into<PathBuf>,
 ) -> EngineSettings {
-    EngineSettings { host: HostSettings::new(state_dir, image, agent), kind: container("runc") }
+    EngineSettings { host: HostSettings::new(state_dir, image, agent), kinds: vec![container("runc")] }
 }
 
 /// Opens an engine to run machines.
@@ -108,7 +108,7 @@ impl ContainerFixture {
         };
         let mut config = container_settings(state, image, "/bin/true");
         config.host.network = network;
-        config.kind = container(runtime);
+        config.kinds = vec![container(runtime)];
         config.host.init_args =
             Some(["/usr/bin/python3", "-I", "-S", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
         let engine = open_engine(config.clone());

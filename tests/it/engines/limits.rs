@@ -68,7 +68,10 @@ async fn script_duration(guest: &Guest, script: &str) -> Duration {
 /// it.
 fn set_disk_speed(fixture: &mut ContainerFixture, speed: DiskSpeed) -> bool {
     fixture.config.host.disk_speed = speed;
-    let check = checks(&fixture.config).into_iter().find(|it| it.what == "limit of disk speed");
+    let check = checks(&fixture.config)
+        .into_iter()
+        .flat_map(|engine| engine.checks)
+        .find(|it| it.what == "limit of disk speed");
     if let Some(failed) = check.map(Check::run).filter(|it| !it.ok) {
         Capability::Host.skip(failed.detail);
         return false;

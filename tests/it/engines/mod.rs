@@ -11,6 +11,7 @@ mod gvisor;
 mod gvisor_desktop;
 pub mod host;
 mod hostile;
+mod isolations;
 pub mod limits;
 mod moments;
 mod network;

@@ -18,7 +18,7 @@ pub async fn a_fork_goes_on_beside_its_source(fixture: &dyn EngineFixture) {
     first.wait_until_ready().await;
     first.store("note", "shared").await;
     assert_eq!(first.count().await, 1);
-    if !engine.capabilities().memory_snapshot {
+    if !engine.offers().default().capabilities.memory_snapshot {
         let refused = engine.fork(source.id, &fork).await.expect_err("the engine does not support it");
         assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
         assert_eq!(first.count().await, 2);
@@ -67,7 +67,7 @@ pub async fn a_snapshot_of_memory_is_gone_back_to(fixture: &dyn EngineFixture) {
     guest.wait_until_ready().await;
     guest.store("note", "early").await;
     assert_eq!(guest.count().await, 1);
-    if !engine.capabilities().memory_snapshot {
+    if !engine.offers().default().capabilities.memory_snapshot {
         let refused = engine.snapshot(id, snapshot, true).await.expect_err("the engine does not support it");
         assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
         assert!(engine.snapshots(id).await.expect("a list").is_empty());
@@ -114,7 +114,7 @@ pub async fn machines_are_launched_from_one_snapshot(fixture: &dyn EngineFixture
     guest.wait_until_ready().await;
     guest.store("note", "early").await;
     assert_eq!(guest.count().await, 1);
-    if !engine.capabilities().memory_snapshot {
+    if !engine.offers().default().capabilities.memory_snapshot {
         let refused = engine
             .launch(source.id, snapshot, &launched[0])
             .await

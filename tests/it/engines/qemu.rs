@@ -75,7 +75,7 @@ pub fn settings_with_program(state: PathBuf, qemu: String) -> EngineSettings {
         Some(["/usr/bin/python3", "-I", "-S", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
     // Each test is a process and would detect KVM again; `qemu_desktop` tests the detection.
     let kind = EngineKind::Qemu(QemuSettings { program: qemu, kernel: kernel(), emulate: true });
-    EngineSettings { host, kind }
+    EngineSettings { host, kinds: vec![kind] }
 }
 
 impl QemuFixture {
@@ -296,7 +296,7 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
     engine.stop(spec.id, GRACE).await.expect("stopped");
 
     // The guest's root may have written any block, so the host's kernel never mounts the disk or a copy of it.
-    let containers = open_engine(EngineSettings { kind: container("runc"), ..fixture.config.clone() });
+    let containers = open_engine(EngineSettings { kinds: vec![container("runc")], ..fixture.config.clone() });
     let copy = machine_spec();
     containers.copy_disk(spec.id, &copy).await.expect("copied");
     for machine in [&spec, &copy] {

@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::tasks::Tasks;
+use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::remote::{self, RemoteEngine};
 use hotdesk::engine::simulated::{Failure, Fault, SimulatedEngine, Verb};
-use hotdesk::engine::{AgentClient, Engine, EngineError, Observation};
+use hotdesk::engine::{
+    AgentClient, Capabilities, Engine, EngineError, MachineSpec, Observation, Offer, Offers,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -35,8 +38,17 @@ impl RemoteFixture {
     }
 
     fn for_user(client: AgentClient) -> Self {
+        Self::offering(client, None)
+    }
+
+    /// With these offers; `None` is one.
+    fn offering(client: AgentClient, offers: Option<Offers>) -> Self {
         let (inner, folder) = (SimulatedFixture::new(), tempfile::tempdir().expect("a folder"));
-        let helper = Arc::new(SimulatedEngine::open(Arc::clone(&inner.host)));
+        let host = Arc::clone(&inner.host);
+        let helper = Arc::new(match offers {
+            Some(offers) => SimulatedEngine::offering(host, offers),
+            None => SimulatedEngine::open(host),
+        });
         let fixture = Self { inner, helper, folder, tasks: Tasks::new() };
         fixture.start(client, &fixture.tasks);
         fixture
@@ -72,7 +84,7 @@ impl RemoteFixture {
 
     /// Sends a call as a controller would.
     async fn request(&self, call: Value) -> Option<Value> {
-        let text = json!({"version": 1, "session": uuid::Uuid::nil(), "call": call}).to_string();
+        let text = json!({"version": 2, "session": uuid::Uuid::nil(), "call": call}).to_string();
         self.send([u32::try_from(text.len()).expect("short"), 0], text.as_bytes()).await
     }
 }
@@ -133,16 +145,40 @@ async fn d15_malformed_and_oversized_frames_are_refused_and_the_helper_goes_on()
         json!({"list": {"path": "/etc"}}),
         json!({"observe": {"id": "../../etc"}}),
         json!({"stop": {"id": uuid::Uuid::nil(), "grace_ms": u64::MAX}}),
-        json!({"create": {"spec": {"id": uuid::Uuid::nil(), "cpu": -1.0, "memory_bytes": 1, "disk_bytes": 1, "bandwidth_mbps": 0}}}),
+        json!({"create": {"spec": {"id": uuid::Uuid::nil(), "isolation": "sandbox", "cpu": -1.0, "memory_bytes": 1, "disk_bytes": 1, "bandwidth_mbps": 0}}}),
     ] {
         refusal(fixture.request(call).await);
     }
-    let wrong = json!({"version": 2, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
+    let wrong = json!({"version": 3, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
     let wrong = fixture.send([u32::try_from(wrong.len()).expect("short"), 0], wrong.as_bytes()).await;
     assert!(refusal(wrong).contains("restart controller and helper"));
     let unknown = json!({"observe": {"id": uuid::Uuid::new_v4()}});
     assert_eq!(fixture.request(unknown).await.expect("an answer"), json!({"observation": "absent"}));
     assert_eq!(fixture.request(json!({"list": {}})).await.expect("an answer"), json!({"machines": []}));
+}
+
+#[tokio::test]
+async fn d15_a_helper_serves_the_isolations_that_it_offers_and_no_other() {
+    let offer = |isolation| Offer { isolation, engine: "simulated", capabilities: Capabilities::ALL };
+    let offers = Offers::several(vec![offer(Isolation::Shared), offer(Isolation::Sandbox)]);
+    let offers = offers.expect("two isolations");
+    let fixture = RemoteFixture::offering(own_user(), Some(offers.clone()));
+    let engine = fixture.connect().await;
+    assert_eq!(*engine.offers(), offers);
+    let spec = machine_spec();
+    for isolation in offers.isolations() {
+        let spec = MachineSpec { id: ComputerId::random(), isolation, ..spec.clone() };
+        engine.create(&spec).await.expect("created");
+        assert_eq!(fixture.inner.host.isolation(spec.id), Some(isolation));
+    }
+    let refused = engine.create(&MachineSpec { isolation: Isolation::Vm, ..spec.clone() }).await;
+    let refused = format!("{:#}", refused.expect_err("it is not offered"));
+    assert!(refused.contains("this host offers shared, sandbox"), "{refused}");
+    for isolation in ["vm", "", "../runc", "Shared"] {
+        let spec = json!({"id": spec.id.0, "isolation": isolation, "cpu": 1.0, "memory_bytes": 1, "disk_bytes": 1, "bandwidth_mbps": 0});
+        refusal(fixture.request(json!({"create": {"spec": spec}})).await);
+    }
+    assert_eq!(engine.list().await.expect("a list").len(), 2);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ pub async fn hardware_changes_when_the_engine_says(fixture: &dyn EngineFixture) 
     guest.wait_until_ready().await;
     guest.store("note", "before").await;
 
-    let able = engine.capabilities();
+    let able = engine.offers().default().capabilities;
     for (change, live) in [
         (Change::Cpu(2.0), able.live_cpu),
         (Change::Memory(768 << 20), able.live_ram),

@@ -47,7 +47,7 @@ async fn write_all(engine: &dyn Engine, spec: &MachineSpec, read_all: &[FileExte
 
 pub async fn a_saved_state_leaves_its_host_and_comes_back(fixture: &dyn EngineFixture) {
     let mut engine: Arc<dyn Engine> = fixture.engine();
-    if !engine.capabilities().evict {
+    if !engine.offers().default().capabilities.evict {
         return;
     }
     let spec = machine_spec();

@@ -18,7 +18,7 @@ pub async fn a_rollback_brings_back_what_a_snapshot_kept(fixture: &dyn EngineFix
     let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
     guest.wait_until_ready().await;
     guest.store("note", "early").await;
-    if !engine.capabilities().copy_while_running {
+    if !engine.offers().default().capabilities.copy_while_running {
         engine.stop(id, GRACE).await.expect("stopped");
     }
     let created = engine.snapshot(id, first_snapshot, false).await.expect("kept");

@@ -20,7 +20,7 @@ use hotdesk::controller::config::{
 };
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::engine::simulated::{AgentBoot, AgentFactory, Fault, SimulatedEngine, SimulatedHost};
-use hotdesk::engine::{Capabilities, MachineSpec};
+use hotdesk::engine::{Capabilities, MachineSpec, Offers};
 use hotdesk::http::guarded_fetch::{GuardedFetcher, Trust};
 use hotdesk::http::serve::{BoundListener, Listen, bind, serve};
 use hotdesk::store::Store;
@@ -43,6 +43,8 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Setup {
     /// Capabilities that the engine reports; `None` reports all.
     pub capabilities: Option<Capabilities>,
+    /// Isolations that the engine offers; `None` is one, with `capabilities`.
+    pub offers: Option<Offers>,
     /// Whether a read resumes a suspended computer.
     pub reads_wake: bool,
     /// How long an action waits for a computer that resumes.
@@ -66,6 +68,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             capabilities: None,
+            offers: None,
             reads_wake: true,
             wake_wait_seconds: Suspension::default().wake_wait_seconds,
             boot_snapshots: 0,
@@ -326,9 +329,10 @@ async fn start(
         storage: setup.storage.clone(),
         ..setup.config.clone()
     };
-    let engine = Arc::new(match setup.capabilities {
-        Some(capabilities) => SimulatedEngine::limited(Arc::clone(host), capabilities),
-        None => SimulatedEngine::open(Arc::clone(host)),
+    let engine = Arc::new(match (&setup.offers, setup.capabilities) {
+        (Some(offers), _) => SimulatedEngine::offering(Arc::clone(host), offers.clone()),
+        (None, Some(capabilities)) => SimulatedEngine::limited(Arc::clone(host), capabilities),
+        (None, None) => SimulatedEngine::open(Arc::clone(host)),
     });
     faults.iter().for_each(|fault| engine.plan(fault.clone()));
     let tasks = Tasks::new();

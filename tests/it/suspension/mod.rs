@@ -71,8 +71,8 @@ impl Scene {
 }
 
 /// End of the refusals by an engine that saves no memory: it names the settings that change that.
-pub const SETTINGS: &str = "To change that, the operator sets container.runtime = \"runsc\" (gVisor) or \
-    engine = \"qemu\"; see docs/lifecycle.md#suspend";
+pub const SETTINGS: &str = "To change that, the operator offers the isolation sandbox or vm \
+    (engines.offered), and the stopped computer changes to it; see docs/lifecycle.md#suspend";
 
 /// Asserts a refusal with this status, code and text.
 pub fn assert_refused(answer: &HttpAnswer, status: u16, code: Option<&str>, text: &str) {

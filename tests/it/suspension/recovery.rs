@@ -2,6 +2,7 @@
 //! sets up the store and the engine as a crash at one point leaves them.
 
 use hotdesk::base::ids::{ComputerId, ComputerRef};
+use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::domain::computer::lifecycle::Status;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use hotdesk::engine::{Boot, Endpoint, Engine, EngineError, MachineSpec};
@@ -52,7 +53,14 @@ impl OfflineController {
     async fn resume_machine(&self) -> Endpoint {
         let row = self.row().await;
         let (id, resolution) = (self.id, row.hardware.resolution);
-        let spec = MachineSpec { id, cpu: 1.0, memory_bytes: 1, disk_bytes: 1, bandwidth_mbps: 0 };
+        let spec = MachineSpec {
+            id,
+            isolation: Isolation::Sandbox,
+            cpu: 1.0,
+            memory_bytes: 1,
+            disk_bytes: 1,
+            bandwidth_mbps: 0,
+        };
         let boot = Boot { generation: row.generation, token: row.agent_token, resolution };
         self.scene.controller.engine.resume(&spec, &boot).await.expect("resumed")
     }

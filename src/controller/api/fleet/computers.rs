@@ -62,12 +62,14 @@ pub(crate) async fn create(
     };
     let mut hardware = parse_computer_request(&order)?;
     hardware.bandwidth_mbps = app.billing.allowance(workspace.account).await?.bandwidth_mbps;
+    let isolation = app.fleet.choose_isolation(wanted.isolation.as_deref(), &workspace)?;
     template::check(wanted.template_ref.as_deref(), wanted.image.as_deref())?;
     let new = NewComputer {
-        id: app.fleet.id_for(&hardware),
+        id: app.fleet.id_for(isolation, &hardware),
         workspace: workspace.id,
         name,
         hardware,
+        isolation,
         auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
         deliver_files: wanted.deliver_files,
         plans: app.plans.clone(),
@@ -142,10 +144,12 @@ pub(crate) async fn get(
     }))
 }
 
-/// Renames a computer.
+/// Renames a computer, or changes the isolation of a stopped one.
+///
+/// Another isolation takes effect at the next start. A virtual machine stays one.
 #[utoipa::path(patch, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
     request_body = UpdateComputer,
-    responses((status = 200, description = "The renamed computer", body = Computer)))]
+    responses((status = 200, description = "The changed computer", body = Computer)))]
 async fn update(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
@@ -154,7 +158,18 @@ async fn update(
     Body(wanted): Body<UpdateComputer>,
 ) -> Result<Json<Computer>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
-    let computer = app.store.rename_computer(computer.id, &Name::parse(&wanted.name)?).await?;
+    if wanted.name.is_none() && wanted.isolation.is_none() {
+        return Err(Error::invalid("one of name and isolation is needed").into());
+    }
+    let name = wanted.name.as_deref().map(Name::parse).transpose()?;
+    let isolation = wanted.isolation.as_deref().map(|name| app.fleet.parse_offered(name)).transpose()?;
+    if let Some(isolation) = isolation {
+        app.fleet.change_isolation(&computer, isolation).await?;
+    }
+    let computer = match name {
+        Some(name) => app.store.rename_computer(computer.id, &name).await?,
+        None => app.directory.find_computer(&caller, &id).await?,
+    };
     Ok(Json(app.directory.record_for(&caller, &computer, &origin).await))
 }
 

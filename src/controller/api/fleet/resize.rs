@@ -95,7 +95,7 @@ async fn headroom(
         mem_gb: Some(most.ram_gb),
         vcpus: Some(most.cpu),
         bandwidth_limit_mbps: Some(most.bandwidth_mbps),
-        mem_gb_live: Some(app.fleet.engine().capabilities().live_ram),
+        mem_gb_live: Some(app.fleet.engine().offers().capabilities(computer.isolation).live_ram),
     }))
 }
 

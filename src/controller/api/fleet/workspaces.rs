@@ -143,6 +143,11 @@ async fn update(
         icon_url: wanted.icon_url.map(|url| Some(url).filter(|url| !url.is_empty())),
         status: wanted.status,
         viewers_read_files: wanted.viewers_read_files,
+        isolation: match wanted.isolation.as_deref() {
+            None => None,
+            Some("") => Some(None),
+            Some(name) => Some(Some(app.fleet.parse_offered(name)?)),
+        },
     };
     let changed = app.store.change_workspace(workspace.id, &change).await?;
     Ok(Json(record(&app, &caller, changed, &origin).await?))
@@ -263,6 +268,7 @@ async fn record(app: &AppState, caller: &Caller, workspace: Workspace, origin: &
         status: workspace.status,
         icon_url: workspace.icon_url,
         viewers_read_files: workspace.viewers_read_files,
+        isolation: workspace.isolation.map(|isolation| isolation.name().to_owned()),
         created_at: workspace.created_at.iso8601(),
         updated_at: workspace.updated_at.iso8601(),
         role: role.name().to_owned(),

@@ -9,8 +9,9 @@ use crate::computers::fork::fork_error;
 use crate::computers::runner::registry::FleetState;
 use crate::computers::runner::{Runner, machine_spec};
 use hotdesk_base::ids::ComputerId;
-use hotdesk_domain::computer::Hardware;
-use hotdesk_domain::computer::boot_snapshot::{BootSize, expired};
+use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::prepared::boot_snapshot::expired;
+use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::EngineResult;
@@ -25,7 +26,7 @@ const MAX_WANTED: usize = 16;
 pub(in crate::computers) struct BootSnapshots {
     /// Most snapshots; 0: every computer boots.
     keep: usize,
-    wanted: Mutex<VecDeque<Hardware>>,
+    wanted: Mutex<VecDeque<DesktopSpec>>,
     added: Notify,
 }
 
@@ -35,24 +36,24 @@ impl BootSnapshots {
         Self { keep, wanted: Mutex::default(), added: Notify::new() }
     }
 
-    fn wanted(&self) -> MutexGuard<'_, VecDeque<Hardware>> {
+    fn wanted(&self) -> MutexGuard<'_, VecDeque<DesktopSpec>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn want(&self, hardware: Hardware) {
-        let (mut wanted, size) = (self.wanted(), BootSize::from(&hardware));
-        if wanted.len() < MAX_WANTED && wanted.iter().all(|other| BootSize::from(other) != size) {
-            wanted.push_back(hardware);
+    pub(super) fn want(&self, spec: DesktopSpec) {
+        let (mut wanted, size) = (self.wanted(), DesktopSize::from(&spec));
+        if wanted.len() < MAX_WANTED && wanted.iter().all(|other| DesktopSize::from(other) != size) {
+            wanted.push_back(spec);
             self.added.notify_one();
         }
     }
 
     /// Waits for the next size of which there may be no snapshot.
-    pub(super) async fn next(&self) -> Hardware {
+    pub(super) async fn next(&self) -> DesktopSpec {
         loop {
             let next = self.wanted().pop_front();
             match next {
-                Some(hardware) => return hardware,
+                Some(spec) => return spec,
                 None => self.added.notified().await,
             }
         }
@@ -60,8 +61,14 @@ impl BootSnapshots {
 }
 
 impl FleetState {
+    /// Whether boot snapshots are made of machines of an isolation.
+    fn makes_boot_snapshots_of(&self, isolation: Isolation) -> bool {
+        self.boot_snapshots.keep > 0 && self.engine.offers().capabilities(isolation).memory_snapshot
+    }
+
+    /// Whether boot snapshots are made of any machines.
     pub(super) fn makes_boot_snapshots(&self) -> bool {
-        self.boot_snapshots.keep > 0 && self.engine.capabilities().memory_snapshot
+        self.engine.offers().isolations().into_iter().any(|isolation| self.makes_boot_snapshots_of(isolation))
     }
 
     /// Removes a boot snapshot. One that a computer is beginning from at this moment fails for it, and it boots.
@@ -73,11 +80,12 @@ impl FleetState {
     /// Removes the snapshots that no create can use, and the oldest above the limit. Returns the machines of the others.
     pub(super) async fn trim_boot_snapshots(&self) -> Result<Vec<ComputerId>> {
         let (machines, stored): (Vec<_>, Vec<_>) = self.store.boot_snapshots().await?.into_iter().unzip();
-        let inputs = if self.makes_boot_snapshots() {
-            self.engine.boot_inputs().await.map_err(Error::internal)?
-        } else {
-            String::new()
-        };
+        let mut inputs = Vec::new();
+        for isolation in self.engine.offers().isolations() {
+            if self.makes_boot_snapshots_of(isolation) {
+                inputs.push(self.engine.boot_inputs(isolation).await.map_err(Error::internal)?);
+            }
+        }
         let mut kept = Vec::new();
         for (machine, is_expired) in
             machines.into_iter().zip(expired(&stored, &inputs, self.boot_snapshots.keep))
@@ -119,14 +127,14 @@ impl Runner {
     }
 
     async fn try_boot_snapshot(&mut self, row: &Computer) -> EngineResult<Option<Guest>> {
-        if !self.shared.makes_boot_snapshots() {
+        if !self.shared.makes_boot_snapshots_of(row.isolation) {
             return Ok(None);
         }
         let snapshot = match self.find_boot_snapshot(row).await {
             Ok(Some(snapshot)) => snapshot,
             Ok(None) => {
-                tracing::info!(computer = %self.id, size = BootSize::from(&row.hardware).as_str(), "no boot snapshot of this size yet; the computer boots");
-                self.shared.boot_snapshots.want(row.hardware);
+                tracing::info!(computer = %self.id, size = DesktopSize::from(&desktop_spec(row)).as_str(), "no boot snapshot of this size yet; the computer boots");
+                self.shared.boot_snapshots.want(desktop_spec(row));
                 return Ok(None);
             }
             Err(error) => {
@@ -162,8 +170,8 @@ impl Runner {
     }
 
     async fn find_boot_snapshot(&self, row: &Computer) -> Result<Option<BootSnapshot>> {
-        let inputs = self.shared.engine.boot_inputs().await.map_err(Error::internal)?;
-        self.shared.store.boot_snapshot(&inputs, &BootSize::from(&row.hardware)).await
+        let inputs = self.shared.engine.boot_inputs(row.isolation).await.map_err(Error::internal)?;
+        self.shared.store.boot_snapshot(&inputs, &DesktopSize::from(&desktop_spec(row))).await
     }
 
     async fn launch_boot_snapshot(&mut self, row: &Computer, snapshot: &BootSnapshot) -> Result<Guest> {
@@ -178,4 +186,8 @@ impl Runner {
 /// Counts a created computer by what it began from.
 pub(super) fn count_begun(from: &'static str) {
     metrics::counter!("hotdesk_computers_begun_total", "from" => from).increment(1);
+}
+
+fn desktop_spec(row: &Computer) -> DesktopSpec {
+    DesktopSpec { isolation: row.isolation, hardware: row.hardware }
 }

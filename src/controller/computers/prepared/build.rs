@@ -10,7 +10,7 @@ use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::registry::{FleetState, STARTS_AT_ONCE, stopping};
 use crate::computers::runner::{hardware_spec, refused};
 use hotdesk_domain::computer::Hardware;
-use hotdesk_domain::computer::boot_snapshot::BootSize;
+use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Boot;
 use hotdesk_guest::Guest;
@@ -41,16 +41,16 @@ impl Fleet {
         let (shared, stop) = (Arc::clone(&self.shared), self.shared.tasks.stopping());
         let _task = self.shared.tasks.spawn("boot snapshots", async move {
             loop {
-                let hardware = tokio::select! {
+                let spec = tokio::select! {
                     () = stop.cancelled() => break,
-                    hardware = shared.next_wanted() => hardware,
+                    spec = shared.next_wanted() => spec,
                 };
-                let Err(error) = shared.make_boot_snapshot(&hardware).await else { continue };
+                let Err(error) = shared.make_boot_snapshot(&spec).await else { continue };
                 if stop.is_cancelled() {
                     break;
                 }
                 tracing::warn!(
-                    size = BootSize::from(&hardware).as_str(),
+                    size = DesktopSize::from(&spec).as_str(),
                     error = format_args!("{error:#}"),
                     "could not make a boot snapshot; computers of this size boot"
                 );
@@ -65,10 +65,10 @@ impl Fleet {
 
 impl FleetState {
     /// Waits for a wanted size, and until no computer is starting.
-    async fn next_wanted(&self) -> Hardware {
-        let hardware = self.boot_snapshots.next().await;
+    async fn next_wanted(&self) -> DesktopSpec {
+        let spec = self.boot_snapshots.next().await;
         self.until_no_start().await;
-        hardware
+        spec
     }
 
     async fn until_no_start(&self) {
@@ -78,9 +78,9 @@ impl FleetState {
     }
 
     /// Makes the boot snapshot of a size, unless there is one. A failed one leaves nothing.
-    async fn make_boot_snapshot(&self, hardware: &Hardware) -> Result<()> {
-        let inputs = self.engine.boot_inputs().await.map_err(Error::internal)?;
-        let size = BootSize::from(hardware);
+    async fn make_boot_snapshot(&self, spec: &DesktopSpec) -> Result<()> {
+        let inputs = self.engine.boot_inputs(spec.isolation).await.map_err(Error::internal)?;
+        let size = DesktopSize::from(spec);
         if self.store.boot_snapshot(&inputs, &size).await?.is_some() {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl FleetState {
         self.store.add_boot_snapshot(&new).await?;
         let stop = self.tasks.stopping();
         let made = tokio::select! {
-            made = self.boot_and_save(&new, hardware) => made,
+            made = self.boot_and_save(&new, spec) => made,
             () = stop.cancelled() => Err(stopping()),
         };
         if let Err(error) = made {
@@ -104,20 +104,20 @@ impl FleetState {
         self.trim_boot_snapshots().await.map(drop)
     }
 
-    async fn boot_and_save(&self, new: &NewBootSnapshot, hardware: &Hardware) -> Result<()> {
+    async fn boot_and_save(&self, new: &NewBootSnapshot, spec: &DesktopSpec) -> Result<()> {
         let failed = |error| refused(FAILED, &error);
         let _turn = self.starts.acquire().await.map_err(Error::internal)?;
-        self.boot_prepared(new, hardware).await?;
+        self.boot_prepared(new, spec).await?;
         self.engine.snapshot(new.machine, new.snapshot.0, true).await.map_err(failed)?;
         self.engine.stop(new.machine, Duration::ZERO).await.map_err(failed)?;
         self.store.use_boot_snapshot(new.machine).await
     }
 
     /// Boots one machine for the pool. A failed one leaves nothing.
-    pub(super) async fn make_pooled_machine(&self, hardware: &Hardware) -> Result<()> {
+    pub(super) async fn make_pooled_machine(&self, spec: &DesktopSpec) -> Result<()> {
         let stop = self.tasks.stopping();
-        let inputs = self.engine.boot_inputs().await.map_err(Error::internal)?;
-        let new = NewBootSnapshot::random(inputs, BootSize::from(hardware));
+        let inputs = self.engine.boot_inputs(spec.isolation).await.map_err(Error::internal)?;
+        let new = NewBootSnapshot::random(inputs, DesktopSize::from(spec));
         tokio::select! {
             () = self.until_no_start() => {}
             () = stop.cancelled() => return Err(stopping()),
@@ -125,7 +125,7 @@ impl FleetState {
         self.store.add_pooled_machine(&new).await?;
         let booted = async {
             let _turn = self.starts.acquire().await.map_err(Error::internal)?;
-            self.boot_prepared(&new, hardware).await?;
+            self.boot_prepared(&new, spec).await?;
             self.store.finish_pooled_machine(new.machine).await
         };
         let booted = tokio::select! {
@@ -144,8 +144,9 @@ impl FleetState {
     }
 
     /// Makes and boots a machine and waits until its desktop is settled.
-    async fn boot_prepared(&self, new: &NewBootSnapshot, hardware: &Hardware) -> Result<()> {
-        let spec = hardware_spec(new.machine, &Hardware { bandwidth_mbps: 0, ..*hardware });
+    async fn boot_prepared(&self, new: &NewBootSnapshot, spec: &DesktopSpec) -> Result<()> {
+        let DesktopSpec { isolation, hardware } = spec;
+        let spec = hardware_spec(new.machine, *isolation, &Hardware { bandwidth_mbps: 0, ..*hardware });
         self.engine.create(&spec).await.map_err(|error| refused(FAILED, &error))?;
         let boot = Boot { generation: GENERATION, token: new.token.clone(), resolution: hardware.resolution };
         settle(&boot_guest(&*self.engine, &spec, &boot).await?).await

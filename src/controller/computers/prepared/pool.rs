@@ -17,8 +17,11 @@ use crate::computers::runner::registry::FleetState;
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::Hardware;
-use hotdesk_domain::computer::boot_snapshot::BootSize;
-use hotdesk_domain::computer::pool::{PoolLimits, PoolPlan, PoolSize, PooledMachine, is_low_memory, plan};
+use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::prepared::pool::{
+    PoolLimits, PoolPlan, PoolSize, PooledMachine, is_low_memory, plan,
+};
+use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{Change, EngineResult, Observation};
 use hotdesk_guest::Guest;
@@ -41,7 +44,7 @@ pub struct Pool {
 #[derive(Default)]
 struct PoolMachines {
     /// Those that a create may claim, the oldest first.
-    ready: Vec<(ComputerId, BootSize)>,
+    ready: Vec<(ComputerId, DesktopSize)>,
     /// Those that a create is claiming.
     claimed: HashSet<ComputerId>,
     /// Those whose claim has ended since the store was last read, which tells what came of it.
@@ -65,8 +68,8 @@ impl Pool {
     }
 
     /// Takes the oldest ready machine of a size for a create, which calls [`Self::end_claim`].
-    fn take(&self, hardware: &Hardware) -> Option<ComputerId> {
-        let (mut machines, size) = (self.machines(), BootSize::from(hardware));
+    fn take(&self, spec: &DesktopSpec) -> Option<ComputerId> {
+        let (mut machines, size) = (self.machines(), DesktopSize::from(spec));
         let at = machines.ready.iter().position(|(_, other)| *other == size)?;
         let (machine, _) = machines.ready.remove(at);
         machines.claimed.insert(machine);
@@ -82,7 +85,7 @@ impl Pool {
         }
     }
 
-    fn set_ready(&self, ready: Vec<(ComputerId, BootSize)>) {
+    fn set_ready(&self, ready: Vec<(ComputerId, DesktopSize)>) {
         let mut machines = self.machines();
         machines.ready = ready.into_iter().filter(|(id, _)| !machines.is_claimed(*id)).collect();
         metrics::gauge!("hotdesk_pool_ready").set(machines.ready.len() as f64);
@@ -98,8 +101,9 @@ impl Pool {
 
 impl Fleet {
     /// Returns the id for a new computer: that of a machine of the pool, if it has one of this size.
-    pub fn id_for(&self, hardware: &Hardware) -> ComputerId {
-        self.shared.pool.take(hardware).unwrap_or_else(ComputerId::random)
+    pub fn id_for(&self, isolation: Isolation, hardware: &Hardware) -> ComputerId {
+        let spec = DesktopSpec { isolation, hardware: *hardware };
+        self.shared.pool.take(&spec).unwrap_or_else(ComputerId::random)
     }
 
     /// Starts to keep the pool filled.
@@ -135,7 +139,10 @@ impl Fleet {
 impl FleetState {
     /// Removes what the pool should not have, and boots one machine that it lacks. Returns whether it booted one.
     async fn keep_pool(&self) -> Result<bool> {
-        let inputs = self.engine.boot_inputs().await.map_err(Error::internal)?;
+        let mut inputs = Vec::new();
+        for isolation in self.engine.offers().isolations() {
+            inputs.push(self.engine.boot_inputs(isolation).await.map_err(Error::internal)?);
+        }
         self.pool.machines().ended.clear();
         let mut stored = self.store.pooled_machines().await?;
         stored.retain(|it| it.ready && !self.pool.machines().is_claimed(it.machine));
@@ -143,8 +150,8 @@ impl FleetState {
         for it in &stored {
             let runs = matches!(self.engine.observe(it.machine).await, Ok(Observation::Running { .. }));
             machines.push(PooledMachine {
-                size: BootSize::from_stored(&it.size),
-                usable: runs && it.inputs == inputs,
+                size: DesktopSize::from_stored(&it.size),
+                usable: runs && inputs.contains(&it.inputs),
                 // Before the clock was set back it was as good as new.
                 age: clock::now().since(it.made_at).unwrap_or_default(),
             });
@@ -161,7 +168,7 @@ impl FleetState {
         }
         self.pool.set_ready(ready);
         match make {
-            Some(hardware) => self.make_pooled_machine(&hardware).await.map(|()| true),
+            Some(spec) => self.make_pooled_machine(&spec).await.map(|()| true),
             None => Ok(false),
         }
     }

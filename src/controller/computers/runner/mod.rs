@@ -6,6 +6,7 @@
 mod agent_health;
 pub(super) mod boot_screen;
 mod creation;
+mod isolation;
 mod memory;
 pub(super) mod power;
 mod recovery;
@@ -31,6 +32,7 @@ use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
 use hotdesk_domain::billing;
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::allowance::Allowance;
+use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Operation, Status};
 use hotdesk_domain::computer::saved_state::check_converged;
 use hotdesk_domain::computer::status_reason::StatusReason;
@@ -78,6 +80,8 @@ pub(super) enum Work {
     },
     /// Change the hardware.
     Resize(Arc<ResizeJob>),
+    /// Change the isolation of the stopped computer.
+    ChangeIsolation(Isolation),
     /// A client's command.
     Command(Command),
     /// Stop the idle computer by this command, unless an action came since this instant.
@@ -204,6 +208,7 @@ impl Runner {
                 (self.roll_back(&row, *snapshot, allowance, accepted).await, AfterWork::Continue)
             }
             Work::Resize(job) => (self.resize(&row, job).await, AfterWork::Continue),
+            Work::ChangeIsolation(to) => (self.change_isolation(&row, *to).await, AfterWork::Continue),
             Work::Recover => self.recover(&row).await,
             // `start_copy_task` runs after every piece of work.
             Work::CheckCopy { .. } => (Ok(()), AfterWork::Continue),
@@ -250,7 +255,11 @@ impl Runner {
             }
             Ok(Decision::Do(operation)) => operation,
         };
-        if let Err(error) = self.check_capacity(operation, row.status).await {
+        let checked = match self.check_isolation(operation, row) {
+            Ok(()) => self.check_capacity(operation, row.status).await,
+            refused @ Err(_) => refused,
+        };
+        if let Err(error) = checked {
             let _ = accepted.send(Err(error.clone()));
             return (Err(error), AfterWork::Continue);
         }
@@ -367,13 +376,14 @@ pub(super) fn computer_not_found() -> Error {
 }
 
 pub(super) fn machine_spec(row: &Computer) -> MachineSpec {
-    hardware_spec(row.id, &row.hardware)
+    hardware_spec(row.id, row.isolation, &row.hardware)
 }
 
-/// Returns the spec of a machine with this hardware.
-pub(super) fn hardware_spec(id: ComputerId, hardware: &Hardware) -> MachineSpec {
+/// Returns the spec of a machine with this isolation and hardware.
+pub(super) fn hardware_spec(id: ComputerId, isolation: Isolation, hardware: &Hardware) -> MachineSpec {
     MachineSpec {
         id,
+        isolation,
         cpu: hardware.cpu,
         memory_bytes: u64::from(hardware.ram_gb) * GB,
         disk_bytes: u64::from(hardware.disk_gb) * GB,

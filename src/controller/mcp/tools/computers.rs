@@ -143,7 +143,7 @@ async fn get_computer(call: Call, OneComputer { computer_id }: OneComputer) -> R
 }
 
 async fn create_computer(call: Call, arguments: NewComputer) -> Result<ToolResult> {
-    let NewComputer { name, cpu, ram, disk_size_gb, resolution, auto_stop_minutes } = arguments;
+    let NewComputer { name, cpu, ram, disk_size_gb, isolation, resolution, auto_stop_minutes } = arguments;
     let workspace_id = call.caller.scope.as_ref().map(|(id, _)| id.to_string());
     let wanted = CreateComputer {
         workspace_id,
@@ -151,6 +151,7 @@ async fn create_computer(call: Call, arguments: NewComputer) -> Result<ToolResul
         cpu,
         ram,
         disk_size_gb,
+        isolation,
         resolution,
         auto_stop_minutes,
         project_id: None,

@@ -34,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 const HANGUP_DELAY: Duration = Duration::from_millis(500);
 
 impl GuestMemory for ContainerEngine {
-    fn version(&self) -> EngineResult<String> {
+    fn version(&self, _folder: &Folder) -> EngineResult<String> {
         self.runtime.version()
     }
 

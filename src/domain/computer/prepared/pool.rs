@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::computer::Hardware;
-use crate::computer::boot_snapshot::BootSize;
+use crate::computer::prepared::{DesktopSize, DesktopSpec};
 
 /// Percentage of the host's memory. With less available the pool shrinks: computers need it.
 pub const LOW_MEMORY_PERCENT: u64 = 10;
@@ -11,8 +10,8 @@ pub const LOW_MEMORY_PERCENT: u64 = 10;
 /// A size of which the pool has some.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolSize {
-    /// Hardware; the bandwidth is set when one is claimed.
-    pub hardware: Hardware,
+    /// Isolation and hardware.
+    pub spec: DesktopSpec,
     /// How many.
     pub wanted: u32,
 }
@@ -30,7 +29,7 @@ pub struct PoolLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PooledMachine {
     /// Its size.
-    pub size: BootSize,
+    pub size: DesktopSize,
     /// Whether it runs, and was booted from the present image by the present engine.
     pub usable: bool,
     /// Time since its boot.
@@ -43,7 +42,7 @@ pub struct PoolPlan {
     /// For each machine whether it is removed.
     pub remove: Vec<bool>,
     /// The next machine to boot.
-    pub make: Option<Hardware>,
+    pub make: Option<DesktopSpec>,
 }
 
 /// Decides which machines a pool removes, and which one it boots next. The newest machines of a size stay. With
@@ -56,20 +55,20 @@ pub fn plan(
 ) -> PoolPlan {
     let mut remove = vec![true; machines.len()];
     let (mut memory_gb, mut make) = (0_u32, None);
-    for PoolSize { hardware, wanted } in sizes {
-        let size = BootSize::from(hardware);
+    for PoolSize { spec, wanted } in sizes {
+        let (size, ram_gb) = (DesktopSize::from(spec), spec.ram_gb);
         let mut kept = 0;
-        let fits = |memory_gb: u32| memory_gb.saturating_add(hardware.ram_gb) <= limits.max_memory_gb;
+        let fits = |memory_gb: u32| memory_gb.saturating_add(ram_gb) <= limits.max_memory_gb;
         for at in newest_first(machines) {
             let Some((machine, removed)) = machines.get(at).zip(remove.get_mut(at)) else { continue };
             let is_good = machine.usable && machine.age < limits.max_age && machine.size == size;
             if is_good && kept < *wanted && fits(memory_gb) {
                 *removed = false;
-                (kept, memory_gb) = (kept + 1, memory_gb.saturating_add(hardware.ram_gb));
+                (kept, memory_gb) = (kept + 1, memory_gb.saturating_add(ram_gb));
             }
         }
         if kept < *wanted && make.is_none() && fits(memory_gb) {
-            make = Some(*hardware);
+            make = Some(*spec);
         }
     }
     if low_memory {
@@ -96,22 +95,24 @@ pub fn is_low_memory(available: u64, total: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::computer::isolation::Isolation;
     use crate::computer::{ComputerRequest, parse_computer_request};
 
     const LIMITS: PoolLimits = PoolLimits { max_memory_gb: 12, max_age: Duration::from_secs(100) };
 
-    fn hardware(ram: f64) -> Hardware {
-        parse_computer_request(&ComputerRequest { ram: Some(ram), ..ComputerRequest::default() }).unwrap()
+    fn spec(ram: f64) -> DesktopSpec {
+        let request = ComputerRequest { ram: Some(ram), ..ComputerRequest::default() };
+        DesktopSpec { isolation: Isolation::Shared, hardware: parse_computer_request(&request).unwrap() }
     }
 
     fn machine(ram: f64, age: u64) -> PooledMachine {
-        let size = BootSize::from(&hardware(ram));
+        let size = DesktopSize::from(&spec(ram));
         PooledMachine { size, usable: true, age: Duration::from_secs(age) }
     }
 
     #[test]
     fn a_pool_has_what_is_wanted_within_its_limits() {
-        let size = |ram, wanted| PoolSize { hardware: hardware(ram), wanted };
+        let size = |ram, wanted| PoolSize { spec: spec(ram), wanted };
         let dead = PooledMachine { usable: false, ..machine(4.0, 1) };
         let cases: [(Vec<PoolSize>, Vec<PooledMachine>, bool, Vec<bool>, Option<f64>); 10] = [
             (vec![], vec![machine(4.0, 1)], false, vec![true], None),
@@ -133,7 +134,7 @@ mod tests {
             (vec![size(16.0, 1)], vec![], false, vec![], None),
         ];
         for (sizes, machines, low_memory, remove, make) in cases {
-            let expected = PoolPlan { remove, make: make.map(hardware) };
+            let expected = PoolPlan { remove, make: make.map(spec) };
             assert_eq!(plan(&sizes, &machines, LIMITS, low_memory), expected, "{sizes:?} {machines:?}");
         }
     }

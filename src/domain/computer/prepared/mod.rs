@@ -1,0 +1,70 @@
+//! Desktops that are booted before somebody asks for them: rules for boot snapshots and for the pool.
+
+use crate::computer::Hardware;
+use crate::computer::isolation::Isolation;
+
+pub mod boot_snapshot;
+pub mod pool;
+
+/// Isolation and hardware of a desktop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DesktopSpec {
+    /// The kernel behind its programs.
+    pub isolation: Isolation,
+    /// Its hardware. The bandwidth is set when a computer begins from it.
+    pub hardware: Hardware,
+}
+
+/// Text that identifies isolation and size of a desktop, in the store and in the log. Memory continues only in a machine
+/// with the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DesktopSize(String);
+
+impl DesktopSize {
+    /// Returns the size that the store has as this text.
+    pub fn from_stored(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&DesktopSpec> for DesktopSize {
+    fn from(DesktopSpec { isolation, hardware }: &DesktopSpec) -> Self {
+        let Hardware { cpu, ram_gb, disk_gb, resolution, bandwidth_mbps: _ } = hardware;
+        let isolation = isolation.name();
+        Self(format!("{isolation}, {cpu} vCPU, {ram_gb} GB RAM, {disk_gb} GB disk, {resolution}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_differ_by_all_but_the_bandwidth() {
+        let hardware = Hardware {
+            cpu: 0.5,
+            ram_gb: 4,
+            disk_gb: 8,
+            resolution: "1280x720x24".parse().unwrap(),
+            bandwidth_mbps: 0,
+        };
+        let spec = |hardware| DesktopSpec { isolation: Isolation::Vm, hardware };
+        let size = DesktopSize::from(&spec(hardware));
+        assert_eq!(size.as_str(), "vm, 0.5 vCPU, 4 GB RAM, 8 GB disk, 1280x720x24");
+        assert_eq!(size, DesktopSize::from(&spec(Hardware { bandwidth_mbps: 5, ..hardware })));
+        for other in [
+            Hardware { cpu: 1.0, ..hardware },
+            Hardware { ram_gb: 8, ..hardware },
+            Hardware { disk_gb: 9, ..hardware },
+            Hardware { resolution: "1024x768x24".parse().unwrap(), ..hardware },
+        ] {
+            assert_ne!(size, DesktopSize::from(&spec(other)), "{other:?}");
+        }
+        assert_ne!(size, DesktopSize::from(&DesktopSpec { isolation: Isolation::Sandbox, hardware }));
+    }
+}
