@@ -27,7 +27,7 @@ mod settings;
 mod suspend;
 mod transfer;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -56,7 +56,7 @@ pub fn plan(
     let mut remove = vec![true; machines.len()];
     let (mut memory_gb, mut make) = (0_u32, None);
     for PoolSize { spec, wanted } in sizes {
-        let (size, ram_gb) = (DesktopSize::from(spec), spec.ram_gb);
+        let (size, ram_gb) = (DesktopSize::from(spec), spec.hardware.ram_gb);
         let mut kept = 0;
         let fits = |memory_gb: u32| memory_gb.saturating_add(ram_gb) <= limits.max_memory_gb;
         for at in newest_first(machines) {
