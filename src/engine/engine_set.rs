@@ -20,7 +20,8 @@ use crate::qemu::QemuEngine;
 use crate::state::layout::{Folder, Record};
 use crate::state::memory::{MemoryManifest, SavedMemory};
 use crate::{
-    Change, Effect, Endpoint, EngineKind, EngineResult, EngineSettings, Observation, Offers, OpenMode,
+    Change, Effect, Endpoint, EngineError, EngineKind, EngineResult, EngineSettings, Observation, Offers,
+    OpenMode,
 };
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -93,7 +94,7 @@ impl EngineSet {
         // There is a member for each offer.
         found
             .map(|(_, member)| member)
-            .ok_or_else(|| crate::EngineError::failed("find the engine of the machine", isolation.name()))
+            .ok_or_else(|| EngineError::failed("find the engine of the machine", isolation.name()))
     }
 }
 
@@ -128,7 +129,7 @@ impl GuestDriver for EngineSet {
     }
 
     fn unwritten_bytes(&self, folder: &Folder) -> u64 {
-        // A machine whose isolation is not offered any more does not grow by this host's doing.
+        // Of a machine whose isolation is not offered any more, only what its disk file has already counts.
         self.of(folder).map_or(0, |member| each_engine!(member, engine => engine.unwritten_bytes(folder)))
     }
 

@@ -130,7 +130,7 @@ async fn answer(
 pub fn computer(id: &str, name: &str, workspace: &str) -> Value {
     json!({
         "id": id, "name": name, "workspace_id": "w", "project_id": "w", "project_name": workspace, "user_id": "u",
-        "os": "linux", "cpu": 1.0, "ram": 4, "disk_size_gb": 8, "gpu": "none", "resolution": "1280x720x24",
+        "os": "linux", "cpu": 1.0, "ram": 4, "disk_size_gb": 8, "isolation": "shared", "gpu": "none", "resolution": "1280x720x24",
         "status": "running", "auto_stop_minutes": 0, "url": "http://x", "hostname": "x", "instance_id": "0a1b2c3d",
         "fly_instance_id": "0a1b2c3d", "api_port": null, "novnc_port": null, "ssh_host_port": null, "ip": null,
         "instance_details": null, "created_at": "2026-11-21T10:00:00Z", "updated_at": "2026-11-21T10:00:00Z"
