@@ -80,7 +80,7 @@ pub enum OpenMode {
     ReadOnly,
 }
 
-/// Opens the state folder of an engine, making it when missing. Except to read, it finishes interrupted
+/// Opens the state folder of an engine, making it when missing, and sets the umask of this process to 0022. Except to read, it finishes interrupted
 /// destroys; to run, it also thaws frozen disks and removes unfinished files of a killed controller. `list`
 /// and `observe` find the machines that run.
 ///
@@ -89,6 +89,7 @@ pub enum OpenMode {
 /// missing.
 pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
     let EngineSettings { host, kind } = settings;
+    host::files::set_umask();
     match kind {
         EngineKind::Container(own) => driver::share(ContainerEngine::open(host, &own, mode)?, mode),
         EngineKind::Qemu(own) => driver::share(QemuEngine::open(host, own, mode)?, mode),
@@ -96,9 +97,11 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
 }
 
 /// Returns the checks whether this host can run an engine; each tries the real operation when it is run. Together they
-/// take some seconds; with QEMU half a minute where processors are emulated, and a minute more where KVM hangs.
+/// take some seconds; with QEMU half a minute where processors are emulated, and a minute more where KVM hangs. Sets the umask of
+/// this process to 0022.
 pub fn checks(settings: &EngineSettings) -> Vec<Check<'_>> {
     let EngineSettings { host, kind } = settings;
+    host::files::set_umask();
     match kind {
         EngineKind::Container(own) => container::probe::checks(host, own),
         EngineKind::Qemu(own) => qemu::probe::checks(host, own),

@@ -47,9 +47,9 @@ mount --bind "$2/data" var/lib/hotdesk
 mount --bind -o ro "$3" var/cache/hotdesk/images/full
 
 mount -t proc proc proc
-# The kernel's settings belong to the machine, except those of the network namespace.
+# The kernel's settings belong to the machine, except those of namespaces for networks and users.
 mount --bind proc/sys proc/sys
-mount --bind proc/sys/net proc/sys/net
+for part in net user; do mount --bind "proc/sys/$part" "proc/sys/$part"; done
 mount -o remount,bind,ro proc/sys
 # The kernel lets a guest mount its /proc where a whole one is visible (mount_namespaces(7)), as on every host.
 mkdir srv/proc
@@ -88,7 +88,7 @@ pub struct System {
     /// The process `unshare`, whose only child is the system's first process.
     child: Child,
     groups: Vec<PathBuf>,
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
 }
 
 /// The folder with the packages' files, or the reason to skip.
@@ -124,7 +124,7 @@ impl System {
         command.args(["--pdeathsig", "KILL", "sh", "-c", ENTER, "enter", BOOT]).arg(base).arg(folder.path());
         command.arg(image().canonicalize().expect("the image")).args(&groups);
         let child = command.spawn().expect("setpriv starts");
-        let system = Self { child, groups, folder };
+        let system = Self { child, groups, _folder: folder };
         system.wait_for("systemd", || system.attempt("systemctl is-system-running").ok_if("running"));
         Some(system)
     }
@@ -138,7 +138,8 @@ impl System {
 
     /// Copies a file to the root folder of the system.
     pub fn copy(&self, file: &Path, name: &str) {
-        fs::copy(file, self.folder.path().join("upper").join(name)).expect("copied");
+        let pid = self.first_process().expect("the system runs");
+        fs::copy(file, format!("/proc/{pid}/root/{name}")).expect("copied");
     }
 
     /// Runs a line of a shell in the system.
