@@ -10,12 +10,12 @@ const IDENTITY: &str = "cut -d\" \" -f22 /proc/1/stat";
 const MAX_EXPOSURE: [(&str, f64); 2] = [("hotdesk", 3.0), ("hotdesk-host", 6.5)];
 
 /// hotdesk in a system.
-struct Installed {
+struct InstalledPackage {
     system: System,
     key: String,
 }
 
-impl Installed {
+impl InstalledPackage {
     /// Installs the package, which starts nothing, and starts the service as the package's message says.
     fn new(system: System) -> Self {
         system.copy(&package(), "hotdesk.deb");
@@ -116,7 +116,7 @@ impl Installed {
 #[test]
 fn d15_an_installed_package_serves_without_privileges_and_computers_outlive_both_of_its_processes() {
     let Some(system) = System::boot() else { return };
-    let installed = Installed::new(system);
+    let installed = InstalledPackage::new(system);
     assert_eq!(
         installed.system.run("systemctl is-active hotdesk-host hotdesk-host.socket"),
         "active\nactive"
