@@ -51,7 +51,7 @@ mount -t proc proc proc
 mount --bind proc/sys proc/sys
 for part in net user; do mount --bind "proc/sys/$part" "proc/sys/$part"; done
 mount -o remount,bind,ro proc/sys
-# The kernel lets a guest mount its /proc where a whole one is visible (mount_namespaces(7)), as on every host.
+# The kernel lets a guest mount its /proc where a whole one is visible (mount_too_revealing, fs/namespace.c), as on every host.
 mkdir srv/proc
 mount -t proc proc srv/proc
 mount -t sysfs sysfs sys

@@ -5,8 +5,8 @@ use super::system::System;
 
 /// Distinguishes one boot of a computer from the next: start time of its first process.
 const IDENTITY: &str = "cut -d\" \" -f22 /proc/1/stat";
-/// Highest rating of `systemd-analyze security`, from 0 (safe) to 10: of the controller, as issue and documents promise, and of
-/// the helper, as it is.
+/// Bounds of `systemd-analyze security`, from 0 (safe) to 10: what is promised of the controller (D15, docs/security.md), and little
+/// more than the helper has.
 const MAX_EXPOSURE: [(&str, f64); 2] = [("hotdesk", 3.0), ("hotdesk-host", 6.5)];
 
 /// hotdesk in a system.
