@@ -84,7 +84,7 @@ pub enum OpenMode {
     ReadOnly,
 }
 
-/// Opens the state folder of the engines, making it when missing. Except to read, it finishes interrupted
+/// Opens the state folder of the engines, making it when missing, and sets the umask of this process to 0022. Except to read, it finishes interrupted
 /// destroys; to run, it also thaws frozen disks and removes unfinished files of a killed controller. `list`
 /// and `observe` find the machines that run.
 ///
@@ -92,6 +92,7 @@ pub enum OpenMode {
 /// `Failed`, naming the path, when the state folder cannot be used, or when something that `mode` needs is
 /// missing, or two engines offer the same isolation.
 pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
+    host::files::set_umask();
     driver::share(EngineSet::open(settings, mode)?, mode)
 }
 
@@ -104,9 +105,10 @@ pub struct EngineChecks<'a> {
 }
 
 /// Returns the checks whether this host can run each engine, the default first. Together they take some seconds; with
-/// QEMU half a minute where processors are emulated, and a minute more where KVM hangs.
+/// QEMU half a minute where processors are emulated, and a minute more where KVM hangs. Sets the umask of this process to 0022.
 pub fn checks(settings: &EngineSettings) -> Vec<EngineChecks<'_>> {
     let EngineSettings { host, kinds } = settings;
+    host::files::set_umask();
     let is_alone = kinds.len() == 1;
     let checks = kinds.iter().map(|kind| match kind {
         EngineKind::Container(own) => EngineChecks {

@@ -232,6 +232,32 @@ mod tests {
     }
 
     #[test]
+    fn d15_a_process_under_landlock_may_not_mount_so_the_helper_is_not_under_it() {
+        use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
+        if !geteuid().is_root() {
+            return println!("only root may mount");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let tmpfs = || mount("tmpfs", folder.path(), "tmpfs", MountFlags::empty(), None);
+        // Landlock and the mount namespace are those of the thread that calls them.
+        std::thread::scope(|scope| {
+            let limited = scope.spawn(|| {
+                nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+                mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+                tmpfs().unwrap();
+                unmount(folder.path(), UnmountFlags::empty()).unwrap();
+                // The least that a rule set can handle.
+                let rules = Ruleset::default().handle_access(AccessFs::MakeFifo).unwrap().create().unwrap();
+                if rules.restrict_self().unwrap().ruleset == RulesetStatus::NotEnforced {
+                    return println!("this kernel has no Landlock");
+                }
+                assert_eq!(tmpfs(), Err(rustix::io::Errno::PERM));
+            });
+            limited.join().unwrap();
+        });
+    }
+
+    #[test]
     fn files_of_the_configuration_are_read_where_they_are_and_behind_links() {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("live/key.pem"), folder.path().join("key.pem"));

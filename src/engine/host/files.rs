@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Mode;
+
 use crate::EngineResult;
 use crate::host::command::host_error;
 
@@ -17,6 +19,12 @@ pub(crate) fn canonicalize<const N: usize>(step: &'static str, paths: [&mut Path
         *path = fs::canonicalize(&*path).map_err(host_error(step, path))?;
     }
     Ok(())
+}
+
+/// Lets files and folders get the modes that the engine asks for: users of guests read and traverse some of them. Service managers
+/// and careful shells start programs with a stricter umask. What others must not read has its own mode or is in a private folder.
+pub(crate) fn set_umask() {
+    rustix::process::umask(Mode::from_raw_mode(0o022));
 }
 
 /// Makes a folder with mode 0700, with its parents.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::host::command::{self, check_status, host_error, run, spawn, tool};
+use crate::host::command::{self, check_status, host_error, run, tool};
+use crate::host::sandbox::streams::spawn_between_streams;
 use crate::qemu::monitor::Monitor;
 use crate::state::disk;
 use crate::{EngineError, EngineResult};
@@ -132,7 +133,7 @@ impl Zstd {
     fn start(step: &'static str, options: &[&str], from: Stdio, to: Stdio) -> EngineResult<Self> {
         let mut zstd = tool("zstd");
         zstd.arg("-q").args(options).stdin(from).stdout(to).stderr(Stdio::null());
-        spawn(step, &mut zstd).map(|child| Self { step, child: Some(child) })
+        spawn_between_streams(step, zstd).map(|child| Self { step, child: Some(child) })
     }
 
     /// Waits for its end and checks its status.

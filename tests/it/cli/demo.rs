@@ -1,9 +1,9 @@
 //! The demo: a working computer, and a second run over its data.
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hotdesk::base::wait;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::person::Shell;
 use crate::harness::controller::{image, purge, skip_reason};
+use crate::harness::host_helper::USER;
 use crate::harness::process::{alive, gone};
 use crate::vnc::puppet::PythonDriver;
 
@@ -23,32 +24,39 @@ struct DetachedService {
 }
 
 impl DetachedService {
-    /// Pid of the process that serves the data folder; the pid in a stale lock file may belong to another
-    /// process.
+    /// Pid of the process that serves the data folder.
     fn service_pid(&self) -> Option<String> {
-        let pid = std::fs::read_to_string(self.data.join("lock")).ok()?.trim().to_owned();
+        self.holder("store/lock")
+    }
+
+    /// Pid of the process that makes the computers.
+    fn helper_pid(&self) -> Option<String> {
+        self.holder("host.lock")
+    }
+
+    /// The process that holds a lock; the pid in a stale lock file may belong to another one.
+    fn holder(&self, lock: &str) -> Option<String> {
+        let pid = std::fs::read_to_string(self.data.join(lock)).ok()?.trim().to_owned();
         let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         String::from_utf8_lossy(&arguments).contains(self.data.to_str()?).then_some(pid)
     }
 
-    fn end(&self) {
-        let pid = self.service_pid().and_then(|pid| pid.parse().ok());
-        if let Some(pid) = pid.map(Pid::from_raw)
-            && let Err(error) = kill(pid, Signal::SIGTERM)
-        {
-            eprintln!("the service {pid} could not be ended: {error}");
+    fn signal(pid: &str, signal: Signal) {
+        if let Err(error) = kill(Pid::from_raw(pid.parse().expect("a pid")), signal) {
+            eprintln!("the process {pid} could not be ended: {error}");
         }
     }
 }
 
 impl Drop for DetachedService {
     fn drop(&mut self) {
-        let service_pid = self.service_pid();
-        self.end();
-        // The service uses the folder until it has ended.
-        let until = Instant::now() + END_TIMEOUT;
-        while service_pid.as_ref().is_some_and(|pid| alive(pid)) && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(20));
+        // Each uses the folder until it has ended; the service needs the helper to end.
+        for pid in [self.service_pid(), self.helper_pid()].into_iter().flatten() {
+            Self::signal(&pid, Signal::SIGTERM);
+            let until = Instant::now() + END_TIMEOUT;
+            while alive(&pid) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
         purge(&self.data);
     }
@@ -91,6 +99,8 @@ async fn the_demo_types_reads_back_and_runs_again() {
         return skip.report();
     }
     let folder = tempfile::tempdir().expect("a folder");
+    // The service's user reaches its store.
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).expect("a mode");
     std::os::unix::fs::symlink(image(), folder.path().join("full")).expect("a link to the image");
     let service = DetachedService { data: folder.path().join("data") };
     let path_text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
@@ -98,7 +108,8 @@ async fn the_demo_types_reads_back_and_runs_again() {
         .env("HOTDESK_DATA_DIR", &path_text(&service.data))
         .env("HOTDESK_LISTEN", &format!("127.0.0.1:{}", free_port()))
         .env("HOTDESK_IMAGE_DIR", &path_text(folder.path()))
-        .env("TMPDIR", &path_text(folder.path()));
+        .env("TMPDIR", &path_text(folder.path()))
+        .env("HOTDESK_HOST__USER", &USER.to_string());
     let demo = format!("{}/packaging/demo/run hotdesk", env!("CARGO_MANIFEST_DIR"));
     let first = shell.run_in_bash(&demo).await;
     let messages = first.err.clone();
@@ -114,21 +125,25 @@ async fn the_demo_types_reads_back_and_runs_again() {
     assert!(key.starts_with("sk_live_") && !messages.contains(key));
     let log = std::fs::read_to_string(service.data.join("hotdesk.log")).expect("a log");
     assert!(!log.contains(key), "the log must not contain the key");
-    let arguments =
-        std::fs::read(format!("/proc/{}/cmdline", service.service_pid().expect("the service runs")));
-    assert!(!String::from_utf8_lossy(&arguments.expect("the arguments of the process")).contains(key));
+    let service_pid = service.service_pid().expect("the service runs");
+    let helper_pid = service.helper_pid().expect("the helper runs");
+    let user_of = |pid: &str| std::fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
+    assert_eq!([user_of(&service_pid), user_of(&helper_pid)], [USER, 0]);
+    let arguments = std::fs::read(format!("/proc/{service_pid}/cmdline")).expect("the arguments");
+    assert!(!String::from_utf8_lossy(&arguments).contains(key));
+    let stop = first.lines().find(|line| line.starts_with("stop ")).expect("the command that stops it");
+    assert!(stop.contains(&format!("{service_pid} ")) && stop.contains(&format!("{helper_pid} ")), "{stop}");
 
+    // A further run replaces a helper that has died, and uses the service that runs.
+    DetachedService::signal(&helper_pid, Signal::SIGKILL);
+    assert!(gone(&helper_pid).await);
     let again = shell.run_in_bash(&demo).await;
     assert!(again.err.contains("hotdesk runs at") && !again.err.contains("Created"), "{}", again.err);
     assert!(again.expect_success().contains(key), "the second run must print the same key");
+    assert_eq!(service.service_pid().as_ref(), Some(&service_pid));
 
-    let service_pid = service.service_pid().expect("the service runs");
-    service.end();
-    assert!(
-        wait::until(Duration::from_secs(20), || async { gone(&service_pid).await.then_some(()) })
-            .await
-            .is_some()
-    );
+    DetachedService::signal(&service_pid, Signal::SIGTERM);
+    assert!(gone(&service_pid).await);
     let third = shell.run_in_bash(&demo).await;
     assert!(third.err.contains("starting hotdesk") && !third.err.contains("Created"), "{}", third.err);
     third.expect_success();

@@ -20,6 +20,7 @@ pub mod qemu_desktop;
 mod qemu_faults;
 mod qemu_forks;
 mod remote;
+mod remote_container;
 mod resize;
 mod saved;
 mod simulated;

@@ -89,7 +89,8 @@ impl RemoteFixture {
     }
 }
 
-fn own_user() -> AgentClient {
+/// The user of this process.
+pub fn own_user() -> AgentClient {
     let own = std::fs::metadata("/proc/self").expect("this process");
     AgentClient { uid: own.uid(), gid: own.gid() }
 }

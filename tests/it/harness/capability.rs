@@ -36,6 +36,8 @@ pub enum Capability {
     FullImage,
     /// lintian, Debian's check of packages.
     Lintian,
+    /// Root, and a root file system in which systemd runs.
+    Systemd,
     /// Root, with namespaces and file systems that this kernel lets it make.
     Root,
     /// Programs of OpenSSH, and rsync.
@@ -62,6 +64,7 @@ impl Capability {
             Self::Generators => "generators",
             Self::FullImage => "full-image",
             Self::Lintian => "lintian",
+            Self::Systemd => "systemd",
             Self::Root => "root",
             Self::Ssh => "ssh",
             Self::Host => "host",

@@ -2,9 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use super::controller::command_of;
+use super::controller::{command_of, remove_test_variables};
 use super::process::OwnedChild;
 
 /// User of the controller; no account of a Debian host has this number.
@@ -29,7 +30,14 @@ impl HostHelper {
         let log =
             std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).expect("a log");
         let is_ready = |line: &str| line.starts_with("host helper is ready").then_some(());
-        let mut command = command_of("host", folder);
+        let helper = command_of("host", folder);
+        // The strictest umask, which an administrator's shell may have.
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "umask 077 && exec \"$@\"", "sh"])
+            .arg(helper.get_program())
+            .args(helper.get_args());
+        remove_test_variables(&mut command);
         let (child, ()) = OwnedChild::spawn_until_ready(command.stderr(log), START_TIMEOUT, is_ready).await;
         Self(child)
     }

@@ -20,6 +20,8 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_base::wait;
 
 const MOUNTS: &str = "/sys/fs/cgroup";
+/// The file with the processes of a group, which every group has.
+const MEMBERS: &str = "cgroup.procs";
 /// The group of all machines on a host.
 const PARENT: &str = "hotdesk";
 /// For killed processes to end: one in an uninterruptible read of a slow disk ends after that read.
@@ -39,11 +41,13 @@ pub(crate) fn roots() -> Vec<PathBuf> {
         return vec![mounts.to_owned()];
     }
     let Ok(entries) = fs::read_dir(mounts) else { return Vec::new() };
-    // Controllers mounted together appear as links to one folder; the folder alone counts.
+    // Controllers mounted together appear as links to one folder; the folder alone counts. systemd leaves an empty folder where it
+    // could not mount a hierarchy.
     entries
         .flatten()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
+        .filter(|path| path.join(MEMBERS).exists())
         .collect()
 }
 
@@ -141,7 +145,7 @@ fn kill_all(folder: &Path) -> io::Result<()> {
 }
 
 fn members(folder: &Path) -> io::Result<Vec<Pid>> {
-    let text = match fs::read_to_string(folder.join("cgroup.procs")) {
+    let text = match fs::read_to_string(folder.join(MEMBERS)) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),

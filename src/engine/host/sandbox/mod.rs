@@ -10,6 +10,7 @@
 //! interrupted one could leave the file damaged; the owner then stays, which matters to nobody: the file is in a folder
 //! of root.
 
+pub(crate) mod streams;
 mod system_calls;
 
 use std::ffi::CStr;

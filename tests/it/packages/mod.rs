@@ -1,5 +1,8 @@
 //! Debian package and archive: Debian's check, installation, upgrade and removal in a root folder of their own.
 
+mod system;
+mod systemd;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -25,6 +28,11 @@ fn text_of(output: &Output) -> String {
 fn built() -> PathBuf {
     let inputs = [Path::new(env!("CARGO_BIN_EXE_hotdesk")), Path::new(PACKAGING), Path::new(CHANGELOG)];
     made_once("packages", inputs.into_iter().map(last_change).max().expect("inputs"), build)
+}
+
+/// The Debian package of the program under test.
+fn package() -> PathBuf {
+    built().join(format!("hotdesk_{}_amd64.deb", env!("CARGO_PKG_VERSION")))
 }
 
 /// Builds into `folder`.
@@ -106,11 +114,9 @@ fn a_package_is_installed_upgraded_removed_and_purged() {
         return skip.report();
     }
     let root = tempfile::tempdir().expect("a folder");
-    let version = env!("CARGO_PKG_VERSION");
-    let package = built().join(format!("hotdesk_{version}_amd64.deb"));
     let mut life = Command::new("unshare");
     life.args(["--mount", "sh", "-c", LIFE_OF_A_PACKAGE, "life"]);
-    succeed(life.arg(controller::image().join("rootfs")).arg(root.path()).arg(&package));
+    succeed(life.arg(controller::image().join("rootfs")).arg(root.path()).arg(package()));
 }
 
 #[test]
@@ -148,7 +154,11 @@ fn an_archive_is_installed_and_finds_the_image_that_the_tree_has_built() {
 fn exposure(unit: &str) -> f64 {
     let mut rating = Command::new("systemd-analyze");
     rating.args(["security", "--offline=true", "--no-pager"]).arg(format!("{PACKAGING}/systemd/{unit}"));
-    let text = succeed(&mut rating);
+    exposure_in(&succeed(&mut rating))
+}
+
+/// Overall exposure in the output of `systemd-analyze security`.
+fn exposure_in(text: &str) -> f64 {
     let overall = text.lines().rev().find_map(|line| line.split("exposure level for ").nth(1));
     let overall = overall.unwrap_or_else(|| panic!("no rating: {text}"));
     overall.split_whitespace().nth(1).expect("a number").parse().expect("a number")
