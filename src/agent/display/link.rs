@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,17 @@ impl Deadline {
 pub(super) struct DeadlineStream {
     socket: DefaultStream,
     deadline: Deadline,
+    /// The last write found no space in the socket.
+    full: AtomicBool,
+}
+
+impl DeadlineStream {
+    fn note_full(&self, written: io::Result<usize>) -> io::Result<usize> {
+        if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            self.full.store(true, Ordering::Relaxed);
+        }
+        written
+    }
 }
 
 impl Stream for DeadlineStream {
@@ -68,6 +80,11 @@ impl Stream for DeadlineStream {
             wanted |= PollFlags::IN;
         }
         if mode.writable() {
+            // x11rb polls before it buffers each request. The socket nearly always has space, and the write
+            // says when it has not.
+            if !self.full.swap(false, Ordering::Relaxed) {
+                return Ok(());
+            }
             wanted |= PollFlags::OUT;
         }
         loop {
@@ -88,7 +105,7 @@ impl Stream for DeadlineStream {
     }
 
     fn write(&self, buffer: &[u8], fds: &mut Vec<RawFdContainer>) -> io::Result<usize> {
-        self.socket.write(buffer, fds)
+        self.note_full(self.socket.write(buffer, fds))
     }
 
     fn write_vectored(
@@ -96,7 +113,7 @@ impl Stream for DeadlineStream {
         buffers: &[io::IoSlice<'_>],
         fds: &mut Vec<RawFdContainer>,
     ) -> io::Result<usize> {
-        self.socket.write_vectored(buffers, fds)
+        self.note_full(self.socket.write_vectored(buffers, fds))
     }
 }
 
@@ -128,7 +145,7 @@ pub(super) fn open_socket(display: u16) -> io::Result<UnixStream> {
 pub(super) fn connect(display: u16, timeout: Duration) -> Outcome<(Link, Deadline)> {
     let (socket, (family, address)) = DefaultStream::from_unix_stream(open_socket(display)?)?;
     let deadline = Deadline(Arc::new(Mutex::new(timeout)));
-    let stream = DeadlineStream { socket, deadline: deadline.clone() };
+    let stream = DeadlineStream { socket, deadline: deadline.clone(), full: AtomicBool::new(false) };
     // Without a readable authority file this tries without one; the server refuses if it needs one.
     let (name, data) = xauth::get_auth(family, &address, display).ok().flatten().unwrap_or_default();
     let link = RustConnection::connect_to_stream_with_auth_info(stream, 0, name, data)?;

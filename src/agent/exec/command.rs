@@ -1,18 +1,22 @@
 //! One run of a command, from its start through a shim to the last byte of its output.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::exec::PreparedCommand;
 use crate::exec::output::drain::OutputDrains;
 use crate::exec::output::streams::OutputPipes;
 use crate::exec::output::{CapturedOutput, OutputCapture};
 use crate::exec::shim::descriptors::CommandDescriptors;
-use crate::exec::shim::launch::{self, RunningShim, ShimState};
-use crate::exec::shim::shim_protocol::{CommandSpec, ProcessExit};
+use crate::exec::shim::launch::{self, ShimState};
+use crate::exec::shim::shim_protocol::ProcessExit;
+use crate::exec::shim::stock::ShimStock;
 
 /// Read buffer in bytes: the capacity of a wide pipe.
 pub const CHUNK: usize = 64 * 1024;
@@ -22,6 +26,9 @@ pub const CHUNK: usize = 64 * 1024;
 const OUTPUT_QUIET_TIME: Duration = Duration::from_millis(150);
 /// Upper limit of that wait, for a background process that never stops writing.
 const FINAL_OUTPUT_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Most bytes read of a result: the capacity of its pipe.
+const MAX_RESULT: u64 = 64 * 1024;
 
 /// Result of a command.
 #[derive(Debug)]
@@ -54,22 +61,27 @@ pub enum CommandEnd {
 /// # Errors
 /// When the shim cannot be started.
 pub async fn run(
-    spec: CommandSpec,
-    descriptors: CommandDescriptors,
-    marker: String,
+    prepared: PreparedCommand,
+    stdin: Option<OwnedFd>,
     timeout: Duration,
     abandon: CancellationToken,
+    stock: &ShimStock,
     drains: &OutputDrains,
 ) -> io::Result<CommandResult> {
     let deadline = Instant::now() + timeout;
-    let RunningShim { mut shim, socket, mut streams } = launch::launch(&descriptors)?;
+    let PreparedCommand { spec, marker, text } = prepared;
+    let mut descriptors = CommandDescriptors { stdin, ..CommandDescriptors::default() };
+    let result = text.map(|text| descriptors.add_text(&text)).transpose()?;
+    let mut used = stock.take_ready().await?;
+    let mut streams = used.shim.pass(&descriptors)?;
     drop(descriptors);
     let mut state = ShimState::default();
     let mut capture = OutputCapture::default();
     let mut open = true;
     let mut chunk = vec![0; CHUNK];
     let cut = {
-        let mut attending = std::pin::pin!(launch::attend(socket, spec, |report| state.apply(report)));
+        let mut attending =
+            std::pin::pin!(launch::attend(&mut used.shim.sockets, spec, |report| state.apply(report)));
         loop {
             tokio::select! {
                 () = &mut attending => break None,
@@ -90,9 +102,12 @@ pub async fn run(
         (None, None, None) => CommandEnd::Lost,
     };
     match end {
-        CommandEnd::TimedOut | CommandEnd::Abandoned => launch::end(shim, None, launch::COMMAND_END).await,
-        CommandEnd::Lost => launch::end(shim, Some((state.command, marker)), launch::COMMAND_END).await,
-        CommandEnd::Exited(_) | CommandEnd::NotStarted(_) => launch::reap(&mut shim).await,
+        CommandEnd::TimedOut | CommandEnd::Abandoned => {
+            launch::end(used.shim, None, launch::COMMAND_END).await;
+        }
+        CommandEnd::Lost => launch::end(used.shim, Some((state.command, marker)), launch::COMMAND_END).await,
+        CommandEnd::NotStarted(_) => launch::retire(used.shim).await,
+        CommandEnd::Exited(_) => stock.put_back(used),
     }
     if open {
         open = read_final_output(&mut streams, &mut capture, &mut chunk).await;
@@ -101,7 +116,19 @@ pub async fn run(
         drain_remaining(streams, drains);
     }
     drop(chunk);
-    Ok(CommandResult { output: capture.finish(), end, result: state.result })
+    let result = result.map_or(Ok(String::new()), read_result)?;
+    Ok(CommandResult { output: capture.finish(), end, result })
+}
+
+/// Reads the result's pipe without blocking.
+fn read_result(pipe: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    match pipe.take(MAX_RESULT).read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(error) => return Err(error),
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Reads the rest of the pipes. Returns whether some process still has their other ends open.

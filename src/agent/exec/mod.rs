@@ -29,8 +29,9 @@ pub mod tree;
 use command::{CommandEnd, CommandResult};
 use exec_context::ExecContext;
 use output::drain::OutputDrains;
-use shim::descriptors::CommandDescriptors;
+use shim::descriptors;
 use shim::shim_protocol::CommandSpec;
+use shim::stock::ShimStock;
 
 /// Most commands at once. Each may hold about 12 MB while it is answered (1.5 MiB of output, escaped for
 /// JSON; usually a third of that), so all of them fit in the smallest computer.
@@ -45,6 +46,7 @@ pub struct Commands {
     slots: Arc<Semaphore>,
     tasks: Tasks,
     drains: OutputDrains,
+    stock: ShimStock,
     home: PathBuf,
     desktop: Arc<dyn Desktop>,
 }
@@ -61,13 +63,20 @@ struct PreparedCommand {
     spec: CommandSpec,
     /// Environment entry that identifies its processes.
     marker: String,
+    /// Text of any length that the program reads from its `{text}`.
+    text: Option<String>,
 }
 
 impl Commands {
     /// Commands start in `home`, with a login's environment and that of the desktop session.
     pub fn new(home: PathBuf, desktop: Arc<dyn Desktop>, tasks: Tasks) -> Self {
-        let drains = OutputDrains::new(tasks.clone());
-        Self { slots: Arc::new(Semaphore::new(MAX_COMMANDS)), tasks, drains, home, desktop }
+        let (drains, stock) = (OutputDrains::new(tasks.clone()), ShimStock::new(tasks.clone()));
+        Self { slots: Arc::new(Semaphore::new(MAX_COMMANDS)), tasks, drains, stock, home, desktop }
+    }
+
+    /// Ends the processes that wait for the next command. A computer with another identity makes new ones.
+    pub fn clear_stock(&self) {
+        self.stock.clear();
     }
 
     /// Number of commands that run now, without sessions, background processes and terminals.
@@ -92,19 +101,17 @@ impl Commands {
             let message = format!("{MAX_COMMANDS} commands are running already");
             return Err(Error::unavailable(message).code(ErrorCode::TooManyCommands).retry_after(1));
         };
-        let PreparedCommand { spec, marker } = self.prepare(program, context)?;
-        let descriptors = match &stdin {
-            None => CommandDescriptors::default(),
-            Some(text) => CommandDescriptors::text(text)
-                .map_err(|error| Error::unavailable("stdin could not be stored").context(error))?,
-        };
-        drop(stdin);
+        let prepared = self.prepare(program, context)?;
+        let stdin = stdin
+            .map(|text| descriptors::memory_file(&text))
+            .transpose()
+            .map_err(|error| Error::unavailable("stdin could not be stored").context(error))?;
         // The command runs in its own task: it must be ended properly also when the client has disconnected.
         let abandon = self.tasks.stopping().child_token();
         let _hang_up = abandon.clone().drop_guard();
-        let drains = self.drains.clone();
+        let (stock, drains) = (self.stock.clone(), self.drains.clone());
         let running = self.tasks.spawn("command", async move {
-            let finished = command::run(spec, descriptors, marker, timeout, abandon, &drains).await;
+            let finished = command::run(prepared, stdin, timeout, abandon, &stock, &drains).await;
             drop(slot);
             finished
         });
@@ -140,11 +147,10 @@ impl Commands {
             args: program.args,
             environment,
             directory: folder.to_string_lossy().into_owned(),
-            text: program.text,
             terminal: false,
             stay: false,
         };
-        Ok(PreparedCommand { spec, marker })
+        Ok(PreparedCommand { spec, marker, text: program.text })
     }
 
     /// The environment of a login, then that of the desktop session.

@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::init::{RunningInit, TOKEN};
+use super::stock::SHIM;
 use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::capability::Capability;
 
@@ -85,8 +86,11 @@ async fn a_renewed_agent_knows_the_new_token_alone_also_after_its_end() {
     let Some(init) = start_saved() else { return };
     let before = init.lines(TOKEN, NAMES).await;
     assert!(before.starts_with("before\n"), "{before}");
+    let shim = init.lines(TOKEN, SHIM).await;
+    assert_eq!(init.lines(TOKEN, SHIM).await, shim, "a prepared process is used again");
     let answer = init.renew(TOKEN, renewal()).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_ne!(init.lines(NEW, SHIM).await, shim, "no process that was prepared before is used");
     let parts = json!(["token", "clock", "random", "hostname", "machine_id", "host_keys"]);
     assert_eq!((&answer.body["renewed"], &answer.body["failed"]), (&parts, &json!([])), "{}", answer.body);
     // The new time in the request is older by the time of its transfer.

@@ -12,4 +12,5 @@ mod init;
 mod processes;
 mod python;
 mod sessions;
+mod stock;
 mod surroundings;

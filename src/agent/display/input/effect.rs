@@ -47,17 +47,37 @@ pub struct Observation<T> {
 }
 
 impl X11Worker {
-    /// Runs `work` and observes its visible effect.
-    pub(super) fn observe<T>(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Outcome<T>,
-    ) -> Outcome<Observation<T>> {
-        // Both requests share one round trip.
+    /// Reads the focus and the pointer before an action. This is the action's barrier: all requests share one
+    /// round trip.
+    pub(super) fn look_before(&mut self) -> Outcome<FocusedWindow> {
+        if self.is_silent() {
+            self.check_responsive()?;
+        }
+        self.rearm();
         let pointer = self.link.query_pointer(self.root)?;
-        let before = self.focused_window(self.last_active)?;
+        let question = pointer.sequence_number();
+        let before = match self.focused_window(self.last_active) {
+            Ok(before) => before,
+            Err(Fault::Silent) => {
+                // Dropping the cookie would discard the reply, for which the next job waits.
+                std::mem::forget(pointer);
+                self.note_silence(question);
+                return Err(Fault::Silent);
+            }
+            Err(fault @ (Fault::Refused(_) | Fault::Broken(_))) => return Err(fault),
+        };
         self.buttons_down = u16::from(pointer.reply()?.mask);
         // The replies are a barrier: events of everything painted so far have arrived.
         self.read_events()?;
+        Ok(before)
+    }
+
+    /// Runs `work` and observes its visible effect; `before` is the result of [`Self::look_before`].
+    pub(super) fn observe<T>(
+        &mut self,
+        before: FocusedWindow,
+        work: impl FnOnce(&mut Self) -> Outcome<T>,
+    ) -> Outcome<Observation<T>> {
         let since = self.moment();
         let began = Instant::now();
         let value = work(self)?;

@@ -30,7 +30,10 @@ impl Screen {
         &self,
         work: impl FnOnce(&mut X11Worker, CancelCheck<'_>) -> Outcome<T> + Send + 'static,
     ) -> Result<Observation<T>> {
-        self.run(move |worker, cancelled| worker.observe(|worker| work(worker, cancelled))).await
+        self.run_after(X11Worker::look_before, move |worker, before, cancelled| {
+            worker.observe(before, |worker| work(worker, cancelled))
+        })
+        .await
     }
 
     /// Moves the pointer. Coordinates are in screen pixels.

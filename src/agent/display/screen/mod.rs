@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::clipboard::Clipboard;
@@ -27,7 +27,7 @@ use super::screenshot::cache::ScreenshotCache;
 use crate::display::screenshot::encode::Encoders;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
-use x11_worker::{CancelCheck, Job, SeenSize, X11Worker};
+use x11_worker::{CancelCheck, Job, JobStart, SeenSize, X11Worker};
 
 /// How long work may wait in a queue: the longest drag and a little more.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(40);
@@ -163,23 +163,40 @@ impl Screen {
         &self,
         work: impl FnOnce(&mut X11Worker, CancelCheck<'_>) -> Outcome<T> + Send + 'static,
     ) -> Result<T> {
+        self.queue(x11_worker::job(work)).await
+    }
+
+    /// Runs a job with another barrier (see [`x11_worker::job_after`]) on the screen's worker.
+    pub(in crate::display) async fn run_after<B: 'static, T: Send + 'static>(
+        &self,
+        barrier: impl FnOnce(&mut X11Worker) -> Outcome<B> + Send + 'static,
+        work: impl FnOnce(&mut X11Worker, B, CancelCheck<'_>) -> Outcome<T> + Send + 'static,
+    ) -> Result<T> {
+        self.queue(x11_worker::job_after(barrier, work)).await
+    }
+
+    /// Queues a job and waits for its result.
+    async fn queue<T>(
+        &self,
+        (job, start, mut answered): (Job, JobStart, oneshot::Receiver<Result<T>>),
+    ) -> Result<T> {
         let down = || restarting(&self.display_name());
         let jobs = match &*self.phase.borrow() {
             Phase::Ready(jobs) => jobs.clone(),
             Phase::Starting | Phase::Ended => return Err(down()),
         };
-        let (job, begun, answered) = x11_worker::job(work);
         jobs.try_send(job).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => self.busy(),
             mpsc::error::TrySendError::Closed(_) => down(),
         })?;
         // This must not hold the queue open: a worker that ends drops the jobs in it.
         drop(jobs);
-        match tokio::time::timeout(QUEUE_TIMEOUT, begun).await {
-            Ok(Ok(())) => answered.await.unwrap_or_else(|_| Err(down())),
-            Ok(Err(_)) => Err(down()),
-            Err(_) => Err(self.busy()),
-        }
+        let done = match tokio::time::timeout(QUEUE_TIMEOUT, &mut answered).await {
+            Ok(done) => done,
+            Err(_) if start.claim() => return Err(self.busy()),
+            Err(_) => answered.await,
+        };
+        done.unwrap_or_else(|_| Err(down()))
     }
 
     /// Waits for the right to act on the screen. Requests that act run one after another in the order of

@@ -206,10 +206,9 @@ async fn session_ended(session: &mut Option<RunningSession>) -> String {
 
 /// Whether a window manager announced itself and answers; `None` if not.
 async fn announced(handle: &WorkerHandle) -> Option<()> {
-    let (job, begun, answered) =
+    let (job, _start, answered) =
         x11_worker::job(|worker, _| Ok(worker.has_window_manager()? && worker.window_manager_responds()?));
     handle.jobs.send(job).await.ok()?;
-    begun.await.ok()?;
     matches!(answered.await, Ok(Ok(true))).then_some(())
 }
 

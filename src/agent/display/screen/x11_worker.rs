@@ -3,11 +3,11 @@
 //! ```text
 //! job -> bounded queue -> barrier (does X answer?) -> work -> release what is still pressed -> reply
 //! ```
-//! A barrier that times out marks the X server as unresponsive. Until it answers again, each job fails after
+//! The barrier of an action is its first look at the screen. A barrier that times out marks the X server as unresponsive. Until it answers again, each job fails after
 //! [`X_UNRESPONSIVE_TIMEOUT`] and sends nothing, so that no input is delivered late.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
@@ -190,7 +190,7 @@ impl X11Worker {
 
     /// Checks that X answers. While it is unresponsive, this waits for the reply to the first request and
     /// sends no further one.
-    fn check_responsive(&mut self) -> Outcome<()> {
+    pub(in crate::display) fn check_responsive(&mut self) -> Outcome<()> {
         let (question, timeout) = match self.silent {
             // Queued jobs share one check; a check each would make the last job wait for all of them.
             Some((_, looked)) if looked.elapsed() < X_UNRESPONSIVE_TIMEOUT => return Err(Fault::Silent),
@@ -211,17 +211,27 @@ impl X11Worker {
                 self.read_events()
             }
             Err(Fault::Silent) => {
-                if self.silent.is_none() {
-                    tracing::warn!(
-                        screen = self.display,
-                        "the X server does not answer; input is refused until it does"
-                    );
-                }
-                self.silent = Some((question, Instant::now()));
+                self.note_silence(question);
                 Err(Fault::Silent)
             }
             Err(fault) => Err(fault),
         }
+    }
+
+    /// Whether the last barrier timed out.
+    pub(in crate::display) fn is_silent(&self) -> bool {
+        self.silent.is_some()
+    }
+
+    /// Marks the X server as unresponsive until it answers the request with this number.
+    pub(in crate::display) fn note_silence(&mut self, question: SequenceNumber) {
+        if self.silent.is_none() {
+            tracing::warn!(
+                screen = self.display,
+                "the X server does not answer; input is refused until it does"
+            );
+        }
+        self.silent = Some((question, Instant::now()));
     }
 
     /// Handles all pending X events.
@@ -257,10 +267,14 @@ impl X11Worker {
     }
 
     /// Runs one job: barrier, work, release.
-    fn perform<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Result<T, Error> {
-        self.check_responsive().map_err(|fault| self.record_fault(fault).before_start(&self.display))?;
+    fn perform<B, T>(
+        &mut self,
+        barrier: impl FnOnce(&mut Self) -> Outcome<B>,
+        work: impl FnOnce(&mut Self, B) -> Outcome<T>,
+    ) -> Result<T, Error> {
+        let seen = barrier(self).map_err(|fault| self.record_fault(fault).before_start(&self.display))?;
         self.rearm();
-        let outcome = work(self);
+        let outcome = work(self, seen);
         let released = match &outcome {
             // Another wait would fail as well. The server processes these releases when it comes back.
             Err(Fault::Silent | Fault::Broken(_)) => self.send_releases().map(|_| ()),
@@ -344,22 +358,44 @@ fn is_bgrx(setup: &xproto::Setup, screen: &xproto::Screen) -> bool {
 /// Returns true when the request was cancelled.
 pub(in crate::display) type CancelCheck<'a> = &'a dyn Fn() -> bool;
 
-/// Wraps work as a job for a worker. Returns the job, a receiver of its start and a receiver of its result. A
-/// job whose request was cancelled before its start does nothing.
+/// Start of a job, which either its worker or a request that waits no longer can claim.
+#[derive(Clone, Debug, Default)]
+pub(in crate::display) struct JobStart(Arc<AtomicBool>);
+
+impl JobStart {
+    /// True for the first caller.
+    pub(in crate::display) fn claim(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Wraps work as a job for a worker. Returns the job, its start and a receiver of its result. A job whose
+/// request was cancelled before its start does nothing. Nobody is woken at the start: each wake-up costs more
+/// than a request to the X server.
 pub(in crate::display) fn job<T: Send + 'static>(
     work: impl FnOnce(&mut X11Worker, CancelCheck<'_>) -> Outcome<T> + Send + 'static,
-) -> (Job, oneshot::Receiver<()>, oneshot::Receiver<Result<T, Error>>) {
-    let (begun, has_begun) = oneshot::channel();
+) -> (Job, JobStart, oneshot::Receiver<Result<T, Error>>) {
+    job_after(X11Worker::check_responsive, |worker, (), cancelled| work(worker, cancelled))
+}
+
+/// The same with another barrier, which fails with [`Fault::Silent`] when X does not answer. `work` gets its
+/// result.
+pub(in crate::display) fn job_after<B: 'static, T: Send + 'static>(
+    barrier: impl FnOnce(&mut X11Worker) -> Outcome<B> + Send + 'static,
+    work: impl FnOnce(&mut X11Worker, B, CancelCheck<'_>) -> Outcome<T> + Send + 'static,
+) -> (Job, JobStart, oneshot::Receiver<Result<T, Error>>) {
+    let start = JobStart::default();
     let (answer, answered) = oneshot::channel::<Result<T, Error>>();
+    let starts = start.clone();
     let job: Job = Box::new(move |worker| {
-        if answer.is_closed() || begun.send(()).is_err() {
+        if answer.is_closed() || !starts.claim() {
             return;
         }
-        let outcome = worker.perform(|worker| work(worker, &|| answer.is_closed()));
+        let outcome = worker.perform(barrier, |worker, seen| work(worker, seen, &|| answer.is_closed()));
         // The receiver is gone when the request was cancelled.
         let _ = answer.send(outcome);
     });
-    (job, has_begun, answered)
+    (job, start, answered)
 }
 
 /// A worker as its supervisor sees it.

@@ -133,7 +133,7 @@ impl Processes {
             let mut processes = self.lock();
             reserve_entry(&mut processes)?;
             let failed = |error| Error::unavailable("the process could not be started").context(error);
-            let started = supervisor::start(piped).map_err(failed)?;
+            let started = supervisor::start(&commands.stock, piped, prepared.text.take()).map_err(failed)?;
             let id = loop {
                 let id = format!("{:08x}", rand::random::<u32>());
                 if processes.values().all(|process| process.id != id) {
@@ -160,8 +160,9 @@ impl Processes {
             });
             let number = processes.last_key_value().map_or(0, |(last, _)| last + 1);
             processes.insert(number, Arc::clone(&process));
-            let drains = commands.drains.clone();
-            let supervising = supervisor::supervise(Arc::clone(&process), started, prepared, begun, drains);
+            let (stock, drains) = (commands.stock.clone(), commands.drains.clone());
+            let supervising =
+                supervisor::supervise(Arc::clone(&process), started, prepared, begun, stock, drains);
             let _task = commands.tasks.spawn("background process", supervising);
             process
         };

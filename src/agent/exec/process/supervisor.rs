@@ -14,8 +14,9 @@ use super::{BackgroundProcess, Stdin};
 use crate::exec::output::drain::OutputDrains;
 use crate::exec::output::streams::OutputPipes;
 use crate::exec::shim::descriptors::CommandDescriptors;
-use crate::exec::shim::launch::{self, RunningShim};
+use crate::exec::shim::launch;
 use crate::exec::shim::shim_protocol::Report;
+use crate::exec::shim::stock::{ShimStock, UsedShim};
 use hotdesk_base::clock;
 use hotdesk_base::step_error::StepError;
 use hotdesk_domain::error::{Error, Result};
@@ -24,31 +25,38 @@ use hotdesk_domain::error::{Error, Result};
 /// a pipe and keeps writing is not read for longer than this.
 const FINAL_OUTPUT_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// A started shim with the write end of its command's standard input.
+/// A shim with the descriptors of its command, and the write end of the command's standard input.
 pub struct StartedProcess {
-    running: RunningShim,
+    used: UsedShim,
+    streams: OutputPipes,
     stdin: Option<OwnedFd>,
 }
 
-/// Starts the shim of a process.
+/// Takes a shim for a process. `text` is what the program reads from its `{text}`.
 ///
 /// # Errors
 /// When the process or its pipes cannot be made.
-pub fn start(piped: bool) -> io::Result<StartedProcess> {
+pub fn start(stock: &ShimStock, piped: bool, text: Option<String>) -> io::Result<StartedProcess> {
     let (reader, writer) = if piped {
         let (reader, writer) = io::pipe()?;
         (Some(OwnedFd::from(reader)), Some(OwnedFd::from(writer)))
     } else {
         (None, None)
     };
-    let running = launch::launch(&CommandDescriptors { stdin: reader, control: None })?;
-    Ok(StartedProcess { running, stdin: writer })
+    let mut descriptors = CommandDescriptors { stdin: reader, ..CommandDescriptors::default() };
+    if let Some(text) = text {
+        // A background process has no result to read.
+        let _result = descriptors.add_text(&text)?;
+    }
+    let used = stock.take()?;
+    let streams = used.shim.pass(&descriptors)?;
+    Ok(StartedProcess { used, streams, stdin: writer })
 }
 
 impl StartedProcess {
     /// Process id of the shim.
     pub fn shim_pid(&self) -> i32 {
-        launch::shim_pid(&self.running.shim)
+        self.used.shim.pid()
     }
 
     /// Write end of the standard input.
@@ -70,15 +78,16 @@ pub async fn supervise(
     started: StartedProcess,
     prepared: PreparedCommand,
     begun: oneshot::Sender<Result<(), StepError>>,
+    stock: ShimStock,
     drains: OutputDrains,
 ) {
-    let StartedProcess { running: RunningShim { mut shim, socket, mut streams }, stdin } = started;
+    let StartedProcess { mut used, mut streams, stdin } = started;
     // Only [`BackgroundProcess`] must hold the write end, so that it can close it.
     drop(stdin);
     let mut begun = Some(begun);
     let mut reader_lost = std::pin::pin!(process.reader_lost());
     let over = {
-        let attending = launch::attend(socket, prepared.spec, |report| {
+        let attending = launch::attend(&mut used.shim.sockets, prepared.spec, |report| {
             handle_report(&process, report, &mut begun);
         });
         let mut attending = std::pin::pin!(attending);
@@ -96,10 +105,11 @@ pub async fn supervise(
     let shim_state = process.state().shim.clone();
     let ended = over && (shim_state.ended.is_some() || shim_state.failed.is_some());
     if ended {
-        launch::reap(&mut shim).await;
+        stock.put_back(used);
     } else {
         // Stopped, or the shim was killed.
-        launch::end(shim, over.then_some((shim_state.command, prepared.marker)), launch::LASTING_END).await;
+        launch::end(used.shim, over.then_some((shim_state.command, prepared.marker)), launch::LASTING_END)
+            .await;
     }
     let remaining = tokio::select! {
         open = read_final_output(&process, &mut streams) => open,

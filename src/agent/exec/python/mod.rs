@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use super::command::CommandEnd;
 use super::session::{Call, Sessions};
 use super::{Commands, Program, timeout};
@@ -22,8 +20,7 @@ const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=MAX_COMMAND_SECONDS;
 const RUNNER: &str = include_str!("runner.py");
 
 /// Report of the script when the code failed.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct PythonFailure {
     error: Option<String>,
     error_type: Option<String>,
@@ -110,5 +107,29 @@ fn answer(
 
 /// The report is unreadable when the code wrote to the script's descriptor or killed the process.
 fn failure(result: &str) -> PythonFailure {
-    serde_json::from_str(result).unwrap_or_default()
+    match result.split_once('\0') {
+        Some((kind, error)) => {
+            PythonFailure { error: Some(error.to_owned()), error_type: Some(kind.to_owned()) }
+        }
+        None => PythonFailure::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_a_type_and_a_message() {
+        let read = |text| {
+            let PythonFailure { error, error_type } = failure(text);
+            (error_type, error)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(read("ValueError\0bad"), (some("ValueError"), some("bad")));
+        assert_eq!(read("E\0a\0b"), (some("E"), some("a\0b")));
+        for nothing in ["", "written by the code"] {
+            assert_eq!(failure(nothing), PythonFailure::default());
+        }
+    }
 }

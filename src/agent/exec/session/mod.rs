@@ -65,7 +65,7 @@ pub struct CallResult {
     pub output: CapturedOutput,
     /// How the session ended, if it ended.
     pub end: Option<CommandEnd>,
-    /// The session's JSON report of the call's failure; empty when the session ended.
+    /// The session's report of the call's failure; empty without one, and when the session ended.
     pub result: String,
     /// Whether this call started the session.
     pub started: bool,
@@ -181,7 +181,7 @@ impl Sessions {
         // The shim then ends all remaining processes after the interpreter has ended.
         prepared.spec.stay = true;
         let failed = |error| Error::unavailable("the session could not be started").context(error);
-        let started = supervisor::start().map_err(failed)?;
+        let started = supervisor::start(&commands.stock).map_err(failed)?;
         let (jobs, inbox) = mpsc::channel(1);
         let session = Arc::new(Session {
             name: name.to_owned(),

@@ -1,34 +1,42 @@
 # Script of a Python session: runs the code of one POST /exec after another in one __main__.
-# The socket whose number is the first argument delivers {"code", "stdin"} and takes {"error", "error_type"}
-# or {}. A little-endian length of four bytes precedes each message.
+# The socket whose number is the first argument delivers a call and takes its reply.
+#   call:  length of the code, length of the standard input or 0xffffffff for none, code, standard input
+#   reply: length of the rest, then nothing, or the name of the exception's type, a NUL and its message
+# Lengths are four bytes, little-endian; texts are UTF-8. Only what most calls need is imported: each module
+# delays the first call.
 import sys
 
 
 def _hotdesk_session():
-    import json
     import linecache
     import os
-    import socket
-    import struct
-    import traceback
-    import types
 
-    control = socket.socket(fileno=int(sys.argv[1]))
-    control.set_inheritable(False)
+    NONE = 0xFFFFFFFF
+    control = int(sys.argv[1])
+    os.set_inheritable(control, False)
     sys.argv[:] = ["<exec>"]
-    main = types.ModuleType("__main__")
+    main = type(sys)("__main__")
     main.__builtins__ = __builtins__
     sys.modules["__main__"] = main
     owner = os.getpid()
+    # The code may replace these functions of the module.
+    read, write = os.read, os.write
 
     def receive(length):
         data = bytearray()
         while len(data) < length:
-            piece = control.recv(min(length - len(data), 1 << 20))
+            piece = read(control, min(length - len(data), 1 << 20))
             if not piece:
                 os._exit(0)
             data += piece
         return bytes(data)
+
+    def receive_length():
+        return int.from_bytes(receive(4), "little")
+
+    def send(data):
+        while data:
+            data = data[write(control, data):]
 
     def feed(text):
         if text is None:
@@ -36,7 +44,7 @@ def _hotdesk_session():
         else:
             source = os.memfd_create("stdin")
             with open(source, "wb", closefd=False) as memory:
-                memory.write(text.encode("utf-8", "surrogatepass"))
+                memory.write(text)
             os.lseek(source, 0, os.SEEK_SET)
         os.dup2(source, 0)
         os.close(source)
@@ -47,12 +55,14 @@ def _hotdesk_session():
             message = str(error)
         except BaseException:
             message = "the exception cannot be shown"
-        return {"error": message[:8000], "error_type": type(error).__name__}
+        return (type(error).__name__ + "\0" + message[:8000]).encode("utf-8", "replace")
 
     def show(error):
         try:
             if sys.excepthook is sys.__excepthook__:
                 # The interpreter's own hook reads source lines only from files.
+                import traceback
+
                 traceback.print_exception(error)
             else:
                 sys.excepthook(type(error), error, error.__traceback__)
@@ -70,29 +80,28 @@ def _hotdesk_session():
         try:
             exec(compiled, main.__dict__)
         except SystemExit as error:
-            return {} if error.code in (None, 0) else failure(error)
+            return b"" if error.code in (None, 0) else failure(error)
         except BaseException as error:
             # Without this function's own frame.
             show(error.with_traceback(error.__traceback__.tb_next))
             return failure(error)
-        return {}
+        return b""
 
     calls = 0
     while True:
-        (length,) = struct.unpack("<I", receive(4))
-        call = json.loads(receive(length))
+        code_length, stdin_length = receive_length(), receive_length()
+        code = receive(code_length).decode()
         calls += 1
-        feed(call["stdin"])
-        reply_fields = run(call["code"], "<exec %d>" % calls)
+        feed(None if stdin_length == NONE else receive(stdin_length))
+        reply = run(code, "<exec %d>" % calls)
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except BaseException:
                 pass  # the code closed or replaced it
         if os.getpid() != owner:
-            os._exit(1 if reply_fields else 0)  # the code forked, and this is the child
-        reply = json.dumps(reply_fields, ensure_ascii=True).encode()
-        control.sendall(struct.pack("<I", len(reply)) + reply)
+            os._exit(1 if reply else 0)  # the code forked, and this is the child
+        send(len(reply).to_bytes(4, "little") + reply)
 
 
 _hotdesk_session()

@@ -11,7 +11,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
@@ -24,30 +23,34 @@ use super::{Arc, Call, CallResult, QueuedCall, Session, Sessions};
 use crate::exec::output::OutputCapture;
 use crate::exec::output::streams::OutputPipes;
 use crate::exec::shim::descriptors::CommandDescriptors;
-use crate::exec::shim::launch::{self, RunningShim};
+use crate::exec::shim::launch::{self, Shim};
 use crate::exec::shim::shim_protocol;
+use crate::exec::shim::stock::ShimStock;
 
-/// Longest reply in bytes: 8,000 characters, escaped, and some overhead.
+/// Longest reply in bytes: 8,000 characters of up to four bytes, and the name of a type.
 const MAX_REPLY: usize = 64 * 1024;
 /// How long a session that has closed its control socket may take to exit by itself before it is killed. Its
 /// exit status says more than a kill would; it comes within milliseconds, later on a busy machine.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A started shim with the control socket of its session.
+/// A shim with the descriptors of its session, and the session's control socket.
 pub struct StartedSession {
-    running: RunningShim,
+    shim: Shim,
+    streams: OutputPipes,
     control: UnixStream,
 }
 
-/// Starts the shim of a session.
+/// Takes a shim for a session.
 ///
 /// # Errors
 /// When the process or its sockets cannot be made.
-pub fn start() -> io::Result<StartedSession> {
+pub fn start(stock: &ShimStock) -> io::Result<StartedSession> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    let descriptors = CommandDescriptors { stdin: None, control: Some(OwnedFd::from(theirs)) };
-    Ok(StartedSession { running: launch::launch(&descriptors)?, control: UnixStream::from_std(ours)? })
+    let control = Some(OwnedFd::from(theirs));
+    let shim = stock.take_for_good()?;
+    let streams = shim.pass(&CommandDescriptors { control, ..CommandDescriptors::default() })?;
+    Ok(StartedSession { shim, streams, control: UnixStream::from_std(ours)? })
 }
 
 /// Output pipes of a session and the capture of the current call.
@@ -86,14 +89,13 @@ pub async fn supervise(
     prepared: PreparedCommand,
     mut inbox: mpsc::Receiver<QueuedCall>,
 ) {
-    let RunningShim { shim, socket, streams } = started.running;
-    let mut control = started.control;
+    let StartedSession { mut shim, streams, mut control } = started;
     let mut output_state =
         SessionOutput { streams, open: true, capture: OutputCapture::default(), chunk: vec![0; CHUNK] };
     // Cancelled when the process has ended or could not be started, or its shim has ended.
     let over = CancellationToken::new();
     let attending = async {
-        launch::attend(socket, prepared.spec, |report| {
+        launch::attend(&mut shim.sockets, prepared.spec, |report| {
             let ends =
                 matches!(report, shim_protocol::Report::Failed(_) | shim_protocol::Report::Ended { .. });
             session.shim().apply(report);
@@ -210,16 +212,16 @@ async fn execute(
     Ok(reply)
 }
 
-#[derive(Serialize)]
-struct CallMessage<'a> {
-    code: &'a str,
-    stdin: Option<&'a str>,
-}
+/// Length that means: no standard input.
+const NO_STDIN: u32 = u32::MAX;
 
+/// Passes a call to the session and returns its report, as `session.py` describes them.
 async fn exchange(control: &mut UnixStream, call: &Call) -> io::Result<String> {
-    let frame = shim_protocol::encode(&CallMessage { code: &call.code, stdin: call.stdin.as_deref() })?;
-    control.write_all(&frame).await?;
-    drop(frame);
+    let length = |text: &str| u32::try_from(text.len()).map_err(io::Error::other);
+    let stdin_length = call.stdin.as_deref().map_or(Ok(NO_STDIN), length)?;
+    let header = [length(&call.code)?.to_le_bytes(), stdin_length.to_le_bytes()].concat();
+    let stdin = call.stdin.as_deref().unwrap_or_default();
+    control.write_all(&[&header, call.code.as_bytes(), stdin.as_bytes()].concat()).await?;
     let mut header = [0; 4];
     control.read_exact(&mut header).await?;
     let length = shim_protocol::length(header)?;

@@ -1,10 +1,13 @@
 //! Start, supervision and end of a command's shim, on the agent's side.
 
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::Child;
@@ -22,28 +25,72 @@ pub const COMMAND_END: Duration = Duration::from_millis(600);
 /// is reported.
 pub const LASTING_END: Duration = Duration::from_secs(4);
 
-/// A started shim that waits for its request.
+/// A shim and its sockets. It takes one request at a time.
 #[derive(Debug)]
-pub struct RunningShim {
-    pub shim: Child,
-    pub socket: UnixStream,
-    pub streams: OutputPipes,
+pub struct Shim {
+    /// Its process.
+    pub process: Child,
+    /// Its sockets.
+    pub sockets: ShimSockets,
 }
 
-/// Starts a shim and sends it the descriptors of its command.
-///
-/// # Errors
-/// When the process or its pipes cannot be created.
-pub fn launch(descriptors: &CommandDescriptors) -> io::Result<RunningShim> {
-    let (streams, writers) = streams::pair()?;
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    descriptors::send(&ours, descriptors)?;
-    ours.set_nonblocking(true)?;
-    let mut command = std::process::Command::new("/proc/self/exe");
-    command.arg0("hotdesk").arg("exec-shim").env_clear();
-    command.stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs))).stdout(writers.out).stderr(writers.err);
-    let shim = tokio::process::Command::from(command).spawn()?;
-    Ok(RunningShim { shim, socket: UnixStream::from_std(ours)?, streams })
+/// Sockets of a shim. Their end is the end of all processes of the command that runs.
+#[derive(Debug)]
+pub struct ShimSockets {
+    requests: UnixStream,
+    reports: UnixStream,
+    /// The report that a command process waits, if it was read already.
+    started: Option<Report>,
+}
+
+impl Shim {
+    /// Starts a shim.
+    ///
+    /// # Errors
+    /// When the process or its sockets cannot be created.
+    pub fn launch() -> io::Result<Self> {
+        let pair = || -> io::Result<(UnixStream, Stdio)> {
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            Ok((UnixStream::from_std(ours)?, Stdio::from(OwnedFd::from(theirs))))
+        };
+        let ((reports, reports_in), (requests, requests_out)) = (pair()?, pair()?);
+        let mut command = std::process::Command::new("/proc/self/exe");
+        command.arg0("hotdesk").arg("exec-shim").env_clear();
+        command.stdin(reports_in).stdout(requests_out).stderr(Stdio::null());
+        let process = tokio::process::Command::from(command).spawn()?;
+        Ok(Self { process, sockets: ShimSockets { requests, reports, started: None } })
+    }
+
+    /// Sends the descriptors of a command. Returns the pipes of its output.
+    ///
+    /// # Errors
+    /// When the shim has ended or the pipes cannot be created.
+    pub fn pass(&self, descriptors: &CommandDescriptors) -> io::Result<OutputPipes> {
+        let (streams, writers) = streams::pair()?;
+        descriptors::send(&self.sockets.requests, &writers, descriptors)?;
+        Ok(streams)
+    }
+
+    /// Waits until a command process is ready for a request; false when the shim has ended instead.
+    /// Cancel-safe only in that the shim cannot be used after a cancelled wait.
+    pub async fn ready(&mut self) -> bool {
+        if self.sockets.started.is_none() {
+            self.sockets.started = next_report(&mut self.sockets.reports).await.ok();
+        }
+        matches!(self.sockets.started, Some(Report::Started { .. }))
+    }
+
+    /// Whether a shim that was ready is still ready: it has said nothing since.
+    pub fn is_still_ready(&self) -> bool {
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        recv(self.sockets.reports.as_raw_fd(), &mut [0], flags) == Err(Errno::EAGAIN)
+    }
+
+    /// Process id of the shim. A reaped shim has no descendants; no process has the parent -1.
+    pub fn pid(&self) -> i32 {
+        self.process.id().map_or(-1, u32::cast_signed)
+    }
 }
 
 /// State of a command as reported by its shim so far.
@@ -59,8 +106,6 @@ pub struct ShimState {
     pub failed: Option<String>,
     /// How it ended.
     pub ended: Option<ProcessExit>,
-    /// Text that it wrote to its `{result}`.
-    pub result: String,
 }
 
 impl ShimState {
@@ -72,23 +117,33 @@ impl ShimState {
             }
             Report::Running => self.running = true,
             Report::Failed(why) => self.failed = Some(why),
-            Report::Ended { how, result } => (self.ended, self.result) = (Some(how), result),
+            Report::Ended { how } => self.ended = Some(how),
         }
     }
 }
 
-/// Sends the request and passes on the shim's reports, until its socket closes.
-pub async fn attend(mut socket: UnixStream, spec: CommandSpec, mut on_report: impl FnMut(Report)) {
+/// Sends the request and passes on the shim's reports, until the command has ended; with
+/// [`CommandSpec::stay`] until the shim has ended, and with it all processes of the command.
+pub async fn attend(sockets: &mut ShimSockets, spec: CommandSpec, mut on_report: impl FnMut(Report)) {
     let sent = match shim_protocol::encode(&spec) {
-        Ok(frame) => socket.write_all(&frame).await,
+        Ok(frame) => sockets.requests.write_all(&frame).await,
         Err(error) => Err(error),
     };
+    let stay = spec.stay;
     drop(spec);
-    if sent.is_err() {
-        return;
+    if let Err(error) = sent {
+        // The shim's reports say more.
+        tracing::debug!(%error, "cannot send a command to its shim");
     }
-    while let Ok(report) = next_report(&mut socket).await {
+    if let Some(started) = sockets.started.take() {
+        on_report(started);
+    }
+    while let Ok(report) = next_report(&mut sockets.reports).await {
+        let over = matches!(report, Report::Ended { .. } | Report::Failed(_)) && !stay;
         on_report(report);
+        if over {
+            return;
+        }
     }
 }
 
@@ -100,21 +155,19 @@ async fn next_report(socket: &mut UnixStream) -> io::Result<Report> {
     shim_protocol::decode(&body)
 }
 
-/// Process id of a shim. A reaped shim has no descendants; no process has the parent -1.
-pub fn shim_pid(shim: &Child) -> i32 {
-    shim.id().map_or(-1, u32::cast_signed)
-}
-
 /// Kills all processes below a shim, for at most `timeout`, then the shim. `lost` identifies the processes of
 /// a command that killed its own shim: its session and its marker.
-pub async fn end(shim: Child, lost: Option<(Option<i32>, String)>, timeout: Duration) {
-    let below = shim_pid(&shim);
+pub async fn end(shim: Shim, lost: Option<(Option<i32>, String)>, timeout: Duration) {
+    let below = shim.pid();
+    let Shim { process, sockets } = shim;
+    // The shim kills its processes, too.
+    drop(sockets);
     let target = match lost {
         None => Target::below(below),
         Some((session, marker)) => Target { below, session, marker: Some(marker) },
     };
     let left = end_tree(target, timeout).await;
-    release(shim, left).await;
+    release(process, left).await;
 }
 
 /// Kills the tree; returns how many processes are left.
@@ -129,7 +182,7 @@ async fn end_tree(target: Target, timeout: Duration) -> usize {
 
 /// Kills the shim when its tree is gone. With processes left it stays as their ancestor and goes on killing
 /// them, because its socket is closed.
-async fn release(mut shim: Child, left: usize) {
+async fn release(mut process: Child, left: usize) {
     if left > 0 {
         tracing::warn!(
             left,
@@ -137,15 +190,21 @@ async fn release(mut shim: Child, left: usize) {
         );
         return;
     }
-    if let Err(error) = shim.start_kill() {
+    if let Err(error) = process.start_kill() {
         tracing::debug!(%error, "the shim has already ended");
     }
-    reap(&mut shim).await;
+    reap(process).await;
 }
 
 /// Waits for a shim that exits by itself.
-pub async fn reap(shim: &mut Child) {
-    if let Err(error) = child_exit::wait(shim).await {
+pub async fn reap(mut process: Child) {
+    if let Err(error) = child_exit::wait(&mut process).await {
         tracing::warn!(%error, "cannot reap a shim");
     }
+}
+
+/// Ends a shim whose command has ended or that never had one. Processes that a command left run on.
+pub async fn retire(Shim { process, sockets }: Shim) {
+    drop(sockets);
+    reap(process).await;
 }

@@ -6,21 +6,28 @@
 //!
 //! The shim inherits every orphan of the command, so the agent finds all processes below it. The waiter is
 //! the command's parent: a command that kills its parent kills only the waiter and becomes the shim's child.
-//! When the agent ends for any reason, the shim's socket closes and the shim kills the whole tree. When the
-//! command exits, the shim reports it and exits, and background processes become children of process 1; or,
-//! when the request says so, it stays until none is left.
+//! When the agent ends for any reason, the shim's socket closes and the shim kills the whole tree.
+//!
+//! ```text
+//! fork waiter and command --request--> command runs --exit--> Ended is reported
+//!        ^                                                    | no process is left
+//!        +----------------------------------------------------+ some are left: exit, or with `stay`: wait
+//! ```
+//! Waiter and command process are made before the request comes. The request goes directly to the command
+//! process, which executes the program: shim and waiter never hold anything of a command. When a command
+//! leaves processes behind, the shim exits, and they become children of process 1; or, when the request says
+//! so, the shim stays until none is left.
 
 use std::fs::File;
-use std::io::{self, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, PipeReader, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -29,58 +36,21 @@ use nix::unistd::{ForkResult, Pid};
 pub(super) mod descriptors;
 pub(super) mod launch;
 pub(super) mod shim_protocol;
+pub(super) mod stock;
+mod waiter;
 
-use self::shim_protocol::{CommandSpec, ProcessExit, Report};
+use self::shim_protocol::{ProcessExit, Report};
+use self::waiter::WaiterMessage;
 use crate::exec::tree::{self, Target};
 
-/// `oom_score_adj` of commands: the kernel kills them before the agent and the desktop (0 is neutral, 1000 is
-/// first).
-const OOM_SCORE: &str = "500";
 /// How long the shim tries to kill the tree after its agent has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most bytes read of a result: the capacity of its pipe.
-const MAX_RESULT: u64 = 64 * 1024;
 
-/// Message of the waiter to the shim: the command's process id, its wait status, or the errno of a failed
-/// start.
-#[derive(Clone, Copy)]
-enum WaiterMessage {
-    Started(i32),
-    Running,
-    Ended(i32),
-    Failed(i32),
-}
-
-impl WaiterMessage {
-    const BYTES: usize = 5;
-
-    fn encode(self) -> [u8; Self::BYTES] {
-        let (tag, value) = match self {
-            Self::Started(pid) => (0, pid),
-            Self::Ended(status) => (1, status),
-            Self::Failed(errno) => (2, errno),
-            Self::Running => (3, 0),
-        };
-        let [a, b, c, d] = value.to_le_bytes();
-        [tag, a, b, c, d]
-    }
-
-    fn decode([tag, value @ ..]: [u8; Self::BYTES]) -> Self {
-        let value = i32::from_le_bytes(value);
-        match tag {
-            0 => Self::Started(value),
-            1 => Self::Ended(value),
-            3 => Self::Running,
-            _ => Self::Failed(value),
-        }
-    }
-}
-
-/// Runs a shim. Its standard input is the socket to the agent; its standard output and standard error are
-/// those of the command.
+/// Runs a shim. Its standard input is the socket for reports to the agent, its standard output the socket of
+/// the requests.
 ///
 /// # Errors
-/// When the request does not arrive or a process cannot be set up; the agent sees the socket close.
+/// When a process cannot be set up or killed; the agent sees the sockets close.
 pub fn run() -> io::Result<()> {
     // Ctrl+C in the terminal of a manually started agent must not end the shim before the agent has ended the
     // command. It fails only for a process group leader, which a shim is not.
@@ -88,198 +58,195 @@ pub fn run() -> io::Result<()> {
     nix::sys::prctl::set_name(c"hotdesk-shim")?;
     nix::sys::prctl::set_child_subreaper(true)?;
     let mut agent = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let requests = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
     nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
+    nix::unistd::dup2_stdout(OwnedFd::from(File::options().write(true).open("/dev/null")?))?;
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
     mask.thread_block()?;
     let children = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    let descriptors = descriptors::receive(&agent)?;
-    let mut spec: CommandSpec = shim_protocol::receive(&mut agent)?;
-    let control = pass_control(&mut spec, descriptors.control)?;
-    let result = pass_text(&mut spec)?;
-    let (messages, messages_out) = io::pipe()?;
-    // SAFETY: this process has one thread, so the child may use everything that it could use before.
-    #[allow(unsafe_code)]
-    let forked = unsafe { nix::unistd::fork() }?;
-    let ForkResult::Parent { child: waiter } = forked else {
-        drop((agent, children, messages, result));
-        return self::run_waiter(spec, messages_out, descriptors.stdin);
-    };
-    let stay = spec.stay;
-    drop((spec, messages_out, descriptors.stdin, control));
-    close_output()?;
-    let mut watch = CommandWatch {
-        command: None,
-        waiter,
-        waiter_alive: true,
-        children: true,
-        ended: None,
-        stay,
-        messages,
-    };
-    let outcome = watch.run(&mut agent, &children, result);
-    if matches!(outcome, Ok(true)) {
-        return Ok(());
-    }
-    // The agent has ended, or the supervision failed: nobody supervises this command any more.
-    let left = tree::end(&Target::below(nix::unistd::getpid().as_raw()), END_TIMEOUT);
-    if left > 0 { Err(io::Error::other(format!("{left} processes are left"))) } else { outcome.map(drop) }
-}
-
-/// Puts the text into a descriptor for the program; returns the read end of the result's pipe.
-fn pass_text(spec: &mut CommandSpec) -> io::Result<Option<File>> {
-    let Some(text) = spec.text.take() else { return Ok(None) };
-    // Not close-on-exec: the program inherits it. The shim executes nothing else.
-    let mut memory = File::from(memfd_create(c"hotdesk-text", MFdFlags::empty())?);
-    memory.write_all(text.as_bytes())?;
-    io::Seek::rewind(&mut memory)?;
-    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_NONBLOCK)?;
-    rustix::io::fcntl_setfd(&reader, rustix::io::FdFlags::CLOEXEC)?;
-    for arg in &mut spec.args {
-        *arg = arg
-            .replace("{text}", &memory.as_raw_fd().to_string())
-            .replace("{result}", &writer.as_raw_fd().to_string());
-    }
-    // Both stay open until the shim and the waiter end: the program inherits them.
-    let _inherited = (std::mem::ManuallyDrop::new(memory), std::mem::ManuallyDrop::new(writer));
-    Ok(Some(File::from(reader)))
-}
-
-/// Puts the number of the control socket into the arguments; the program inherits the socket.
-fn pass_control(spec: &mut CommandSpec, control: Option<OwnedFd>) -> io::Result<Option<OwnedFd>> {
-    if let Some(control) = &control {
-        rustix::io::fcntl_setfd(control, rustix::io::FdFlags::empty())?;
-        for arg in &mut spec.args {
-            *arg = arg.replace("{control}", &control.as_raw_fd().to_string());
+    loop {
+        let (messages, messages_out) = io::pipe()?;
+        let (executed, unexecuted) = io::pipe()?;
+        // SAFETY: this process has one thread, so the child may use everything that it could use before.
+        #[allow(unsafe_code)]
+        let forked = unsafe { nix::unistd::fork() }?;
+        let ForkResult::Parent { child: waiter } = forked else {
+            drop((agent, children, messages, executed));
+            return waiter::run(requests, messages_out, unexecuted);
+        };
+        drop((messages_out, unexecuted));
+        let mut watch = CommandWatch::new(waiter, messages, executed);
+        let outcome = watch.run(&mut agent, &children);
+        match &outcome {
+            // Nothing of the command is left: the next one may use this shim.
+            Ok(RoundEnd::Clean) => {}
+            Ok(RoundEnd::ProcessesLeft) => return Ok(()),
+            // The agent has ended, or the supervision failed: nobody supervises this command any more.
+            Ok(RoundEnd::AgentGone) | Err(_) => {
+                let left = tree::end(&Target::below(nix::unistd::getpid().as_raw()), END_TIMEOUT);
+                if left > 0 {
+                    return Err(io::Error::other(format!("{left} processes are left")));
+                }
+                return outcome.map(|_| ());
+            }
         }
     }
-    Ok(control)
 }
 
-/// Closes the command's output in this process, so that the pipe ends when the command's own processes close
-/// it.
-fn close_output() -> io::Result<()> {
-    let null = OwnedFd::from(File::options().write(true).open("/dev/null")?);
-    nix::unistd::dup2_stdout(&null)?;
-    nix::unistd::dup2_stderr(&null)?;
-    Ok(())
-}
-
-/// The waiter: starts the command in its own session and waits for it.
-fn run_waiter(spec: CommandSpec, mut messages_out: PipeWriter, stdin: Option<OwnedFd>) -> io::Result<()> {
-    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
-        tracing::debug!(%error, "cannot set oom_score_adj");
-    }
-    let mut command = Command::new(&spec.program);
-    command.args(&spec.args).env_clear().envs(spec.environment).current_dir(&spec.directory);
-    let terminal = if spec.terminal { stdin.as_ref().map(OwnedFd::try_clone).transpose()? } else { None };
-    if let Some(terminal) = &terminal {
-        command.stdout(terminal.try_clone()?).stderr(terminal.try_clone()?);
-    }
-    command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
-    // The command must not inherit the shim's signal mask.
-    SigSet::empty().thread_set_mask()?;
-    let reporter = messages_out.try_clone()?;
-    let before_exec = move || {
-        nix::unistd::setsid()?;
-        if let Some(terminal) = &terminal {
-            rustix::process::ioctl_tiocsctty(terminal)?;
-        }
-        // The command's process reports itself before it executes the program, so that the shim knows also a
-        // program that kills its parent at once.
-        (&reporter).write_all(&WaiterMessage::Started(nix::unistd::getpid().as_raw()).encode())
-    };
-    // SAFETY: setsid, ioctl, getpid and a write from the stack are async-signal-safe and allocate nothing.
-    #[allow(unsafe_code)]
-    unsafe {
-        command.pre_exec(before_exec);
-    }
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            return messages_out
-                .write_all(&WaiterMessage::Failed(error.raw_os_error().unwrap_or(0)).encode());
-        }
-    };
-    drop(command);
-    messages_out.write_all(&WaiterMessage::Running.encode())?;
-    close_output()?;
-    let status = child.wait()?;
-    messages_out.write_all(&WaiterMessage::Ended(status.into_raw()).encode())
+/// How the supervision of one command ended.
+#[derive(Clone, Copy)]
+enum RoundEnd {
+    /// The command was reported, and no process of it is left.
+    Clean,
+    /// The command was reported; processes that it started run on, or it killed its waiter.
+    ProcessesLeft,
+    /// The agent has closed its socket.
+    AgentGone,
 }
 
 /// The shim's view of its command.
-struct CommandWatch<N> {
+struct CommandWatch {
     command: Option<Pid>,
     waiter: Pid,
-    /// The waiter still has its end of the pipe open.
-    waiter_alive: bool,
+    /// The shim has reaped the waiter.
+    waiter_reaped: bool,
     /// Some child is not reaped yet.
     children: bool,
+    /// The command process has its request.
+    received: bool,
     ended: Option<ProcessExit>,
+    /// `ended` was sent to the agent.
+    reported: bool,
     /// Whether to stay until no child is left.
     stay: bool,
-    messages: N,
+    /// Messages of the waiter and the command process; ends with both.
+    messages: Option<PipeReader>,
+    /// Ends when the command process executes its program, or exits.
+    executed: Option<PipeReader>,
 }
 
-impl<N: Read + AsFd> CommandWatch<N> {
-    /// Supervises until the command has ended and the agent was informed (true), or the agent has ended
-    /// (false). With `stay`, until all other processes have ended as well.
-    fn run(&mut self, agent: &mut UnixStream, children: &SignalFd, result: Option<File>) -> io::Result<bool> {
-        let mut result = Some(result);
+/// What a wait has found.
+#[derive(Default)]
+struct ReadySources {
+    agent_gone: bool,
+    child_died: bool,
+    message: bool,
+    executed: bool,
+}
+
+impl CommandWatch {
+    fn new(waiter: Pid, messages: PipeReader, executed: PipeReader) -> Self {
+        Self {
+            command: None,
+            waiter,
+            waiter_reaped: false,
+            children: true,
+            received: false,
+            ended: None,
+            reported: false,
+            stay: false,
+            messages: Some(messages),
+            executed: Some(executed),
+        }
+    }
+
+    /// Supervises one command until it has ended and the agent was informed, or the agent has ended. With
+    /// `stay`, until all its processes have ended as well.
+    fn run(&mut self, agent: &mut UnixStream, children: &SignalFd) -> io::Result<RoundEnd> {
         loop {
-            let mut ready = [
-                PollFd::new(agent.as_fd(), PollFlags::POLLIN),
-                PollFd::new(children.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.messages.as_fd(), PollFlags::POLLIN),
-            ];
-            // The waiter's end closes its pipe: from then on only signals and the agent count.
-            let watched = if self.waiter_alive { &mut ready[..] } else { &mut ready[..2] };
-            match poll(watched, PollTimeout::NONE) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let [gone, died, noted] = ready.map(|fd| fd.any().unwrap_or(false));
-            if noted && self.waiter_alive {
+            let ready = self.wait(agent, children)?;
+            if ready.message {
                 self.read_note(agent)?;
+                if self.ended.is_none() {
+                    // Signals count only after everything that was written before them.
+                    continue;
+                }
             }
-            if died {
+            if ready.executed {
+                self.executed = None;
+                if self.received && self.ended.is_none() {
+                    shim_protocol::send(agent, &Report::Running)?;
+                }
+            }
+            if ready.child_died {
                 while children.read_signal()?.is_some() {}
                 self.reap();
             }
             if let Some(how) = self.ended {
-                if let Some(result) = result.take() {
-                    shim_protocol::send(agent, &Report::Ended { how, result: read_result(result)? })?;
+                self.report_end(agent, how)?;
+                if !self.children {
+                    // With `stay` the agent waits for the shim's exit.
+                    return Ok(if self.stay { RoundEnd::ProcessesLeft } else { RoundEnd::Clean });
                 }
-                if !self.stay || !self.children {
-                    return Ok(true);
+                if self.waiter_reaped && !self.stay {
+                    return Ok(RoundEnd::ProcessesLeft);
                 }
             }
-            if gone {
-                return Ok(false);
+            if ready.agent_gone {
+                return Ok(RoundEnd::AgentGone);
             }
         }
     }
 
+    /// Waits until there is something to do.
+    fn wait(&self, agent: &UnixStream, children: &SignalFd) -> io::Result<ReadySources> {
+        let watch = |source| PollFd::new(source, PollFlags::POLLIN);
+        let mut sources = vec![watch(children.as_fd())];
+        let mut add = |source: Option<_>| {
+            source.map(|source| {
+                sources.push(watch(source));
+                sources.len() - 1
+            })
+        };
+        let message = add(self.messages.as_ref().map(AsFd::as_fd));
+        let executed = add(self.executed.as_ref().map(AsFd::as_fd));
+        // Processes that a reported command left behind do not end with the agent.
+        let agent = add((self.stay || !self.reported).then(|| agent.as_fd()));
+        match poll(&mut sources, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |index: Option<usize>| index.is_some_and(|at| sources[at].any().unwrap_or(false));
+        Ok(ReadySources {
+            agent_gone: is_ready(agent),
+            child_died: is_ready(Some(0)),
+            message: is_ready(message),
+            executed: is_ready(executed),
+        })
+    }
+
+    /// Reports the end of the command, once.
+    fn report_end(&mut self, agent: &mut UnixStream, how: ProcessExit) -> io::Result<()> {
+        if !self.received {
+            let why = "its process was killed before it began";
+            shim_protocol::send(agent, &Report::Failed(why.to_owned()))?;
+            return Err(io::Error::other(why));
+        }
+        if !self.reported {
+            shim_protocol::send(agent, &Report::Ended { how })?;
+            self.reported = true;
+        }
+        Ok(())
+    }
+
     fn read_note(&mut self, agent: &mut UnixStream) -> io::Result<()> {
         let mut message = [0; WaiterMessage::BYTES];
-        if self.messages.read_exact(&mut message).is_err() {
-            self.waiter_alive = false;
-            // Without a command the waiter was killed before it could start one.
-            if self.command.is_none() {
-                shim_protocol::send(agent, &Report::Failed("its parent was killed".to_owned()))?;
-                return Err(io::Error::other("the waiter was killed"));
-            }
+        let Some(messages) = &mut self.messages else { return Ok(()) };
+        if messages.read_exact(&mut message).is_err() {
+            self.messages = None;
             self.reap();
-            // The command may have killed the waiter before its message; a repeated report does no harm.
-            return shim_protocol::send(agent, &Report::Running);
+            return Ok(());
         }
         match WaiterMessage::decode(message) {
             WaiterMessage::Started(pid) => {
                 self.command = Some(Pid::from_raw(pid));
                 shim_protocol::send(agent, &Report::Started { command: pid, waiter: self.waiter.as_raw() })
             }
-            WaiterMessage::Running => shim_protocol::send(agent, &Report::Running),
+            WaiterMessage::Received { stay } => {
+                (self.received, self.stay) = (true, stay);
+                Ok(())
+            }
             WaiterMessage::Ended(raw) => {
                 self.ended = Some(how(ExitStatus::from_raw(raw)));
                 Ok(())
@@ -302,6 +269,9 @@ impl<N: Read + AsFd> CommandWatch<N> {
                 Ok(WaitStatus::Signaled(pid, signal, _)) if Some(pid) == self.command => {
                     self.ended = Some(ProcessExit::Signal(signal as i32));
                 }
+                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) if pid == self.waiter => {
+                    self.waiter_reaped = true;
+                }
                 Err(Errno::ECHILD) => {
                     self.children = false;
                     break;
@@ -310,9 +280,13 @@ impl<N: Read + AsFd> CommandWatch<N> {
                 Ok(_) => {}
             }
         }
-        // The waiter may have been killed after it had reaped the command and before it could report.
+        // The waiter may have been killed before the command began, or after it had reaped the command and
+        // before it could report.
         let vanished = |pid: Pid| nix::sys::signal::kill(pid, None) == Err(Errno::ESRCH);
-        if self.ended.is_none() && !self.waiter_alive && self.command.is_some_and(vanished) {
+        if self.ended.is_none()
+            && self.waiter_reaped
+            && (!self.received || self.messages.is_none() && self.command.is_none_or(vanished))
+        {
             self.ended = Some(ProcessExit::Signal(Signal::SIGKILL as i32));
         }
     }
@@ -324,16 +298,4 @@ fn how(status: ExitStatus) -> ProcessExit {
         (None, Some(signal)) => ProcessExit::Signal(signal),
         (None, None) => ProcessExit::Signal(Signal::SIGKILL as i32),
     }
-}
-
-/// Reads the result's pipe without blocking.
-fn read_result(pipe: Option<File>) -> io::Result<String> {
-    let Some(pipe) = pipe else { return Ok(String::new()) };
-    let mut bytes = Vec::new();
-    match pipe.take(MAX_RESULT).read_to_end(&mut bytes) {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        Err(error) => return Err(error),
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

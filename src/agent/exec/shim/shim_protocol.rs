@@ -1,13 +1,14 @@
-//! Protocol between the agent and a command's shim, on the socket that is the shim's standard input.
+//! Protocol between the agent and a shim: requests on one socket, reports on another.
 //!
 //! ```text
-//! agent                                shim
-//!   | -- byte + descriptors (descriptors) -> |
-//!   | -- CommandSpec -------------------> |
-//!   | <- Started, Running | Failed ------ |
-//!   | <- Ended -------------------------- |
+//! agent                                    shim and its processes
+//!   | <- Started ------------------------------ | a command process waits for its request
+//!   | -- byte + descriptors, CommandSpec -----> |
+//!   | <- Running | Failed --------------------- |
+//!   | <- Ended -------------------------------- |
 //! ```
-//! Each message is JSON behind a little-endian length of four bytes.
+//! Each message is JSON behind a little-endian length of four bytes. After `Ended` comes the next `Started`,
+//! or the shim exits.
 //!
 //! Neither the shim's arguments nor its environment contain anything of the command, and descriptors pass
 //! over the socket. So nothing leaks into commands that start at the same moment.
@@ -20,8 +21,8 @@ use serde::{Deserialize, Serialize};
 /// Longest message in bytes: a 2 MiB body whose every byte JSON escapes as six, and some overhead.
 pub const MAX_FRAME: usize = 16 * 1024 * 1024;
 
-/// Command to run. With [`CommandSpec::text`], `{text}` and `{result}` in the arguments become descriptor
-/// numbers.
+/// Command to run. `{control}`, `{text}` and `{result}` in the arguments become the numbers of the
+/// descriptors that came with it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CommandSpec {
     /// Program, looked up in the `PATH` of `environment`.
@@ -32,8 +33,6 @@ pub struct CommandSpec {
     pub environment: Vec<(String, String)>,
     /// Working folder.
     pub directory: String,
-    /// Text of any length that the program may read from a descriptor.
-    pub text: Option<String>,
     /// Whether standard input is a terminal, which is then also the output and the controlling terminal.
     pub terminal: bool,
     /// Whether the shim stays until all processes that the program started have ended.
@@ -43,7 +42,7 @@ pub struct CommandSpec {
 /// Message of the shim.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The process exists and is about to execute the program.
+    /// The process exists and waits for its request.
     Started {
         /// Id of the process, and of its session.
         command: i32,
@@ -58,8 +57,6 @@ pub enum Report {
     Ended {
         /// Exit status or signal.
         how: ProcessExit,
-        /// Text that it wrote to `{result}`: at most the 64 KiB of a pipe.
-        result: String,
     },
 }
 

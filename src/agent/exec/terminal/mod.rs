@@ -84,7 +84,7 @@ impl Terminals {
             return refuse(&sender, &Error::unavailable(message)).await;
         };
         let opened = match self.prepare(query) {
-            Ok(prepared) => shell::start(prepared),
+            Ok(prepared) => shell::start(&self.commands.stock, prepared),
             Err(error) => Err(error),
         };
         match opened {

@@ -12,8 +12,9 @@ use super::pty::{Master, Pty, TerminalResizer};
 use super::utf8::Utf8Decoder;
 use super::{input, output};
 use crate::exec::shim::descriptors::CommandDescriptors;
-use crate::exec::shim::launch::{self, RunningShim};
+use crate::exec::shim::launch::{self, Shim};
 use crate::exec::shim::shim_protocol::ProcessExit;
+use crate::exec::shim::stock::ShimStock;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::socket::last_activity::LastActivity;
@@ -28,22 +29,26 @@ const KILLED: ProcessExit = ProcessExit::Signal(9);
 
 /// A shim that waits for the request to start its shell.
 pub struct Shell {
-    running: RunningShim,
+    shim: Shim,
     prepared: PreparedCommand,
     master: Master,
     resizer: TerminalResizer,
 }
 
-/// Starts the shim of a shell.
+/// Takes a shim for a shell.
 ///
 /// # Errors
 /// `Unavailable` when the process cannot be started.
-pub fn start((prepared, pty): (PreparedCommand, Pty)) -> Result<Shell> {
+pub fn start(stock: &ShimStock, (prepared, pty): (PreparedCommand, Pty)) -> Result<Shell> {
     let Pty { master, resizer, slave } = pty;
-    let running = launch::launch(&CommandDescriptors { stdin: Some(slave), control: None });
-    let running =
-        running.map_err(|error| Error::unavailable("the shell could not be started").context(error))?;
-    Ok(Shell { running, prepared, master, resizer })
+    let descriptors = CommandDescriptors { stdin: Some(slave), ..CommandDescriptors::default() };
+    let taken = stock.take_for_good().and_then(|shim| {
+        // The shell writes to its terminal.
+        let _unused = shim.pass(&descriptors)?;
+        Ok(shim)
+    });
+    let shim = taken.map_err(|error| Error::unavailable("the shell could not be started").context(error))?;
+    Ok(Shell { shim, prepared, master, resizer })
 }
 
 impl Shell {
@@ -57,15 +62,14 @@ impl Shell {
         activity: &LastActivity,
         stop: CancellationToken,
     ) -> CloseReason {
-        let Self { running: RunningShim { shim, socket, streams: _unused }, prepared, master, resizer } =
-            self;
+        let Self { mut shim, prepared, master, resizer } = self;
         let mut text = Utf8Decoder::default();
         let mut state = launch::ShimState::default();
         let (exited, on_exit) = oneshot::channel();
         let mut open = None;
         let cut = {
             let mut exited = Some(exited);
-            let attending = launch::attend(socket, prepared.spec, |report| {
+            let attending = launch::attend(&mut shim.sockets, prepared.spec, |report| {
                 state.apply(report);
                 if state.running && open.is_none() {
                     open = state.command.map(|pid| shells.register(pid));

@@ -44,6 +44,7 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
     check_hostname(&hostname)?;
     let shared = agent.clone();
     blocking(move || shared.token.renew(&asked, token)).await?;
+    agent.commands.clear_stock();
 
     let mut report = RenewalReport::default();
     report.renewed.push("token".to_owned());
