@@ -36,7 +36,7 @@ pub mod web;
 use background::auto_stop::AutoStopper;
 use background::trials::Trials;
 use computers::directory::Directory;
-use computers::fleet::Fleet;
+use computers::fleet::{Fleet, Pool};
 use computers::rtmp_connections::RtmpConnections;
 use computers::streams::RtmpStreams;
 use config::Config;
@@ -246,7 +246,7 @@ pub async fn start_with(
     let offers = engine.offers();
     store.adopt_isolation(offers.default().isolation, offers.all().count() == 1).await?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
-    let pool = config.pool.open(engine.offers())?;
+    let (sizes, limits) = config.pool.parse(engine.offers())?;
     let fleet = Fleet::new(
         engine,
         store.clone(),
@@ -255,7 +255,7 @@ pub async fn start_with(
         &config.suspension,
         archive,
         &config.boot_snapshots,
-        pool,
+        Pool::new(sizes, limits),
     );
     let metrics = Metrics::install()?;
     let metrics_access = MetricsAccess::open(&config.web.metrics_key_file)?;

@@ -158,10 +158,7 @@ async fn a_machine_of_the_pool_that_cannot_be_used_is_made_anew() {
     controller.host.crash(machine.parse().expect("an id"));
     let made = controller.computer(&workspace, "one").await;
     assert_eq!(controller.status(&made).await, "running");
-    assert_eq!(
-        controller.get(&format!("/computers/{made}/screenshot?response_format=binary")).await.status,
-        200
-    );
+    assert_eq!(controller.command(format!("/computers/{made}/click")).await.status, 200);
 }
 
 /// The token of a computer's agent, and what else identifies it to its programs.

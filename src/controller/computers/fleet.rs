@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::prepared::boot_snapshots::BootSnapshots;
-pub use super::prepared::pool::Pool;
+use super::runner::prepared::BootSnapshots;
+pub use super::runner::prepared::Pool;
 use super::runner::registry::{FleetState, stopping};
 use super::runner::{CommandAck, Work, computer_not_found, suspend_unsupported};
 use super::view;
@@ -313,6 +313,9 @@ impl Fleet {
             outcome?;
         }
         let now = self.row(computer.id).await?;
+        if now.status == Status::Deleting {
+            return Err(computer_not_found());
+        }
         Ok((now.status, now.instance != computer.instance))
     }
 

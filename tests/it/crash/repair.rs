@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
+use hotdesk::base::wait;
 use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::{Boot, MachineSpec};
 use serde_json::{Value, json};
@@ -22,6 +23,8 @@ use crate::harness::program::program;
 
 /// Control groups of the OCI runtime, at a path that both versions of control groups have.
 const GROUPS: &str = "/sys/fs/cgroup";
+/// Longest life of another test's mount namespace.
+const DETACHED_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn doctor(controller: &RunningController, options: &[&str]) -> Output {
     let mut command = Command::new(program());
@@ -191,8 +194,12 @@ async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
     let marks = [&*mark, &point_text, &lost.to_string(), &format!("{slot} for ")];
     let (_, again) = run_doctor(&controller, &[]);
     assert!(own_findings(&again, &marks).is_empty(), "{again}");
-    let attached = run_on_host("losetup", &["--list", "--noheadings", "--output", "BACK-FILE"]);
-    assert!(!attached.contains(&*disk.to_string_lossy()), "{attached}");
+    // Containers and systems of other tests have copies of the mount for as long as their mount namespaces exist.
+    let attached = || run_on_host("losetup", &["--list", "--noheadings", "--output", "BACK-FILE"]);
+    let detached = wait::until(DETACHED_TIMEOUT, || async {
+        (!attached().contains(&*disk.to_string_lossy())).then_some(())
+    });
+    assert!(detached.await.is_some(), "{}", attached());
     assert!(groups.iter().all(|group| !group.exists()) && !claim.is_symlink() && !gone.exists());
     for left in [running, partial, lost] {
         assert_eq!(host::find_leftover(&left.to_string()), None);

@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use super::prepared::{BootSnapshots, Pool};
 use super::{CommandAck, Message, Runner, Work};
-use crate::computers::prepared::boot_snapshots::BootSnapshots;
-use crate::computers::prepared::pool::Pool;
 use crate::data_dir::blobs::BlobStore;
 use crate::saved_state::StateArchive;
 use hotdesk_base::ids::ComputerId;
