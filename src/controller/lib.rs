@@ -36,7 +36,7 @@ pub mod web;
 use background::auto_stop::AutoStopper;
 use background::trials::Trials;
 use computers::directory::Directory;
-use computers::fleet::{Fleet, Pool};
+use computers::fleet::{Fleet, PreparedDesktops};
 use computers::rtmp_connections::RtmpConnections;
 use computers::streams::RtmpStreams;
 use config::Config;
@@ -254,8 +254,7 @@ pub async fn start_with(
         tasks.clone(),
         &config.suspension,
         archive,
-        &config.boot_snapshots,
-        Pool::new(sizes, limits),
+        PreparedDesktops::new(config.boot_snapshots.keep, sizes, limits),
     );
     let metrics = Metrics::install()?;
     let metrics_access = MetricsAccess::open(&config.web.metrics_key_file)?;

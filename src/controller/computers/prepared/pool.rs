@@ -161,7 +161,12 @@ impl Runner {
         let engine = &self.shared.engine;
         let endpoint = match engine.observe(self.id).await.map_err(Error::internal)? {
             Observation::Running { generation, endpoint, .. } if generation == row.generation => endpoint,
-            other => return Err(Error::internal(format!("it does not run: {other:?}"))),
+            Observation::Running { generation, .. } => {
+                return Err(Error::internal(format!("it runs generation {generation}")));
+            }
+            Observation::Absent | Observation::Stopped | Observation::Suspended { .. } => {
+                return Err(Error::internal("it does not run"));
+            }
         };
         if row.hardware.bandwidth_mbps > 0 {
             let change = Change::Bandwidth(row.hardware.bandwidth_mbps);

@@ -10,6 +10,19 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::prepared::pool::{PoolLimits, PoolSize};
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 
+/// Boot snapshots and the pool of a fleet.
+pub struct PreparedDesktops {
+    pub(in crate::computers) boot_snapshots: BootSnapshots,
+    pub(in crate::computers) pool: Pool,
+}
+
+impl PreparedDesktops {
+    /// Returns at most `keep` boot snapshots, and a pool of these sizes; nothing is prepared yet.
+    pub fn new(keep: u32, sizes: Vec<PoolSize>, limits: PoolLimits) -> Self {
+        Self { boot_snapshots: BootSnapshots::new(keep), pool: Pool::new(sizes, limits) }
+    }
+}
+
 /// Most sizes that wait for a snapshot; others ask again with their next create.
 const MAX_WANTED: usize = 16;
 
@@ -22,7 +35,7 @@ pub(in crate::computers) struct BootSnapshots {
 }
 
 impl BootSnapshots {
-    pub(in crate::computers) fn new(keep: u32) -> Self {
+    fn new(keep: u32) -> Self {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         Self { keep, wanted: Mutex::default(), added: Notify::new() }
     }
@@ -52,7 +65,7 @@ impl BootSnapshots {
 }
 
 /// The pool.
-pub struct Pool {
+pub(in crate::computers) struct Pool {
     pub(in crate::computers) sizes: Vec<PoolSize>,
     pub(in crate::computers) limits: PoolLimits,
     machines: Mutex<PoolMachines>,
@@ -77,8 +90,7 @@ impl PoolMachines {
 }
 
 impl Pool {
-    /// Returns an empty pool of these sizes.
-    pub fn new(sizes: Vec<PoolSize>, limits: PoolLimits) -> Self {
+    fn new(sizes: Vec<PoolSize>, limits: PoolLimits) -> Self {
         Self { sizes, limits, machines: Mutex::default(), changed: Notify::new() }
     }
 

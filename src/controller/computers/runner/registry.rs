@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::prepared::{BootSnapshots, Pool};
+use super::prepared::{BootSnapshots, Pool, PreparedDesktops};
 use super::{CommandAck, Message, Runner, Work};
 use crate::data_dir::blobs::BlobStore;
 use crate::saved_state::StateArchive;
@@ -66,9 +66,9 @@ impl FleetState {
         blobs: BlobStore,
         tasks: Tasks,
         archive: Option<Arc<StateArchive>>,
-        boot_snapshots: BootSnapshots,
-        pool: Pool,
+        prepared: PreparedDesktops,
     ) -> Self {
+        let PreparedDesktops { boot_snapshots, pool } = prepared;
         Self {
             boot_snapshots,
             pool,

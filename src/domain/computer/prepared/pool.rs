@@ -111,11 +111,14 @@ mod tests {
         PooledMachine { size, usable: true, age: Duration::from_secs(age) }
     }
 
+    /// Sizes, machines, whether memory is low; the machines to remove, and the RAM of the one to make.
+    type PoolCase = (Vec<PoolSize>, Vec<PooledMachine>, bool, Vec<bool>, Option<f64>);
+
     #[test]
     fn a_pool_has_what_is_wanted_within_its_limits() {
         let size = |ram, wanted| PoolSize { spec: spec(ram), wanted };
         let dead = PooledMachine { usable: false, ..machine(4.0, 1) };
-        let cases: [(Vec<PoolSize>, Vec<PooledMachine>, bool, Vec<bool>, Option<f64>); 11] = [
+        let cases: [PoolCase; 11] = [
             (vec![], vec![machine(4.0, 1)], false, vec![true], None),
             (vec![size(4.0, 2)], vec![], false, vec![], Some(4.0)),
             (vec![size(4.0, 2)], vec![machine(4.0, 1)], false, vec![false], Some(4.0)),
