@@ -56,19 +56,23 @@ fn run_on_host(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Creates a running machine without a row, and another one with an incomplete disk.
-async fn create_orphans(controller: &RunningController) -> (ComputerId, ComputerId) {
-    let mut config = container_settings(controller.data_dir(), image(), program());
-    config.host.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
-    let engine = open_engine(config);
-    let spec = |id| MachineSpec {
+/// A small machine. An engine that is alone runs it, whatever its isolation.
+fn spec(id: ComputerId) -> MachineSpec {
+    MachineSpec {
         id,
         isolation: Isolation::Shared,
         cpu: 1.0,
         memory_bytes: 1 << 29,
         disk_bytes: 1 << 28,
         bandwidth_mbps: 0,
-    };
+    }
+}
+
+/// Creates a running machine without a row, and another one with an incomplete disk.
+async fn create_orphans(controller: &RunningController) -> (ComputerId, ComputerId) {
+    let mut config = container_settings(controller.data_dir(), image(), program());
+    config.host.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
+    let engine = open_engine(config);
     let (running, partial) = (ComputerId::random(), ComputerId::random());
     engine.create(&spec(running)).await.expect("created");
     let boot = Boot { generation: 1, token: Secret::random(43), resolution: Default::default() };
@@ -237,14 +241,6 @@ async fn a_repair_knows_virtual_machines_too() {
     controller.kill();
     let data = fs::canonicalize(controller.data_dir()).expect("a folder");
     let engine = open_engine(qemu::settings(data.clone()));
-    let spec = |id| MachineSpec {
-        id,
-        isolation: Isolation::Shared,
-        cpu: 1.0,
-        memory_bytes: 1 << 29,
-        disk_bytes: 1 << 28,
-        bandwidth_mbps: 0,
-    };
     let (running, stopped) = (ComputerId::random(), ComputerId::random());
     for id in [running, stopped] {
         engine.create(&spec(id)).await.expect("created");
