@@ -24,7 +24,8 @@ conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled());
 
 /// Starts a process that counts in its memory and writes the count to files, one of which is deleted but
 /// open.
-const START_COUNTER: &str = "setsid bash -c 'exec 3>/root/open 4>/tmp/gone 9<> <(:); rm /tmp/gone; i=0; \
+const START_COUNTER: &str = "echo 0 >/root/count; \
+                     setsid bash -c 'exec 3>/root/open 4>/tmp/gone 9<> <(:); rm /tmp/gone; i=0; \
                      while :; do i=$((i+1)); echo $i >/root/count; echo $i >&3; echo $i >&4; \
                      read -t 0.05 -u 9; done' \
                      >/dev/null 2>&1 </dev/null & echo $! >/root/counter";
