@@ -10,7 +10,7 @@ Pauses give the agent time to make processes for the next command.
 import os
 import time
 
-from controller import Controller
+from controller import RUNC, Controller
 from lifecycle import RUNSC, SETTLE_SECONDS
 from support import Table, arguments, scaled, timed
 
@@ -18,7 +18,10 @@ ROUNDS = scaled(100)
 SESSIONS = scaled(7)
 # Seconds between two requests.
 PAUSE = 0.3
-ENGINES = {"runc": "", "gVisor": f'[container]\nruntime = "{RUNSC}"\n'}
+ENGINES = {
+    "runc": RUNC,
+    "gVisor": f'[engines]\noffered = "sandbox"\nrunsc = "{RUNSC}"\n',
+}
 
 
 def paused(work, rounds):

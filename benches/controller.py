@@ -15,6 +15,8 @@ import time
 NO_RATE_LIMIT = os.environ | {"HOTDESK_LIMITS__REQUESTS_PER_SECOND": "100000", "HOTDESK_LIMITS__REQUEST_BURST": "100000"}
 
 
+# Configuration of a controller whose computers are containers over runc.
+RUNC = '[engines]\noffered = "shared"\n'
 # Seconds until a client drops an idle connection; the server closes it after ten.
 IDLE = 5
 
@@ -61,7 +63,7 @@ class Api:
 class Controller:
     """A controller with a data folder of its own and `lines` of configuration; the end of the `with` removes it."""
 
-    def __init__(self, binary, image, lines=""):
+    def __init__(self, binary, image, lines=RUNC):
         self.binary, self.image, self.key = binary, image, None
         self.folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
         self.data = f"{self.folder}/data"

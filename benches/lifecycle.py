@@ -17,7 +17,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from controller import Controller, RequestFailed
+from controller import RUNC, Controller, RequestFailed
 from libvirt_peer import lifecycle as virsh_lifecycle
 from steps import Step, Steps, compare, duration
 from support import CACHE, QUICK, arguments, scaled, timed
@@ -32,9 +32,9 @@ SETTLE_SECONDS = 2 if QUICK else 15
 RUNSC = os.path.join(CACHE, "runsc/usr/bin/runsc")
 # Configuration lines of each engine. An engine that this build or this host lacks is skipped.
 ENGINES = {
-    "container over runc": "",
-    "container over gVisor": f"[container]\nruntime = {json.dumps(RUNSC)}\n",
-    "qemu": 'engine = "qemu"\n',
+    "container over runc": RUNC,
+    "container over gVisor": f"[engines]\noffered = \"sandbox\"\nrunsc = {json.dumps(RUNSC)}\n",
+    "qemu": '[engines]\noffered = "vm"\n',
 }
 # A program that keeps a computer busy: a terminal with a clock.
 BUSY = "DISPLAY=:99 setsid xterm -e sh -c 'while :; do date; sleep 1; done' >/dev/null 2>&1 </dev/null &"

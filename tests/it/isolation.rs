@@ -179,8 +179,7 @@ async fn real_computers_of_two_isolations_beside_a_helper_are_adopted_by_the_nex
     if gvisor().is_none() {
         return;
     }
-    let configuration =
-        format!("[engines]\noffered = \"shared, sandbox\"\ndefault = \"sandbox\"\nrunsc = {:?}\n", runsc());
+    let configuration = format!("[engines]\noffered = \"sandbox, shared\"\nrunsc = {:?}\n", runsc());
     let mut controller = RunningController::boot_beside_helper(&configuration).await;
     let workspace = controller.workspace("demo").await;
     let sandbox = id_of(&controller.computer(&workspace, "one").await);

@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::telemetry;
-use hotdesk_controller::config::{CONTAINER, Config, Flags, QEMU};
+use hotdesk_controller::config::{Config, Flags};
 use hotdesk_controller::data_dir::lock::{self, DataDirLock};
 use hotdesk_domain::plural::plural;
 use hotdesk_engine::remote::RemoteEngine;
@@ -40,13 +40,9 @@ pub struct Options {
     /// Listen address of the API; port 0 selects a free port.
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Name of the only engine; it replaces `[engines]` of the configuration file.
-    #[arg(
-        long,
-        value_name = "ENGINE",
-        help = format!("Only engine: `{CONTAINER}`, or `{QEMU}` for virtual machines")
-    )]
-    pub engine: Option<String>,
+    /// Isolations that computers may have, the default first: sandbox, shared, vm.
+    #[arg(long, value_name = "LIST")]
+    pub isolations: Option<String>,
     /// Guest image folder.
     #[arg(long, value_name = "DIR")]
     pub image: Option<PathBuf>,
@@ -64,7 +60,7 @@ impl Options {
         let flags = Flags {
             data_dir: self.data_dir.clone(),
             listen: self.listen,
-            engine: self.engine.clone(),
+            isolations: self.isolations.clone(),
             image: self.image.clone(),
             stream_allow_private: self.stream_allow_private,
         };

@@ -1,21 +1,19 @@
-//! Engines that one controller offers together.
+//! Engines of one controller.
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{CONTAINER, Config, ENGINES, QEMU};
-use hotdesk_domain::computer::isolation::{Isolation, check_offered, parse_isolation};
+use crate::config::Config;
+use hotdesk_domain::computer::isolation::{Isolation, parse_isolation};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{ContainerSettings, EngineKind, EngineSettings};
 
-/// Engines that this host offers together.
+/// Engines of this host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engines {
-    /// Isolations that computers may have, separated by commas: `sandbox` (gVisor), `shared` (runc), `vm` (QEMU). Empty:
-    /// the one engine of `engine`, for all computers.
+    /// Isolations that computers may have, separated by commas: `sandbox` (gVisor), `shared` (runc), `vm` (QEMU). The first
+    /// is that of computers for which nobody chose one.
     pub offered: String,
-    /// Isolation of computers for which nobody chose one; empty: the first of `offered`.
-    pub default: String,
     /// OCI runtime of `shared`: a name on the path or a file.
     pub runc: String,
     /// OCI runtime of `sandbox`: a name on the path or a file.
@@ -23,37 +21,25 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// The isolations, the default first; none when there is only the engine of `engine`.
+    /// The offered isolations, the default first.
     fn isolations(&self) -> Result<Vec<Isolation>> {
-        let names = self.offered.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let mut isolations = names
+        let names = self.offered.split(',').map(str::trim);
+        names
             .map(parse_isolation)
-            .collect::<Result<Vec<_>>>()
-            .map_err(|error| Error::failed(format!("engines.offered: {error}")))?;
-        if self.default.is_empty() {
-            return Ok(isolations);
-        }
-        let default = parse_isolation(&self.default)
-            .and_then(|default| check_offered(default, "engines.default", &isolations))
-            .map_err(|error| Error::failed(format!("engines.default: {error}")))?;
-        isolations.sort_by_key(|isolation| *isolation != default);
-        Ok(isolations)
+            .collect::<Result<_>>()
+            .map_err(|error| Error::failed(format!("engines.offered: {error}")))
     }
 }
 
 impl Config {
-    /// The settings of the engines: those of `[engines]`, else the one of `engine`.
+    /// The settings of the engines of `[engines]`, the default first.
     ///
     /// # Errors
-    /// `Internal`, with the reason, when an isolation, the engine or the subnet is invalid, or the path of this program
-    /// cannot be determined.
+    /// `Internal`, with the reason, when an isolation or the subnet is invalid, or the path of this program cannot be
+    /// determined.
     pub fn engine_settings(&self) -> Result<EngineSettings> {
         let isolations = self.engines.isolations()?;
-        let kinds = if isolations.is_empty() {
-            vec![self.single_engine()?]
-        } else {
-            isolations.into_iter().map(|isolation| self.engine_of(isolation)).collect()
-        };
+        let kinds = isolations.into_iter().map(|isolation| self.engine_of(isolation)).collect();
         Ok(EngineSettings { host: self.host_settings()?, kinds })
     }
 
@@ -70,27 +56,14 @@ impl Config {
             Isolation::Vm => EngineKind::Qemu(self.qemu.clone()),
         }
     }
-
-    fn single_engine(&self) -> Result<EngineKind> {
-        match self.engine.as_str() {
-            CONTAINER => Ok(EngineKind::Container(ContainerSettings {
-                runtime: self.container.runtime.clone(),
-                isolation: None,
-            })),
-            QEMU => Ok(EngineKind::Qemu(self.qemu.clone())),
-            unknown => {
-                let known = ENGINES.join(" or ");
-                Err(Error::failed(format!("unknown engine {unknown:?}: use {known}")))
-            }
-        }
-    }
 }
 
 impl Default for Engines {
     fn default() -> Self {
         Self {
-            offered: String::new(),
-            default: String::new(),
+            // The first needs no trust in the programs of a computer, and keeps memory. The second is for programs that
+            // need the speed of the host's system calls.
+            offered: [Isolation::Sandbox, Isolation::Shared].map(Isolation::name).join(", "),
             runc: "runc".to_owned(),
             runsc: "runsc".to_owned(),
         }
@@ -102,21 +75,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_comes_first_and_mistakes_are_named() {
+    fn the_first_is_the_default_and_mistakes_are_named() {
         use Isolation::{Sandbox, Shared, Vm};
-        for (offered, default, expected) in [
-            ("", "", Ok(vec![])),
-            ("shared", "", Ok(vec![Shared])),
-            (" shared, vm ,sandbox", "", Ok(vec![Shared, Vm, Sandbox])),
-            ("shared, vm, sandbox", "vm", Ok(vec![Vm, Shared, Sandbox])),
-            ("shared, runc", "", Err("engines.offered: isolation must be one of sandbox, shared, vm")),
-            ("shared", "vm", Err("engines.default is vm, and this host offers shared")),
-            ("", "vm", Err("engines.default is vm")),
+        let unknown = "engines.offered: isolation must be one of sandbox, shared, vm";
+        for (offered, expected) in [
+            ("shared", Ok(vec![Shared])),
+            (" shared, vm ,sandbox", Ok(vec![Shared, Vm, Sandbox])),
+            ("", Err(unknown)),
+            ("shared, runc", Err(unknown)),
         ] {
-            let engines =
-                Engines { offered: offered.to_owned(), default: default.to_owned(), ..Engines::default() };
+            let engines = Engines { offered: offered.to_owned(), ..Engines::default() };
             match (engines.isolations(), expected) {
-                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{offered} {default}"),
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{offered}"),
                 (Err(error), Err(part)) => assert!(error.message.contains(part), "{}", error.message),
                 (found, expected) => panic!("{found:?} instead of {expected:?}"),
             }
@@ -124,16 +94,19 @@ mod tests {
     }
 
     #[test]
-    fn one_engine_is_configured_as_before() {
-        let config = Config { engine: QEMU.to_owned(), ..Config::default() };
-        let settings = config.engine_settings().unwrap();
-        assert!(matches!(settings.kinds[..], [EngineKind::Qemu(_)]), "{:?}", settings.kinds);
-        let engines = Engines { offered: "sandbox, vm".to_owned(), ..Engines::default() };
-        let settings = Config { engines, ..config }.engine_settings().unwrap();
-        assert!(
-            matches!(&settings.kinds[..], [EngineKind::Container(own), EngineKind::Qemu(_)] if own.runtime == "runsc"),
-            "{:?}",
-            settings.kinds
-        );
+    fn each_isolation_has_its_engine() {
+        let runtimes = |config: &Config| -> Vec<String> {
+            let kinds = config.engine_settings().unwrap().kinds;
+            kinds
+                .into_iter()
+                .map(|kind| match kind {
+                    EngineKind::Container(own) => own.runtime,
+                    EngineKind::Qemu(own) => own.program,
+                })
+                .collect()
+        };
+        assert_eq!(runtimes(&Config::default()), ["runsc", "runc"]);
+        let engines = Engines { offered: "vm, sandbox".to_owned(), ..Engines::default() };
+        assert_eq!(runtimes(&Config { engines, ..Config::default() }), ["qemu-system-x86_64", "runsc"]);
     }
 }

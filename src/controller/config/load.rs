@@ -15,8 +15,8 @@ pub struct Flags {
     pub data_dir: Option<PathBuf>,
     /// `--listen`.
     pub listen: Option<SocketAddr>,
-    /// `--engine`: the only engine, instead of those of `engines`.
-    pub engine: Option<String>,
+    /// `--isolations`.
+    pub isolations: Option<String>,
     /// `--image`.
     pub image: Option<PathBuf>,
     /// `--stream-allow-private`: can allow, but not forbid.
@@ -47,11 +47,8 @@ impl Config {
         if let Some(listen) = flags.listen {
             config.listen = listen;
         }
-        if let Some(engine) = &flags.engine {
-            config.engine.clone_from(engine);
-            // The flag chooses one engine for all computers.
-            config.engines.offered.clear();
-            config.engines.default.clear();
+        if let Some(isolations) = &flags.isolations {
+            config.engines.offered.clone_from(isolations);
         }
         if let Some(image) = &flags.image {
             config.container.image.clone_from(image);

@@ -8,12 +8,10 @@ use crate::config::Config;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{DiskSpeed, HostSettings, InvalidSubnet, NetworkConfig};
 
-/// Container engine.
+/// Image and network of all computers, whatever their engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Container {
-    /// OCI runtime: a name on the path or a file.
-    pub runtime: String,
     /// Folder of a guest image (with `rootfs` in it).
     pub image: PathBuf,
     /// Whether computers can reach other networks.
@@ -82,7 +80,6 @@ impl Default for BootSnapshotSettings {
 impl Default for Container {
     fn default() -> Self {
         Self {
-            runtime: "runc".to_owned(),
             image: PathBuf::from("/var/cache/hotdesk/images/full"),
             network: true,
             subnet: "10.213.0.0/16".to_owned(),

@@ -35,13 +35,6 @@ pub use transport::TlsSettings;
 
 use hotdesk_engine::QemuSettings;
 
-/// Name of the engine of containers.
-pub const CONTAINER: &str = "container";
-/// Name of the engine of virtual machines.
-pub const QEMU: &str = "qemu";
-/// Names of all engines.
-pub const ENGINES: [&str; 2] = [CONTAINER, QEMU];
-
 /// All settings; `hotdesk config` prints them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -56,9 +49,7 @@ pub struct Config {
     /// Trusted proxies: addresses and networks, separated by commas. `X-Forwarded-For` is honoured from these
     /// addresses.
     pub trusted_proxies: String,
-    /// Name of the only engine, without `engines`; see [`ENGINES`].
-    pub engine: String,
-    /// Several engines.
+    /// Engines.
     pub engines: Engines,
     /// Log filter, such as `info,hotdesk=debug`.
     pub log: String,
@@ -68,7 +59,7 @@ pub struct Config {
     pub host: HostHelper,
     /// Limits of accounts without a plan.
     pub limits: Limits,
-    /// Container engine. Virtual machines use its image and network too.
+    /// Image and network of all computers.
     pub container: Container,
     /// Virtual machine engine.
     pub qemu: QemuSettings,
@@ -137,7 +128,6 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8700)),
             public_url: String::new(),
             trusted_proxies: String::new(),
-            engine: CONTAINER.to_owned(),
             engines: Engines::default(),
             log: "info".to_owned(),
             log_json: false,

@@ -19,8 +19,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_STDERR: u64 = 2048;
 /// Bytes of a tool's standard output that are read: `runc state` is below 4 KiB.
 const MAX_STDOUT: u64 = 256 * 1024;
-/// The search path for tools, independent of the controller's environment.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The search path for tools, independent of the controller's environment. The last folder has what hotdesk's own package
+/// brings: gVisor's runtime.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/libexec/hotdesk";
 
 /// The Debian package of a tool.
 fn package(program: &OsStr) -> &'static str {
@@ -33,7 +34,7 @@ fn package(program: &OsStr) -> &'static str {
         "sh" => "dash",
         "qemu-system-x86_64" => "qemu-system-x86",
         "zstd" => "zstd",
-        "runsc" => "runsc, of gVisor's own archive",
+        "runsc" => "gVisor's runsc; set engines.runsc, or list isolations without sandbox in engines.offered",
         _ => "the OCI runtime, for example runc",
     }
 }

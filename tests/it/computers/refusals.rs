@@ -155,7 +155,7 @@ async fn a_create_that_fails_leaves_nothing_behind() {
     std::fs::write(&runtime, "#!/bin/sh\ncase \"$*\" in *' create '*) exit 9;; esac\nexec runc \"$@\"\n")
         .unwrap();
     std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let configuration = format!("[container]\nruntime = {:?}\n", runtime.to_str().unwrap());
+    let configuration = format!("[engines]\noffered = \"shared\"\nrunc = {:?}\n", runtime.to_str().unwrap());
     let controller = RunningController::boot_with(&configuration).await;
     let workspace = controller.workspace("demo").await;
     for _ in 0..2 {

@@ -254,7 +254,7 @@ async fn a_repair_knows_virtual_machines_too() {
         .map(|id| ("machine".to_owned(), data.join("machines").join(id.to_string()).display().to_string()));
     expected.sort();
     let expected = [&expected[..], &[("unfinished file".to_owned(), format!("{mark}/agent/new"))]].concat();
-    let qemu = ["--engine", "qemu"];
+    let qemu = ["--isolations", "vm"];
     let (code, findings) = run_doctor(&controller, &qemu);
     assert_eq!((code, own_findings(&findings, &[&mark])), (1, expected));
     assert!(!host::processes(&running.to_string()).is_empty(), "nothing was changed");

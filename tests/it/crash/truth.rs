@@ -78,14 +78,8 @@ fn sandbox(id: &str) -> Vec<u32> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_whose_kernel_in_user_space_was_killed_reads_stopped_and_starts_again() {
-    let runtime = runsc();
-    if let Some(skip) = skip_reason() {
-        return skip.report();
-    }
-    if !Path::new(&runtime).exists() {
-        return Capability::Gvisor.skip(format_args!("{runtime} is not installed (packaging/dev/deps test)"));
-    }
-    let controller = RunningController::boot_with(&format!("[container]\nruntime = {runtime:?}\n")).await;
+    let Some(configuration) = gvisor() else { return };
+    let controller = RunningController::boot_with(&configuration).await;
     check_status_after_kill(&controller, &VERBS, sandbox).await;
 }
 

@@ -17,7 +17,7 @@ pub async fn boot_controller(more: &str) -> Option<RunningController> {
 
 /// The configuration of a controller whose computers are virtual machines, with further settings.
 pub fn configuration(more: &str) -> String {
-    format!("engine = \"qemu\"\n[qemu]\nkernel = {:?}\n{more}", kernel())
+    format!("[engines]\noffered = \"vm\"\n[qemu]\nkernel = {:?}\n{more}", kernel())
 }
 
 /// Commands that print what identifies a computer to its programs. Without the address, because all guests

@@ -75,7 +75,7 @@ pub fn gvisor() -> Option<String> {
         skip.report();
         return None;
     }
-    Some(format!("[container]\nruntime = {runtime:?}\n"))
+    Some(format!("[engines]\noffered = \"sandbox\"\nrunsc = {runtime:?}\n"))
 }
 
 /// The guest image of the tests: `HOTDESK_IMAGE`, else the image of `make image-small`.
@@ -427,6 +427,9 @@ pub fn command_of(name: &str, folder: &Path) -> Command {
     command.arg("--image").arg(chosen.map_or_else(|_| image_or_empty(folder), PathBuf::from));
     remove_test_variables(&mut command);
     let file = std::fs::read_to_string(folder.join("hotdesk.toml")).unwrap_or_default();
+    if !file.contains("[engines]") {
+        command.args(["--isolations", "shared"]);
+    }
     if !file.contains("[boot_snapshots]") {
         // A boot in the background takes half of a test machine's processors.
         command.env("HOTDESK_BOOT_SNAPSHOTS__KEEP", "0");

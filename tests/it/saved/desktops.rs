@@ -48,15 +48,9 @@ async fn count(controller: &RunningController, id: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_desktop_wakes_from_storage_where_it_was() {
-    if let Some(skip) = skip_reason() {
-        return skip.report();
-    }
-    let runtime = runsc();
-    if !Path::new(&runtime).exists() {
-        return Capability::Gvisor.skip(format_args!("{runtime} does not exist (packaging/dev/deps test)"));
-    }
+    let Some(engines) = gvisor() else { return };
     let copies = tempfile::tempdir().expect("a folder");
-    let configuration = format!("[container]\nruntime = {runtime:?}\n{}", storage(copies.path()));
+    let configuration = format!("{engines}{}", storage(copies.path()));
     let controller = RunningController::boot_with(&configuration).await;
     wakes_from_storage_where_it_was(controller, copies.path()).await;
 }

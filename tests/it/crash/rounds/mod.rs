@@ -117,16 +117,16 @@ impl RoundRunner {
     }
 }
 
-async fn run_kill_rounds(rounds: u32, runtime: &str, profile: Profile) {
+async fn run_kill_rounds(rounds: u32, engines: &str, profile: Profile) {
     // Guest addresses that no other controller of this host uses.
     let subnet = format!("10.{}.", rand::rng().random_range(214..254_u8));
-    let controller = format!("[container]\nruntime = {runtime:?}\nsubnet = \"{subnet}0.0/16\"\n");
+    let controller = format!("{engines}[container]\nsubnet = \"{subnet}0.0/16\"\n");
     let controller = RunningController::boot_with(&controller).await;
     let mut scene = RoundRunner::new(controller, profile, Some(&subnet)).await;
     for _ in 0..rounds {
         scene.run_round(async |controller: &mut RunningController| controller.kill(), false).await;
     }
-    scene.finish(&format!("{rounds} kills over {runtime}")).await;
+    scene.finish(&format!("{rounds} kills, {engines:?}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,20 +136,14 @@ async fn t18_what_was_acknowledged_survives_a_kill_and_nothing_else_does() {
     }
     let all = requested_rounds().unwrap_or(ROUNDS);
     let profile = Profile { suspend: false, clone_running: true, longest_ms: 2000, sync: false };
-    run_kill_rounds(all - all / 5, "runc", profile).await;
+    run_kill_rounds(all - all / 5, "", profile).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_what_was_acknowledged_survives_a_kill_over_gvisor_memory_too() {
-    let runtime = runsc();
-    if let Some(skip) = skip_reason() {
-        return skip.report();
-    }
-    if !std::path::Path::new(&runtime).exists() {
-        return Capability::Gvisor.skip(format_args!("{runtime} is not installed (packaging/dev/deps test)"));
-    }
+    let Some(engines) = gvisor() else { return };
     let profile = Profile { suspend: true, clone_running: false, longest_ms: 4000, sync: false };
-    run_kill_rounds(requested_rounds().unwrap_or(ROUNDS) / 5, &runtime, profile).await;
+    run_kill_rounds(requested_rounds().unwrap_or(ROUNDS) / 5, &engines, profile).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
