@@ -1,6 +1,5 @@
 //! Status of a computer within seconds after its machine has died, and its restart by `start`.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hotdesk::base::wait;
@@ -9,8 +8,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::events::source::{JsonMessages, subscribe};
-use crate::harness::capability::Capability;
-use crate::harness::controller::{RunningController, gvisor, runsc, skip_reason};
+use crate::harness::controller::{RunningController, gvisor, skip_reason};
 use crate::harness::host;
 use crate::harness::socket::Client;
 

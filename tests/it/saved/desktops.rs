@@ -8,8 +8,7 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 
 use crate::engines::qemu_desktop;
-use crate::harness::capability::Capability;
-use crate::harness::controller::{RunningController, runsc, skip_reason};
+use crate::harness::controller::{RunningController, gvisor};
 
 /// Longest time to copy tens of megabytes and read them back, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);

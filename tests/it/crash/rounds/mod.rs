@@ -20,7 +20,7 @@ use rand::{RngExt, SeedableRng};
 use self::client::{Client, Profile};
 use super::remains::Leftovers;
 use crate::harness::capability::Capability;
-use crate::harness::controller::{RunningController, runsc, skip_reason};
+use crate::harness::controller::{RunningController, gvisor, skip_reason};
 
 /// Kills of an ordinary run. A fifth of them is over gVisor.
 const ROUNDS: u32 = 15;
