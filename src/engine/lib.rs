@@ -109,12 +109,10 @@ pub struct EngineChecks<'a> {
 pub fn checks(settings: &EngineSettings) -> Vec<EngineChecks<'_>> {
     let EngineSettings { host, kinds } = settings;
     host::files::set_umask();
-    let is_alone = kinds.len() == 1;
     let checks = kinds.iter().map(|kind| match kind {
-        EngineKind::Container(own) => EngineChecks {
-            offer: ContainerEngine::offer(own),
-            checks: container::probe::checks(host, own, is_alone),
-        },
+        EngineKind::Container(own) => {
+            EngineChecks { offer: ContainerEngine::offer(own), checks: container::probe::checks(host, own) }
+        }
         EngineKind::Qemu(own) => {
             EngineChecks { offer: QemuEngine::offer(), checks: qemu::probe::checks(host, own) }
         }

@@ -26,13 +26,9 @@ const INOTIFY_OF_A_DESKTOP: u64 = 6;
 /// default limit of Debian 12 is 128 instances.
 const INOTIFY_DESKTOPS: u64 = 16;
 
-/// The checks of everything that the engine needs, and of the other OCI runtime that it could use where it `is_alone`.
+/// The checks of everything that the engine needs.
 /// Together they take a second or two.
-pub(crate) fn checks<'a>(
-    host: &'a HostSettings,
-    settings: &'a ContainerSettings,
-    is_alone: bool,
-) -> Vec<Check<'a>> {
+pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings) -> Vec<Check<'a>> {
     let runtime_remedy = "install runc (Debian: apt install runc) or set the engine's runtime; for runsc: a release from July \
                           2024 on, Linux 4.14 or newer";
     let mut checks = vec![
@@ -57,9 +53,6 @@ pub(crate) fn checks<'a>(
             || whole_file_system(host),
         ),
     ];
-    if is_alone {
-        checks.insert(2, Check::new("other OCI runtime", "", || other_runtime(host, settings)));
-    }
     if Runtime::new(&settings.runtime, PathBuf::new()).kind() == RuntimeKind::Shared {
         let remedy = "apt install lxcfs, and a kernel with FUSE (/dev/fuse)";
         checks.push(Check::new("size shown in guests", remedy, || resource_files(host)).optional());
@@ -89,18 +82,6 @@ pub(crate) fn checks<'a>(
         inotify,
     ));
     checks
-}
-
-/// What the other runtime would offer: information for the operator, never a failure.
-fn other_runtime(host: &HostSettings, settings: &ContainerSettings) -> EngineResult<String> {
-    let chosen = Runtime::new(&settings.runtime, PathBuf::new()).kind();
-    // A configured `runsc` that does not start is recognized by its name.
-    let other =
-        if chosen == RuntimeKind::Gvisor || settings.runtime.ends_with("runsc") { "runc" } else { "runsc" };
-    Ok(match runtime(other, host) {
-        Ok(given) => format!("not in use: {given}"),
-        Err(error) => format!("{other} is not in use, and cannot be used: {error:#}"),
-    })
 }
 
 /// A runtime's version and what it offers. gVisor is tried, because it needs more of a host than an

@@ -95,8 +95,12 @@ pub(crate) fn run_with_timeout(
     }
     command.stdout(stdout.try_clone().map_err(failed)?);
     command.stderr(stderr.try_clone().map_err(failed)?);
+    let begun = Instant::now();
     let mut child = spawn(step, command)?;
     let status = finish(step, &mut child, timeout)?;
+    // Shows where the time of a create or a wake goes.
+    let (program, took) = (Path::new(command.get_program()).display(), begun.elapsed());
+    tracing::debug!(step, %program, ms = took.as_secs_f64() * 1e3, "ran a tool");
     Ok((
         status,
         head(&mut stdout, MAX_STDOUT).map_err(failed)?,
