@@ -7,13 +7,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use crate::container::{ContainerSettings, runsc};
 use crate::host::command::{self, check_status, host_error, run, run_with_timeout, tool};
-use crate::host::syscalls;
+use crate::host::{cgroup, process, syscalls};
 use crate::state::disk;
 use crate::state::layout::Folder;
 use crate::{Capabilities, EngineError, EngineResult, Offer};
@@ -23,8 +23,7 @@ use hotdesk_domain::computer::isolation::Isolation;
 /// The name of the engine of containers.
 const ENGINE: &str = "container";
 
-/// For the state of a container, which takes 30 ms, or a second on a busy host. `runsc` asks the guest's
-/// kernel, which may hang.
+/// For the state of a container, which takes 30 ms, or a second on a busy host.
 const STATE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of the end of the runtime's log that go into an error text.
 const LOG_TAIL: u64 = 4096;
@@ -52,7 +51,7 @@ pub(super) struct ContainerState {
     /// `creating`, `created`, `running`, `paused` or `stopped`.
     pub(super) status: String,
     /// Its first process on the host; 0 when it has none.
-    #[serde(default, deserialize_with = "process")]
+    #[serde(default, deserialize_with = "pid_or_none")]
     pub(super) pid: u32,
     /// The annotations of its configuration.
     #[serde(default)]
@@ -160,28 +159,34 @@ impl Runtime {
         }
     }
 
-    /// The state of a machine's container; `None` when there is none. Of a gVisor kernel that does not answer
-    /// it is the last recorded one.
+    /// The state of a machine's container; `None` when there is none. That of a gVisor guest is the recorded one while its
+    /// kernel runs, because `runsc` takes 20 to 50 ms to answer the same.
     pub(super) fn state(&self, id: ComputerId) -> EngineResult<Option<ContainerState>> {
         const STEP: &str = "read the container's state";
+        if self.kind == RuntimeKind::Gvisor
+            && let Some(recorded) = self.recorded_state(id)
+        {
+            return Ok(Some(recorded));
+        }
         let mut state = self.call();
         state.arg("state").arg(id.to_string());
-        let (status, answer, complaint) = match run_with_timeout(STEP, &mut state, None, STATE_TIMEOUT) {
-            Ok(finished) => finished,
-            Err(error) if self.kind == RuntimeKind::Gvisor => {
-                let record = runsc::record(&self.root, id).map_err(host_error(STEP, &self.root))?;
-                let record = record.ok_or(error)?;
-                tracing::warn!(computer = %id, "the guest's kernel does not answer; its last recorded state counts");
-                let (status, annotations) = (record.status, record.spec.annotations);
-                return Ok(Some(ContainerState { status, pid: record.sandbox.pid, annotations }));
-            }
-            Err(error) => return Err(error),
-        };
+        let (status, answer, complaint) = run_with_timeout(STEP, &mut state, None, STATE_TIMEOUT)?;
         if !status.success() && (is_absent(&complaint) || self.record_is_damaged(id)) {
             return Ok(None);
         }
         check_status(STEP, status, &complaint)?;
         serde_json::from_str(&answer).map(Some).map_err(|error| EngineError::failed(STEP, error))
+    }
+
+    /// `runsc`'s record of a guest whose kernel runs; `None` for any other, and while the record is being written.
+    fn recorded_state(&self, id: ComputerId) -> Option<ContainerState> {
+        let record = runsc::record(&self.root, id).ok().flatten()?;
+        let pid = record.sandbox.pid;
+        let (status, annotations) = (record.status, record.spec.annotations);
+        let kernel = process::open(pid).ok().flatten()?;
+        // An ended process keeps its group until the host's process 1 has reaped it.
+        let runs = cgroup::contains(id, pid) && !process::wait_exit(&kernel, Instant::now()).ok()?;
+        runs.then_some(ContainerState { status, pid, annotations })
     }
 
     /// Removes the container's record in any state. Its processes end with the machine's control groups.
@@ -228,7 +233,7 @@ impl Runtime {
 }
 
 /// Reads a pid; `runsc` writes -1 for none.
-fn process<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+fn pid_or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     i64::deserialize(from).map(|number| u32::try_from(number).unwrap_or(0))
 }
 

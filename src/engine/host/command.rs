@@ -1,11 +1,14 @@
 //! Execution of the host's tools: argument lists, a fixed environment, a timeout, and bounded output.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
@@ -48,7 +51,12 @@ pub(crate) fn tool(program: impl AsRef<OsStr>) -> Command {
 
 /// Whether a tool is in one of the folders that [`tool`] searches.
 pub(crate) fn is_installed(program: &str) -> bool {
-    PATH.split(':').any(|folder| Path::new(folder).join(program).is_file())
+    find(program).is_some()
+}
+
+/// The file that [`tool`] runs for a name or a path.
+fn find(program: &str) -> Option<PathBuf> {
+    PATH.split(':').map(|folder| Path::new(folder).join(program)).find(|path| path.is_file())
 }
 
 /// Runs a tool and returns its standard output.
@@ -69,11 +77,36 @@ pub(crate) fn run_with(step: &'static str, mut command: Command, input: &str) ->
     Ok(stdout)
 }
 
-/// The first line of the output of `program --version`.
+/// The first line of the output of `program --version`. It is asked once of each file: every create and every wake needs
+/// the answer, and a start of the program costs 20 ms.
 pub(crate) fn version(step: &'static str, program: &str) -> EngineResult<String> {
+    static KNOWN: Mutex<BTreeMap<PathBuf, (FileVersion, String)>> = Mutex::new(BTreeMap::new());
+    let file = find(program).and_then(|path| Some((FileVersion::of(&path)?, path)));
+    if let Some((now, path)) = &file
+        && let Some((then, text)) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(path)
+        && then == now
+    {
+        return Ok(text.clone());
+    }
     let mut command = tool(program);
     command.arg("--version");
-    run(step, command).map(|text| text.lines().next().unwrap_or_default().to_owned())
+    let text = run(step, command)?.lines().next().unwrap_or_default().to_owned();
+    if let Some((version, path)) = file {
+        KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(path, (version, text.clone()));
+    }
+    Ok(text)
+}
+
+/// What differs once a program is replaced: device, inode, length, and the time of the last change of the inode in seconds and
+/// nanoseconds, which no program can set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileVersion([u64; 3], [i64; 2]);
+
+impl FileVersion {
+    fn of(path: &Path) -> Option<Self> {
+        let data = path.metadata().ok()?;
+        Some(Self([data.dev(), data.ino(), data.len()], [data.ctime(), data.ctime_nsec()]))
+    }
 }
 
 /// Runs a tool to its end and returns its status, standard output and standard error. The streams are memory
@@ -191,6 +224,28 @@ mod tests {
     fn a_missing_tool_is_named_with_its_package() {
         let error = format!("{:#}", spawn("try", &mut tool("/nowhere/runc")).unwrap_err());
         assert!(error.contains("/nowhere/runc is not installed"), "{error}");
+    }
+
+    #[test]
+    fn a_version_is_asked_again_once_the_program_was_replaced() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (program, calls) = (folder.path().join("program"), folder.path().join("calls"));
+        let install = |version: &str| {
+            let fresh = folder.path().join("fresh");
+            let script = format!("#!/bin/sh\necho x >>{}\necho {version}\necho more\n", calls.display());
+            std::fs::write(&fresh, script).unwrap();
+            std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o755)).unwrap();
+            std::fs::rename(fresh, &program).unwrap();
+        };
+        let ask = || version("ask", program.to_str().unwrap()).unwrap();
+        install("tool 1");
+        assert_eq!((ask(), ask()), ("tool 1".to_owned(), "tool 1".to_owned()));
+        install("tool 2");
+        assert_eq!((ask(), ask()), ("tool 2".to_owned(), "tool 2".to_owned()));
+        assert_eq!(std::fs::read_to_string(&calls).unwrap().lines().count(), 2);
+        std::fs::remove_file(&program).unwrap();
+        version("ask", program.to_str().unwrap()).unwrap_err();
     }
 
     #[test]

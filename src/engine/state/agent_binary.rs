@@ -65,7 +65,8 @@ fn remove_others(state: &StateDir, hash: &str) -> EngineResult<()> {
     Ok(())
 }
 
-struct HashWriter<'a>(&'a mut Sha256);
+/// A writer that only adds to a hash.
+pub(super) struct HashWriter<'a>(pub(super) &'a mut Sha256);
 
 impl io::Write for HashWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

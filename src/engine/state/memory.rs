@@ -18,13 +18,11 @@ use sha2::{Digest, Sha256};
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, sync_folder, write_durably};
 use crate::host::process;
+use crate::state::agent_binary::HashWriter;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::trash;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::hex::hex;
-
-/// Bytes per read while hashing; the kernel reads ahead.
-const PIECE: usize = 1 << 20;
 
 /// What a resume needs, and the checksums of the files.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
@@ -49,7 +47,32 @@ pub(crate) struct MemoryManifest {
 pub(crate) struct MemoryFile {
     name: String,
     bytes: u64,
-    sha256: String,
+    #[serde(flatten)]
+    sum: Checksum,
+}
+
+/// A checksum in hexadecimal digits.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Checksum {
+    /// Three times as fast as SHA-256 with the processor's instructions for it: a browser's 300 MB take 0.1 s.
+    Blake3(String),
+    /// That of memory which an earlier version saved.
+    Sha256(String),
+}
+
+impl Checksum {
+    fn blake3(file: &mut File) -> io::Result<Self> {
+        let mut sum = blake3::Hasher::new();
+        sum.update_reader(file)?;
+        Ok(Self::Blake3(sum.finalize().to_hex().to_string()))
+    }
+
+    fn sha256(file: &mut File) -> io::Result<Self> {
+        let mut sum = Sha256::new();
+        io::copy(file, &mut HashWriter(&mut sum))?;
+        Ok(Self::Sha256(hex(&sum.finalize())))
+    }
 }
 
 /// Saved memory that a resume can continue from.
@@ -90,9 +113,8 @@ impl SavedMemory {
         let (_, path) = found.ok_or_else(|| damaged("the manifest is missing".to_owned()))?;
         let manifest = read(&path).map_err(|error| damaged(format!("the manifest: {error}")))?;
         for part in &manifest.parts {
-            let found = MemoryFile::of(&self.path, &part.name)
-                .map_err(|error| damaged(format!("{}: {error}", part.name)))?;
-            if found != *part {
+            let same = part.is_in(&self.path).map_err(|error| damaged(format!("{}: {error}", part.name)))?;
+            if !same {
                 return Err(damaged(format!("{} differs from what was written", part.name)));
             }
         }
@@ -110,16 +132,22 @@ impl SavedMemory {
 
 impl MemoryFile {
     fn of(folder: &Path, name: &str) -> io::Result<Self> {
-        use io::Read;
         let mut file = File::open(folder.join(name))?;
-        let (mut sum, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; PIECE]);
-        loop {
-            let length = file.read(&mut piece)?;
-            let Some(read) = piece.get(..length).filter(|read| !read.is_empty()) else { break };
-            sum.update(read);
-            bytes += length as u64;
+        let bytes = file.metadata()?.len();
+        Ok(Self { name: name.to_owned(), bytes, sum: Checksum::blake3(&mut file)? })
+    }
+
+    /// Whether the folder has this file, unchanged.
+    fn is_in(&self, folder: &Path) -> io::Result<bool> {
+        let mut file = File::open(folder.join(&self.name))?;
+        if file.metadata()?.len() != self.bytes {
+            return Ok(false);
         }
-        Ok(Self { name: name.to_owned(), bytes, sha256: hex(&sum.finalize()) })
+        let found = match self.sum {
+            Checksum::Blake3(_) => Checksum::blake3(&mut file)?,
+            Checksum::Sha256(_) => Checksum::sha256(&mut file)?,
+        };
+        Ok(found == self.sum)
     }
 }
 
@@ -272,6 +300,22 @@ mod tests {
             assert!(matches!(&error, EngineError::Damaged(what) if what.contains(said)), "{error:#}");
             fs::write(kept.path.join(name), before).unwrap();
         }
+        let sums = read(&kept.path.join("7.json")).unwrap();
+        let of_before = MemoryManifest {
+            parts: sums
+                .parts
+                .iter()
+                .map(|part| {
+                    let mut file = File::open(kept.path.join(&part.name)).unwrap();
+                    MemoryFile { sum: Checksum::sha256(&mut file).unwrap(), ..part.clone() }
+                })
+                .collect(),
+            ..sums
+        };
+        let text = serde_json::to_string(&of_before).unwrap();
+        assert!(text.contains(r#""bytes":5,"sha256":"#) && !text.contains("blake3"), "{text}");
+        fs::write(kept.path.join("7.json"), text).unwrap();
+        assert_eq!(kept.verify().unwrap(), of_before, "an earlier version saved it");
         fs::remove_file(kept.path.join("checkpoint.img")).unwrap();
         assert!(matches!(kept.verify(), Err(EngineError::Damaged(what)) if what.contains("checkpoint.img")));
     }

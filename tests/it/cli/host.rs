@@ -34,7 +34,7 @@ async fn serve_says_at_once_why_it_cannot_run_computers_and_serves() {
         std::fs::create_dir_all(shell.file("image/rootfs/usr/bin")).expect("a folder");
         chown(shell.home(), Some(NOBODY), Some(NOBODY)).expect("root may");
         let line = format!(
-            "{runner} hotdesk serve --listen 127.0.0.1:0 --data-dir data --image image >out 2>log & service=$!
+            "{runner} hotdesk serve --isolations shared --listen 127.0.0.1:0 --data-dir data --image image >out 2>log & service=$!
              until grep -q ^listening out; do kill -0 $service || exit 9; sleep 0.05; done
              cp log at-start
              export HOTDESK_API_KEY=$(sed -n 's/^account key.*: //p' out) HOTDESK_URL=$(sed -n 's/^listening on //p' out)

@@ -212,8 +212,8 @@ const WITHOUT_LXCFS: &str = r#"set -e
 for file in /usr/bin/lxcfs /usr/local/bin/lxcfs; do
     test ! -e $file || mount --bind /dev/null $file
 done
-hotdesk --json doctor --data-dir data --image "$IMAGE" >doctor || true
-hotdesk serve --listen 127.0.0.1:0 --data-dir data --image "$IMAGE" >out 2>log &
+hotdesk --json doctor --isolations shared --data-dir data --image "$IMAGE" >doctor || true
+hotdesk serve --isolations shared --listen 127.0.0.1:0 --data-dir data --image "$IMAGE" >out 2>log &
 service=$!
 trap 'kill $service; wait $service; hotdesk purge --yes --data-dir data >&2' EXIT
 until grep -q ^listening out; do kill -0 $service; sleep 0.05; done
