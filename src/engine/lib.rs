@@ -48,7 +48,7 @@ pub use crate::state::disk::DiskSpeed;
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
 pub use crate::traits::Engine;
 pub use crate::types::{
-    Boot, Capabilities, Change, DiskWatch, Effect, Finding, MachineSpec, Observation, Snapshot,
+    Boot, Capabilities, Change, DiskWatch, Effect, FileKey, Finding, MachineSpec, Observation, Snapshot,
 };
 
 /// An engine with all its settings on this host.
@@ -99,10 +99,14 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
 /// take some seconds; with QEMU half a minute where processors are emulated, and a minute more where KVM hangs.
 pub fn checks(settings: &EngineSettings) -> Vec<Check<'_>> {
     let EngineSettings { host, kind } = settings;
-    match kind {
+    let mut checks = match kind {
         EngineKind::Container(own) => container::probe::checks(host, own),
         EngineKind::Qemu(own) => qemu::probe::checks(host, own),
+    };
+    if host.encrypts_machines {
+        checks.push(driver::checks::encryption(&host.state_dir));
     }
+    checks
 }
 
 /// The search for leftovers in an engine's state folder and on its host.

@@ -153,6 +153,7 @@ impl GuestDriver for ContainerEngine {
             copy_while_running: true,
             memory_snapshot: own_kernel,
             evict: own_kernel,
+            encrypt: self.host.encrypts,
         }
     }
 

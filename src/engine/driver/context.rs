@@ -1,12 +1,13 @@
 //! The host as an opened engine uses it: settings, state folder, and the agent for guests.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::host::command::host_error;
 use crate::host::network::forwarding::ForwardingUpkeep;
 use crate::host::network::{self, AGENT_PORT};
 use crate::host::slots;
-use crate::host::syscalls::PASSED_FD;
+use crate::host::syscalls::{PASSED_FD, fscrypt};
 use crate::state::disk_guard::DiskGuard;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::{client_sockets, trash};
@@ -23,6 +24,10 @@ pub(crate) struct HostContext {
     pub(crate) guard: DiskGuard,
     /// Held while the sizes of all disks are summed and another is added.
     pub(super) admission: Mutex<()>,
+    /// Whether the file system of the state folder can encrypt folders.
+    pub(crate) encrypts: bool,
+    /// Held while a key gets its first folder, or is removed because it has none.
+    keys: Mutex<()>,
 }
 
 impl HostContext {
@@ -43,9 +48,16 @@ impl HostContext {
         }
         let binary = &settings.agent_binary;
         let agent = if mode == OpenMode::Run { install(binary, &state)? } else { binary.clone() };
-        let (guard, admission, forwarding) =
-            (DiskGuard::default(), Mutex::default(), ForwardingUpkeep::default());
-        Ok(Self { settings, state, agent, forwarding, guard, admission })
+        let encrypts =
+            fscrypt::is_supported(state.root()).map_err(host_error("look for encryption", state.root()))?;
+        let (guard, forwarding) = (DiskGuard::default(), ForwardingUpkeep::default());
+        let (admission, keys) = (Mutex::default(), Mutex::default());
+        Ok(Self { settings, state, agent, forwarding, guard, admission, encrypts, keys })
+    }
+
+    /// Waits until no other call gives a key its first folder, or removes one.
+    pub(super) fn lock_keys(&self) -> MutexGuard<'_, ()> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the network of running guests, after changes of the host's. Blocks.

@@ -96,7 +96,7 @@ impl GuestDriver for QemuEngine {
     const NAME: &'static str = "qemu";
 
     fn abilities(&self) -> Capabilities {
-        Capabilities::ALL
+        Capabilities { encrypt: self.host.encrypts, ..Capabilities::ALL }
     }
 
     fn host(&self) -> &HostContext {

@@ -25,13 +25,15 @@
 //! The controller opens nothing by path that a guest can write: the files of guests are mounted nowhere in
 //! its namespace.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, write_durably};
+use crate::host::syscalls::fscrypt::{self, KeyIdentifier, KeyStatus};
 use crate::{Change, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 
@@ -265,9 +267,41 @@ impl Folder {
     }
 
     /// Whether the create finished: the disk gets its name last.
+    ///
+    /// # Errors
+    /// `Failed` also when the folder is encrypted and its key is missing: nothing in it can be found then.
     pub(crate) fn is_whole(&self) -> EngineResult<bool> {
         let disk = self.disk();
-        disk.try_exists().map_err(host_error("look for the disk", &disk))
+        let found = disk.try_exists().map_err(host_error("look for the disk", &disk))?;
+        if !found && self.is_locked()? {
+            return Err(self.key_missing());
+        }
+        Ok(found)
+    }
+
+    /// The key that encrypts the folder, and what the kernel has of it; `None` when it is not encrypted, or missing.
+    pub(crate) fn key(&self) -> EngineResult<Option<(KeyIdentifier, KeyStatus)>> {
+        let read = || -> io::Result<_> {
+            let folder = File::open(&self.path)?;
+            let Some(key) = fscrypt::key_of(&folder)? else { return Ok(None) };
+            Ok(Some((key, fscrypt::key_status(&folder, key)?)))
+        };
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map_err(host_error("read how the machine's folder is encrypted", &self.path)),
+        }
+    }
+
+    /// Whether the folder is encrypted and the kernel does not have its key.
+    pub(crate) fn is_locked(&self) -> EngineResult<bool> {
+        Ok(self.key()?.is_some_and(|(_, status)| status != KeyStatus::Present))
+    }
+
+    /// The error for a folder that [`Self::is_locked`].
+    pub(crate) fn key_missing(&self) -> EngineError {
+        let what =
+            "it is encrypted, and the kernel does not have its key: start the controller, which adds it";
+        EngineError::failed("open the machine's folder", format!("{}: {what}", self.path.display()))
     }
 
     /// Writes the record durably.
