@@ -28,17 +28,7 @@ impl Runner {
     /// Creates the machine of a new row.
     pub(super) async fn create(&mut self, row: &Computer, from: MachineSource) -> (Result<()>, AfterWork) {
         self.show(Status::Creating, None, None);
-        let disk = match from {
-            MachineSource::Disk(source) => self.copied_from(source, Work::CopyTo(self.id)).await,
-            MachineSource::Memory(source, at) => {
-                let work = at.map_or(Work::ForkTo(self.id), |snapshot| Work::Launch(snapshot, self.id));
-                self.copied_from(source, work).await
-            }
-            MachineSource::Empty => {
-                let made = self.shared.engine.create(&machine_spec(row)).await;
-                made.map_err(|error| refused("Computer could not be created", &error))
-            }
-        };
+        let disk = self.make_disk(row, from).await;
         let made = match (disk, from) {
             (Ok(()), MachineSource::Memory(..)) => self.resume_as_fork().await,
             (Ok(()), MachineSource::Empty) => self.bring_up(row, false).await,
@@ -71,6 +61,22 @@ impl Runner {
                     );
                 }
                 (Err(error), next)
+            }
+        }
+    }
+
+    async fn make_disk(&self, row: &Computer, from: MachineSource) -> Result<()> {
+        let encrypted = self.shared.file_keys.encrypt(self.id).await?;
+        encrypted.map_err(|error| refused("Computer could not be created", &error))?;
+        match from {
+            MachineSource::Disk(source) => self.copied_from(source, Work::CopyTo(self.id)).await,
+            MachineSource::Memory(source, at) => {
+                let work = at.map_or(Work::ForkTo(self.id), |snapshot| Work::Launch(snapshot, self.id));
+                self.copied_from(source, work).await
+            }
+            MachineSource::Empty => {
+                let made = self.shared.engine.create(&machine_spec(row)).await;
+                made.map_err(|error| refused("Computer could not be created", &error))
             }
         }
     }
