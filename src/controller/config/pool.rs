@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::{BootSnapshotSettings, Config};
 use crate::computers::fleet::Pool;
 use hotdesk_domain::computer::isolation::{check_offered, parse_isolation};
 use hotdesk_domain::computer::prepared::DesktopSpec;
@@ -50,12 +51,27 @@ impl Default for PoolSettings {
     }
 }
 
+impl Config {
+    /// Returns the settings of boot snapshots, and the pool, empty. With `encryption.computers` there are neither: their
+    /// machines belong to no workspace, so that no key encrypts them.
+    ///
+    /// # Errors
+    /// `Internal`, naming the field, for a size or an isolation of the pool that no create request may have.
+    pub(crate) fn prepared(&self, offers: &Offers) -> Result<(BootSnapshotSettings, Pool)> {
+        let pool = self.pool.open(offers)?;
+        if !self.encryption.computers {
+            return Ok((self.boot_snapshots.clone(), pool));
+        }
+        Ok((BootSnapshotSettings { keep: 0 }, PoolSettings::default().open(offers)?))
+    }
+}
+
 impl PoolSettings {
     /// Returns the pool, empty.
     ///
     /// # Errors
     /// `Internal`, naming the field, for a size or an isolation that no create request may have.
-    pub(crate) fn open(&self, offers: &Offers) -> Result<Pool> {
+    fn open(&self, offers: &Offers) -> Result<Pool> {
         let size = |settings: &PoolSizeSettings| {
             let request = ComputerRequest {
                 cpu: settings.cpu,

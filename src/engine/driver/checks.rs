@@ -6,9 +6,10 @@ use std::process::Stdio;
 
 use nix::sched::{CloneFlags, unshare};
 
-use crate::host::command::{TIMEOUT, run, run_with, run_with_timeout, tool};
+use crate::host::command::{TIMEOUT, host_error, run, run_with, run_with_timeout, tool};
 use crate::host::network::forwarding;
 use crate::host::sandbox::GuestFile;
+use crate::host::syscalls::fscrypt;
 use crate::host::{bandwidth, network};
 use crate::state::disk;
 use crate::{EngineError, EngineResult, Finding, Shortage};
@@ -154,6 +155,20 @@ pub(crate) fn free_space(state: &Path) -> EngineResult<String> {
     let free = disk::free_bytes(state)?;
     let text = format!("{} GiB under {}", free >> 30, state.display());
     if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(Shortage::DiskSpace, text)) }
+}
+
+/// Whether the file system of the state folder encrypts folders.
+pub(crate) fn encryption(state: &Path) -> Check<'_> {
+    let remedy = "tune2fs -O encrypt DEVICE (ext4; it may be mounted), or set encryption.computers = false";
+    let look = move || {
+        const STEP: &str = "encrypt computers";
+        if fscrypt::is_supported(state).map_err(host_error(STEP, state))? {
+            return Ok(format!("fscrypt under {}", state.display()));
+        }
+        let detail = format!("the file system of {} cannot encrypt folders (fscrypt)", state.display());
+        Err(EngineError::failed(STEP, detail))
+    };
+    Check::new("encryption", remedy, look).quick()
 }
 
 /// Whether the host's table of open files has a place for all that guests can open: their memory ends first.

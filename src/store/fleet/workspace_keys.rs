@@ -1,11 +1,81 @@
-//! Keys of workspaces, which seal states of their computers in object storage.
+//! Keys of workspaces, which seal states of their computers in object storage and encrypt their files on the host.
 
-use crate::vault::SealedText;
 use crate::vault::columns::WORKSPACE_KEY;
-use crate::{Write, failed};
-use hotdesk_base::ids::WorkspaceId;
+use crate::vault::{SealedText, Vault};
+use crate::{Store, Write, failed};
+use hotdesk_base::ids::{ComputerId, WorkspaceId};
+use hotdesk_base::secret::Secret;
 use hotdesk_base::secret::sealing::SealingKey;
-use hotdesk_domain::error::Result;
+use hotdesk_domain::error::{Error, Result};
+
+/// Purpose of the keys that encrypt files of computers.
+const FILES: &str = "files of computers on their host";
+
+const SELECT: &str = "SELECT workspace_id, sealing_key FROM workspace_keys k WHERE";
+
+row! {
+    struct Row {
+        workspace_id: String,
+        sealing_key: SealedText,
+    }
+}
+
+impl Row {
+    /// Returns the key that encrypts files of computers, as 128 hex digits.
+    fn file_key(&self, vault: &Vault) -> Result<Secret> {
+        let digits = vault.open(&WORKSPACE_KEY, &self.workspace_id, &self.sealing_key)?;
+        let bad = || Error::internal(format!("workspace {} holds a bad key", self.workspace_id));
+        let key = SealingKey::parse(digits.reveal()).ok_or_else(bad)?;
+        key.derive(FILES).map_err(Error::internal)
+    }
+}
+
+impl Store {
+    /// Returns the key that encrypts the files of a computer, as 128 hex digits; `None` when they are not encrypted.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails, or when the key is missing.
+    pub async fn file_key_of(&self, computer: ComputerId) -> Result<Option<Secret>> {
+        let encrypted: Option<(Option<String>,)> =
+            sqlx::query_as("SELECT encrypted_for FROM computers WHERE id = $1")
+                .bind(computer.to_string())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(failed("read whether a computer is encrypted"))?;
+        let Some((Some(workspace),)) = encrypted else { return Ok(None) };
+        let keys = self.file_keys_where("k.workspace_id = $1", &workspace).await?;
+        let key = keys.into_iter().next();
+        key.map(Some).ok_or_else(|| Error::internal(format!("the key of computer {computer} is missing")))
+    }
+
+    /// Returns the key that encrypts files of a workspace's computers, as 128 hex digits; `None` when it has none yet.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn file_key_of_workspace(&self, workspace: WorkspaceId) -> Result<Option<Secret>> {
+        let keys = self.file_keys_where("k.workspace_id = $1", &workspace.to_string()).await?;
+        Ok(keys.into_iter().next())
+    }
+
+    /// Returns the keys of all encrypted computers, each once and in no order, as 128 hex digits.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn file_keys(&self) -> Result<Vec<Secret>> {
+        let used = "k.workspace_id <> $1 AND EXISTS (SELECT 1 FROM computers c WHERE c.encrypted_for = k.workspace_id)";
+        // No workspace has an empty id.
+        self.file_keys_where(used, "").await
+    }
+
+    async fn file_keys_where(&self, condition: &str, value: &str) -> Result<Vec<Secret>> {
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} {condition}")))
+            .bind(value)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("read keys of workspaces"))?;
+        rows.iter().map(|row| row.file_key(&self.vault)).collect()
+    }
+}
 
 impl Write {
     /// Makes the key of a workspace, unless it has one.
@@ -29,12 +99,13 @@ impl Write {
             .map_err(failed("store the key of a workspace"))
     }
 
-    /// Removes the keys of removed workspaces that no copy needs any more.
+    /// Removes the keys of removed workspaces that no copy and no computer needs any more.
     pub(crate) async fn remove_unused_workspace_keys(&mut self) -> Result<()> {
         sqlx::query(
             "DELETE FROM workspace_keys WHERE NOT EXISTS (SELECT 1 FROM workspaces w \
-             WHERE w.id = workspace_keys.workspace_id) AND NOT EXISTS (SELECT 1 FROM saved_copies c \
-             WHERE c.sealed_for = workspace_keys.workspace_id)",
+             WHERE w.id = workspace_keys.workspace_id) AND NOT EXISTS (SELECT 1 FROM saved_copies s \
+             WHERE s.sealed_for = workspace_keys.workspace_id) AND NOT EXISTS (SELECT 1 FROM computers c \
+             WHERE c.encrypted_for = workspace_keys.workspace_id)",
         )
         .execute(&mut *self.tx)
         .await

@@ -137,6 +137,26 @@ impl RunningController {
         Self::boot_in(folder, Some(disk), configuration).await
     }
 
+    /// A controller whose data folder is a file system of `mib` MiB that can encrypt folders.
+    pub async fn boot_on_encrypting_disk(mib: u64, configuration: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let at = folder.path().join("data");
+        let disk = SmallDisk::mount_with(folder.path(), &at, mib, &["-O", "encrypt"]);
+        Self::boot_in(folder, Some(disk), configuration).await
+    }
+
+    /// Ends the controller with SIGTERM.
+    pub fn stop(&mut self) {
+        end(&mut self.child.0);
+    }
+
+    /// Looks at the file with its disk while that is unmounted. The controller must have ended, and no computer run.
+    pub async fn with_disk_unmounted<T>(&self, look: impl Fn(&Path) -> T) -> T {
+        let disk = self.disk.as_ref().expect("its own disk");
+        let seen = wait::until(CHANGE_TIMEOUT, || async { disk.unmounted(&look) }).await;
+        seen.expect("the disk stays in use")
+    }
+
     /// A controller without privileges, with its host helper and these lines in the configuration file.
     pub async fn boot_beside_helper(configuration: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -10,6 +10,7 @@ use super::{CommandAck, Message, Runner, Work};
 use crate::computers::prepared::boot_snapshots::BootSnapshots;
 use crate::computers::prepared::pool::Pool;
 use crate::data_dir::blobs::BlobStore;
+use crate::data_dir::file_keys::FileKeys;
 use crate::saved_state::StateArchive;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
@@ -47,6 +48,7 @@ struct RunnerHandle {
 pub(in crate::computers) struct FleetState {
     pub(in crate::computers) engine: Arc<dyn Engine>,
     pub(in crate::computers) store: Store,
+    pub(in crate::computers) file_keys: FileKeys,
     pub(in crate::computers) blobs: BlobStore,
     pub(in crate::computers) tasks: Tasks,
     pub(in crate::computers) starts: Semaphore,
@@ -70,11 +72,13 @@ impl FleetState {
         boot_snapshots: BootSnapshots,
         pool: Pool,
     ) -> Self {
+        let file_keys = FileKeys::new(Arc::clone(&engine), store.clone());
         Self {
             boot_snapshots,
             pool,
             engine,
             store,
+            file_keys,
             blobs,
             tasks,
             starts: Semaphore::new(STARTS_AT_ONCE),
