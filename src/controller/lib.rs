@@ -36,7 +36,7 @@ pub mod web;
 use background::auto_stop::AutoStopper;
 use background::trials::Trials;
 use computers::directory::Directory;
-use computers::fleet::Fleet;
+use computers::fleet::{Fleet, PreparedDesktops};
 use computers::rtmp_connections::RtmpConnections;
 use computers::streams::RtmpStreams;
 use config::Config;
@@ -248,7 +248,13 @@ pub async fn start_with(
     let offers = engine.offers();
     store.adopt_isolation(offers.default().isolation, offers.all().count() == 1).await?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
-    let (boot_snapshots, pool) = config.prepared(engine.offers())?;
+    let (sizes, limits) = config.pool.parse(engine.offers())?;
+    let prepared = if config.encryption.computers {
+        // Their machines belong to no workspace, so no key would encrypt them.
+        PreparedDesktops::new(0, Vec::new(), limits)
+    } else {
+        PreparedDesktops::new(config.boot_snapshots.keep, sizes, limits)
+    };
     let fleet = Fleet::new(
         engine,
         store.clone(),
@@ -256,8 +262,7 @@ pub async fn start_with(
         tasks.clone(),
         &config.suspension,
         archive,
-        &boot_snapshots,
-        pool,
+        prepared,
     );
     if config.encryption.computers {
         fleet.file_keys().check_host()?;

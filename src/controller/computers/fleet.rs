@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::prepared::boot_snapshots::BootSnapshots;
-pub use super::prepared::pool::Pool;
+pub use super::runner::prepared::PreparedDesktops;
 use super::runner::registry::{FleetState, stopping};
 use super::runner::{CommandAck, Work, computer_not_found, suspend_unsupported};
 use super::view;
-use crate::config::{BootSnapshotSettings, Suspension};
+use crate::config::Suspension;
 use crate::data_dir::blobs::BlobStore;
 use crate::data_dir::file_keys::FileKeys;
 use crate::saved_state::StateArchive;
@@ -83,20 +82,11 @@ impl Fleet {
         tasks: Tasks,
         suspension: &Suspension,
         archive: Option<Arc<StateArchive>>,
-        boot_snapshots: &BootSnapshotSettings,
-        pool: Pool,
+        prepared: PreparedDesktops,
     ) -> Self {
         let wake_wait = Duration::from_secs(suspension.wake_wait_seconds.into()).min(ACT_TIMEOUT);
         let reads_wake = suspension.reads_wake;
-        let shared = FleetState::new(
-            engine,
-            store,
-            blobs,
-            tasks,
-            archive,
-            BootSnapshots::new(boot_snapshots.keep),
-            pool,
-        );
+        let shared = FleetState::new(engine, store, blobs, tasks, archive, prepared);
         Self { shared: Arc::new(shared), reads_wake, wake_wait }
     }
 
@@ -320,6 +310,9 @@ impl Fleet {
             outcome?;
         }
         let now = self.row(computer.id).await?;
+        if now.status == Status::Deleting {
+            return Err(computer_not_found());
+        }
         Ok((now.status, now.instance != computer.instance))
     }
 

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BootSnapshotSettings, Config};
-use crate::computers::fleet::Pool;
 use hotdesk_domain::computer::isolation::{check_offered, parse_isolation};
 use hotdesk_domain::computer::prepared::DesktopSpec;
 use hotdesk_domain::computer::prepared::pool::{PoolLimits, PoolSize};
@@ -51,27 +49,12 @@ impl Default for PoolSettings {
     }
 }
 
-impl Config {
-    /// Returns the settings of boot snapshots, and the pool, empty. With `encryption.computers` there are neither: their
-    /// machines belong to no workspace, so that no key encrypts them.
-    ///
-    /// # Errors
-    /// `Internal`, naming the field, for a size or an isolation of the pool that no create request may have.
-    pub(crate) fn prepared(&self, offers: &Offers) -> Result<(BootSnapshotSettings, Pool)> {
-        let pool = self.pool.open(offers)?;
-        if !self.encryption.computers {
-            return Ok((self.boot_snapshots.clone(), pool));
-        }
-        Ok((BootSnapshotSettings { keep: 0 }, PoolSettings::default().open(offers)?))
-    }
-}
-
 impl PoolSettings {
-    /// Returns the pool, empty.
+    /// Returns the sizes of the pool, and its limits.
     ///
     /// # Errors
     /// `Internal`, naming the field, for a size or an isolation that no create request may have.
-    fn open(&self, offers: &Offers) -> Result<Pool> {
+    pub(crate) fn parse(&self, offers: &Offers) -> Result<(Vec<PoolSize>, PoolLimits)> {
         let size = |settings: &PoolSizeSettings| {
             let request = ComputerRequest {
                 cpu: settings.cpu,
@@ -92,6 +75,6 @@ impl PoolSettings {
             max_memory_gb: self.max_memory_gb,
             max_age: Duration::from_secs(u64::from(self.max_age_minutes) * 60),
         };
-        Ok(Pool::new(self.sizes.iter().map(size).collect::<Result<_>>()?, limits))
+        Ok((self.sizes.iter().map(size).collect::<Result<_>>()?, limits))
     }
 }

@@ -93,6 +93,9 @@ fn describe() {
     describe_histogram!("hotdesk_http_request_seconds", "Durations of HTTP requests in seconds.");
     describe_gauge!("hotdesk_computers", "Computers by status.");
     describe_gauge!("hotdesk_computers_by_isolation", "Computers by isolation.");
+    describe_gauge!("hotdesk_boot_snapshots", "Snapshots of booted desktops that creates can use.");
+    describe_gauge!("hotdesk_pool_ready", "Booted computers that nobody has claimed.");
+    describe_counter!("hotdesk_computers_begun_total", "Created computers by what they began from.");
     describe_gauge!(
         "hotdesk_computers_frozen",
         "Computers that are frozen because the host's disk is nearly full."

@@ -90,7 +90,10 @@ mod tests {
         fs::write(&binary, "one").unwrap();
         let first = install(&binary, &state).unwrap();
         assert_eq!(install(&binary, &state).unwrap(), first);
-        let other = install_as(&binary, &state, ".ext4", |fresh| Ok(fs::write(fresh, "disk").unwrap()));
+        let other = install_as(&binary, &state, ".ext4", |fresh| {
+            fs::write(fresh, "disk").unwrap();
+            Ok(())
+        });
         assert!(first.exists() && other.unwrap().exists(), "one host has both forms of an agent");
         fs::write(&binary, "two").unwrap();
         let second = install(&binary, &state).unwrap();

@@ -170,8 +170,10 @@ async fn every_field_of_a_create_is_used_and_a_rename_changes_the_name_alone() {
     let by_instance = format!("/computers/{}", created.body["instance_id"].as_str().unwrap());
     assert_eq!(controller.patch(&by_instance, json!({"name": "Work"})).await.status, 200);
     assert_eq!(controller.patch(&path, json!({"name": "work"})).await.body["name"], "work");
+    // A body without fields changes nothing.
+    let unchanged = controller.patch(&path, json!({})).await;
+    assert_eq!((unchanged.status, &unchanged.body["name"]), (200, &json!("work")), "{}", unchanged.body);
     for bad in [
-        json!({}),
         json!({"name": ""}),
         json!({"name": " "}),
         json!({"name": "a".repeat(256)}),

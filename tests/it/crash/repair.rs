@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
+use hotdesk::base::wait;
 use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::{Boot, MachineSpec};
 use serde_json::{Value, json};
@@ -22,6 +23,8 @@ use crate::harness::program::program;
 
 /// Control groups of the OCI runtime, at a path that both versions of control groups have.
 const GROUPS: &str = "/sys/fs/cgroup";
+/// Longest life of another test's mount namespace.
+const DETACHED_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn doctor(controller: &RunningController, options: &[&str]) -> Output {
     let mut command = Command::new(program());
@@ -53,19 +56,23 @@ fn run_on_host(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Creates a running machine without a row, and another one with an incomplete disk.
-async fn create_orphans(controller: &RunningController) -> (ComputerId, ComputerId) {
-    let mut config = container_settings(controller.data_dir(), image(), program());
-    config.host.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
-    let engine = open_engine(config);
-    let spec = |id| MachineSpec {
+/// A small machine. An engine that is alone runs it, whatever its isolation.
+fn spec(id: ComputerId) -> MachineSpec {
+    MachineSpec {
         id,
         isolation: Isolation::Shared,
         cpu: 1.0,
         memory_bytes: 1 << 29,
         disk_bytes: 1 << 28,
         bandwidth_mbps: 0,
-    };
+    }
+}
+
+/// Creates a running machine without a row, and another one with an incomplete disk.
+async fn create_orphans(controller: &RunningController) -> (ComputerId, ComputerId) {
+    let mut config = container_settings(controller.data_dir(), image(), program());
+    config.host.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
+    let engine = open_engine(config);
     let (running, partial) = (ComputerId::random(), ComputerId::random());
     engine.create(&spec(running)).await.expect("created");
     let boot = Boot { generation: 1, token: Secret::random(43), resolution: Default::default() };
@@ -191,8 +198,12 @@ async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
     let marks = [&*mark, &point_text, &lost.to_string(), &format!("{slot} for ")];
     let (_, again) = run_doctor(&controller, &[]);
     assert!(own_findings(&again, &marks).is_empty(), "{again}");
-    let attached = run_on_host("losetup", &["--list", "--noheadings", "--output", "BACK-FILE"]);
-    assert!(!attached.contains(&*disk.to_string_lossy()), "{attached}");
+    // Containers and systems of other tests have copies of the mount for as long as their mount namespaces exist.
+    let attached = || run_on_host("losetup", &["--list", "--noheadings", "--output", "BACK-FILE"]);
+    let detached = wait::until(DETACHED_TIMEOUT, || async {
+        (!attached().contains(&*disk.to_string_lossy())).then_some(())
+    });
+    assert!(detached.await.is_some(), "{}", attached());
     assert!(groups.iter().all(|group| !group.exists()) && !claim.is_symlink() && !gone.exists());
     for left in [running, partial, lost] {
         assert_eq!(host::find_leftover(&left.to_string()), None);
@@ -230,14 +241,6 @@ async fn a_repair_knows_virtual_machines_too() {
     controller.kill();
     let data = fs::canonicalize(controller.data_dir()).expect("a folder");
     let engine = open_engine(qemu::settings(data.clone()));
-    let spec = |id| MachineSpec {
-        id,
-        isolation: Isolation::Shared,
-        cpu: 1.0,
-        memory_bytes: 1 << 29,
-        disk_bytes: 1 << 28,
-        bandwidth_mbps: 0,
-    };
     let (running, stopped) = (ComputerId::random(), ComputerId::random());
     for id in [running, stopped] {
         engine.create(&spec(id)).await.expect("created");

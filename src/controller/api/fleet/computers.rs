@@ -159,9 +159,6 @@ async fn update(
     Body(wanted): Body<UpdateComputer>,
 ) -> Result<Json<Computer>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
-    if wanted.name.is_none() && wanted.isolation.is_none() {
-        return Err(Error::invalid("one of name and isolation is needed").into());
-    }
     let name = wanted.name.as_deref().map(Name::parse).transpose()?;
     let isolation = wanted.isolation.as_deref().map(|name| app.fleet.parse_offered(name)).transpose()?;
     if let Some(isolation) = isolation {

@@ -1,10 +1,5 @@
 //! Boot snapshots: disk and memory of booted desktops, from which new computers begin instead of booting.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::Notify;
-
 use crate::computers::fork::fork_error;
 use crate::computers::runner::registry::FleetState;
 use crate::computers::runner::{Runner, machine_spec};
@@ -18,47 +13,6 @@ use hotdesk_engine::EngineResult;
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::boot_snapshots::BootSnapshot;
 use hotdesk_store::fleet::computers::Computer;
-
-/// Most sizes that wait for a snapshot; others ask again with their next create.
-const MAX_WANTED: usize = 16;
-
-/// Sizes of which snapshots are wanted.
-pub(in crate::computers) struct BootSnapshots {
-    /// Most snapshots; 0: every computer boots.
-    keep: usize,
-    wanted: Mutex<VecDeque<DesktopSpec>>,
-    added: Notify,
-}
-
-impl BootSnapshots {
-    pub(in crate::computers) fn new(keep: u32) -> Self {
-        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-        Self { keep, wanted: Mutex::default(), added: Notify::new() }
-    }
-
-    fn wanted(&self) -> MutexGuard<'_, VecDeque<DesktopSpec>> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn want(&self, spec: DesktopSpec) {
-        let (mut wanted, size) = (self.wanted(), DesktopSize::from(&spec));
-        if wanted.len() < MAX_WANTED && wanted.iter().all(|other| DesktopSize::from(other) != size) {
-            wanted.push_back(spec);
-            self.added.notify_one();
-        }
-    }
-
-    /// Waits for the next size of which there may be no snapshot.
-    pub(super) async fn next(&self) -> DesktopSpec {
-        loop {
-            let next = self.wanted().pop_front();
-            match next {
-                Some(spec) => return spec,
-                None => self.added.notified().await,
-            }
-        }
-    }
-}
 
 impl FleetState {
     /// Whether boot snapshots are made of machines of an isolation.

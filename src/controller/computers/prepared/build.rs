@@ -159,7 +159,7 @@ async fn settle(guest: &Guest) -> Result<()> {
     let done: ActionResult =
         guest.call(Method::POST, "/wait_stable", (), Some(&WaitStable { settle }), SETTLE_TIMEOUT).await?;
     if !done.settle.is_some_and(|seen| seen.reached) {
-        tracing::info!("a desktop still changed when its boot snapshot was made");
+        tracing::info!("a desktop is used though its screen still changes");
     }
     Ok(())
 }

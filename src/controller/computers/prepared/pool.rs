@@ -3,12 +3,10 @@
 //! The claim is the transaction that stores the computer, so a controller that is killed gives a machine to one
 //! computer or to none. Until then nobody has the token of its agent.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
-use tokio::sync::Notify;
 
 use super::boot_snapshots::count_begun;
 use crate::computers::fleet::Fleet;
@@ -18,9 +16,7 @@ use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::isolation::Isolation;
-use hotdesk_domain::computer::prepared::pool::{
-    PoolLimits, PoolPlan, PoolSize, PooledMachine, is_low_memory, plan,
-};
+use hotdesk_domain::computer::prepared::pool::{PoolPlan, PooledMachine, is_low_memory, plan};
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{Change, EngineResult, Observation};
@@ -32,72 +28,6 @@ use hotdesk_store::fleet::pooled_machines::StoredMachine;
 const LOOK_INTERVAL: Duration = Duration::from_secs(15);
 /// Pause after a failure. What is missing, such as disk space, is rarely there at once.
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
-
-/// The pool.
-pub struct Pool {
-    sizes: Vec<PoolSize>,
-    limits: PoolLimits,
-    machines: Mutex<PoolMachines>,
-    changed: Notify,
-}
-
-#[derive(Default)]
-struct PoolMachines {
-    /// Those that a create may claim, the oldest first.
-    ready: Vec<(ComputerId, DesktopSize)>,
-    /// Those that a create is claiming.
-    claimed: HashSet<ComputerId>,
-    /// Those whose claim has ended since the store was last read, which tells what came of it.
-    ended: HashSet<ComputerId>,
-}
-
-impl PoolMachines {
-    fn is_claimed(&self, id: ComputerId) -> bool {
-        self.claimed.contains(&id) || self.ended.contains(&id)
-    }
-}
-
-impl Pool {
-    /// Returns an empty pool of these sizes.
-    pub fn new(sizes: Vec<PoolSize>, limits: PoolLimits) -> Self {
-        Self { sizes, limits, machines: Mutex::default(), changed: Notify::new() }
-    }
-
-    fn machines(&self) -> MutexGuard<'_, PoolMachines> {
-        self.machines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the oldest ready machine of a size for a create, which calls [`Self::end_claim`].
-    fn take(&self, spec: &DesktopSpec) -> Option<ComputerId> {
-        let (mut machines, size) = (self.machines(), DesktopSize::from(spec));
-        let at = machines.ready.iter().position(|(_, other)| *other == size)?;
-        let (machine, _) = machines.ready.remove(at);
-        machines.claimed.insert(machine);
-        Some(machine)
-    }
-
-    /// Ends the claim of a create, whatever came of it. A machine that is still in the pool may be claimed again.
-    pub(in crate::computers) fn end_claim(&self, id: ComputerId) {
-        let mut machines = self.machines();
-        if machines.claimed.remove(&id) {
-            machines.ended.insert(id);
-            self.changed.notify_one();
-        }
-    }
-
-    fn set_ready(&self, ready: Vec<(ComputerId, DesktopSize)>) {
-        let mut machines = self.machines();
-        machines.ready = ready.into_iter().filter(|(id, _)| !machines.is_claimed(*id)).collect();
-        metrics::gauge!("hotdesk_pool_ready").set(machines.ready.len() as f64);
-    }
-
-    /// Keeps creates from claiming a machine. Returns false when one has claimed it already.
-    fn withdraw(&self, id: ComputerId) -> bool {
-        let mut machines = self.machines();
-        machines.ready.retain(|(ready, _)| *ready != id);
-        !machines.is_claimed(id)
-    }
-}
 
 impl Fleet {
     /// Returns the id for a new computer: that of a machine of the pool, if it has one of this size.
@@ -143,9 +73,9 @@ impl FleetState {
         for isolation in self.engine.offers().isolations() {
             inputs.push(self.engine.boot_inputs(isolation).await.map_err(Error::internal)?);
         }
-        self.pool.machines().ended.clear();
+        self.pool.forget_ended_claims();
         let mut stored = self.store.pooled_machines().await?;
-        stored.retain(|it| it.ready && !self.pool.machines().is_claimed(it.machine));
+        stored.retain(|it| it.ready && !self.pool.is_claimed(it.machine));
         let mut machines = Vec::with_capacity(stored.len());
         for it in &stored {
             let runs = matches!(self.engine.observe(it.machine).await, Ok(Observation::Running { .. }));
@@ -231,7 +161,12 @@ impl Runner {
         let engine = &self.shared.engine;
         let endpoint = match engine.observe(self.id).await.map_err(Error::internal)? {
             Observation::Running { generation, endpoint, .. } if generation == row.generation => endpoint,
-            other => return Err(Error::internal(format!("it does not run: {other:?}"))),
+            Observation::Running { generation, .. } => {
+                return Err(Error::internal(format!("it runs generation {generation}")));
+            }
+            Observation::Absent | Observation::Stopped | Observation::Suspended { .. } => {
+                return Err(Error::internal("it does not run"));
+            }
         };
         if row.hardware.bandwidth_mbps > 0 {
             let change = Change::Bandwidth(row.hardware.bandwidth_mbps);

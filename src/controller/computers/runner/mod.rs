@@ -9,6 +9,7 @@ mod creation;
 mod isolation;
 mod memory;
 pub(super) mod power;
+pub(super) mod prepared;
 mod recovery;
 pub(super) mod registry;
 pub(super) mod resize;

@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use super::prepared::{BootSnapshots, Pool, PreparedDesktops};
 use super::{CommandAck, Message, Runner, Work};
-use crate::computers::prepared::boot_snapshots::BootSnapshots;
-use crate::computers::prepared::pool::Pool;
 use crate::data_dir::blobs::BlobStore;
 use crate::data_dir::file_keys::FileKeys;
 use crate::saved_state::StateArchive;
@@ -69,10 +68,10 @@ impl FleetState {
         blobs: BlobStore,
         tasks: Tasks,
         archive: Option<Arc<StateArchive>>,
-        boot_snapshots: BootSnapshots,
-        pool: Pool,
+        prepared: PreparedDesktops,
     ) -> Self {
         let file_keys = FileKeys::new(Arc::clone(&engine), store.clone());
+        let PreparedDesktops { boot_snapshots, pool } = prepared;
         Self {
             boot_snapshots,
             pool,

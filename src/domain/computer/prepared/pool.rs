@@ -69,6 +69,7 @@ pub fn plan(
         }
         if kept < *wanted && make.is_none() && fits(memory_gb) {
             make = Some(*spec);
+            memory_gb = memory_gb.saturating_add(ram_gb);
         }
     }
     if low_memory {
@@ -110,11 +111,14 @@ mod tests {
         PooledMachine { size, usable: true, age: Duration::from_secs(age) }
     }
 
+    /// Sizes, machines, whether memory is low; the machines to remove, and the RAM of the one to make.
+    type PoolCase = (Vec<PoolSize>, Vec<PooledMachine>, bool, Vec<bool>, Option<f64>);
+
     #[test]
     fn a_pool_has_what_is_wanted_within_its_limits() {
         let size = |ram, wanted| PoolSize { spec: spec(ram), wanted };
         let dead = PooledMachine { usable: false, ..machine(4.0, 1) };
-        let cases: [(Vec<PoolSize>, Vec<PooledMachine>, bool, Vec<bool>, Option<f64>); 10] = [
+        let cases: [PoolCase; 11] = [
             (vec![], vec![machine(4.0, 1)], false, vec![true], None),
             (vec![size(4.0, 2)], vec![], false, vec![], Some(4.0)),
             (vec![size(4.0, 2)], vec![machine(4.0, 1)], false, vec![false], Some(4.0)),
@@ -129,7 +133,14 @@ mod tests {
                 vec![false, false],
                 None,
             ),
-            (vec![size(4.0, 2), size(8.0, 1)], vec![machine(8.0, 1)], false, vec![true], Some(4.0)),
+            (vec![size(4.0, 2), size(8.0, 1)], vec![machine(8.0, 1)], false, vec![false], Some(4.0)),
+            (
+                vec![size(4.0, 2), size(8.0, 1)],
+                vec![machine(4.0, 1), machine(8.0, 1)],
+                false,
+                vec![false, true],
+                Some(4.0),
+            ),
             (vec![size(4.0, 9)], vec![machine(4.0, 1), machine(4.0, 2)], true, vec![false, true], None),
             (vec![size(16.0, 1)], vec![], false, vec![], None),
         ];
