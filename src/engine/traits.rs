@@ -50,11 +50,6 @@ pub trait Engine: Debug + Send + Sync + 'static {
         Err(EngineError::Unsupported("encrypt files of machines"))
     }
 
-    /// Takes a key from the host's kernel, unless a machine has files with it. Needs [`Capabilities::encrypt`].
-    async fn remove_key(&self, _key: &FileKey) -> EngineResult<()> {
-        Err(EngineError::Unsupported("encrypt files of machines"))
-    }
-
     /// Takes the keys from the host's kernel whose machines all do not run, so that files of these cannot be read until
     /// [`Engine::add_keys`]. Call it when no other call follows.
     async fn remove_unused_keys(&self) -> EngineResult<()> {

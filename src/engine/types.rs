@@ -31,7 +31,7 @@ pub struct Capabilities {
     pub memory_snapshot: bool,
     /// Read, evict and restore the saved state of a machine.
     pub evict: bool,
-    /// Encrypt the files of machines on the host.
+    /// Encrypt the files of machines on the host. The same for every isolation: the file system decides.
     pub encrypt: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hotdesk_base::ids::{ComputerId, WorkspaceId};
+use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{Engine, EngineResult, FileKey};
@@ -29,8 +29,8 @@ impl FileKeys {
             return Ok(());
         }
         Err(Error::failed(
-            "configuration: encryption.computers: the file system of the computers' folder cannot encrypt folders (fscrypt): \
-             use ext4 and run `tune2fs -O encrypt DEVICE`, or set it to false",
+            "configuration: encryption.computers: folders in the folder `machines` of data_dir cannot be encrypted (fscrypt): \
+             use ext4, run `tune2fs -O encrypt DEVICE` and a kernel with CONFIG_FS_ENCRYPTION, or set it to false",
         ))
     }
 
@@ -49,8 +49,8 @@ impl FileKeys {
         }
         if !self.can_encrypt() {
             tracing::warn!(
-                "computers are stored as encrypted, but the file system of their folder cannot encrypt: a copy to this file \
-                 system has decrypted them"
+                "computers are stored as encrypted, but the file system of their folder cannot encrypt: only a copy that was \
+                 made while they were readable works here"
             );
             return Ok(());
         }
@@ -65,29 +65,6 @@ impl FileKeys {
     pub async fn encrypt(&self, computer: ComputerId) -> Result<EngineResult<()>> {
         let Some(key) = self.store.file_key_of(computer).await? else { return Ok(Ok(())) };
         Ok(self.engine.encrypt(computer, &parse(&key)?).await)
-    }
-
-    /// Returns the key of a workspace, for [`Self::remove`] after the workspace is removed.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Internal` when the store fails.
-    pub async fn of_workspace(&self, workspace: WorkspaceId) -> Result<Option<FileKey>> {
-        if !self.can_encrypt() {
-            return Ok(None);
-        }
-        let key = self.store.file_key_of_workspace(workspace).await?;
-        key.as_ref().map(parse).transpose()
-    }
-
-    /// Takes the key of a removed workspace from the host, unless a computer that has moved still has it.
-    pub async fn remove(&self, key: Option<FileKey>) {
-        let Some(key) = key else { return };
-        if let Err(error) = self.engine.remove_key(&key).await {
-            tracing::warn!(
-                error = format_args!("{error:#}"),
-                "the host has the key of a removed workspace until its next reboot"
-            );
-        }
     }
 
     /// Takes the keys of computers that do not run from the host. Call it when the controller ends.

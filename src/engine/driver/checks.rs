@@ -157,15 +157,16 @@ pub(crate) fn free_space(state: &Path) -> EngineResult<String> {
     if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(Shortage::DiskSpace, text)) }
 }
 
-/// Whether the file system of the state folder encrypts folders.
+/// Whether folders of machines can be encrypted.
 pub(crate) fn encryption(state: &Path) -> Check<'_> {
-    let remedy = "tune2fs -O encrypt DEVICE (ext4; it may be mounted), or set encryption.computers = false";
+    let remedy = "use ext4 and tune2fs -O encrypt DEVICE (it may be mounted) with a kernel that has CONFIG_FS_ENCRYPTION, or set encryption.computers = false";
     let look = move || {
         const STEP: &str = "encrypt computers";
-        if fscrypt::is_supported(state).map_err(host_error(STEP, state))? {
-            return Ok(format!("fscrypt under {}", state.display()));
+        let machines = state.join("machines");
+        if fscrypt::is_supported(&machines).map_err(host_error(STEP, &machines))? {
+            return Ok(format!("fscrypt in {}", machines.display()));
         }
-        let detail = format!("the file system of {} cannot encrypt folders (fscrypt)", state.display());
+        let detail = format!("folders in {} cannot be encrypted (fscrypt)", machines.display());
         Err(EngineError::failed(STEP, detail))
     };
     Check::new("encryption", remedy, look).quick()

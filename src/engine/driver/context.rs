@@ -1,7 +1,7 @@
 //! The host as opened engines share it: settings, state folder, offers, and the isolation of each machine.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use crate::host::command::host_error;
 use crate::host::network::forwarding::ForwardingUpkeep;
@@ -9,7 +9,7 @@ use crate::host::network::{self, AGENT_PORT};
 use crate::host::slots;
 use crate::host::syscalls::{PASSED_FD, fscrypt};
 use crate::state::disk_guard::DiskGuard;
-use crate::state::layout::{Folder, Record, StateDir};
+use crate::state::layout::{Folder, StateDir};
 use crate::state::{client_sockets, trash};
 use crate::{Boot, EngineError, EngineResult, HostSettings, Offer, Offers, OpenMode};
 use hotdesk_base::ids::ComputerId;
@@ -25,8 +25,8 @@ pub(crate) struct HostContext {
     pub(crate) guard: DiskGuard,
     /// Held while the sizes of all disks are summed and another is added.
     pub(super) admission: Mutex<()>,
-    /// Held while a key gets its first folder, or is removed because it has none.
-    keys: Mutex<()>,
+    /// Held while the kernel gets or loses keys that encrypt machines.
+    pub(super) keys: Mutex<()>,
 }
 
 impl HostContext {
@@ -41,18 +41,14 @@ impl HostContext {
             client_sockets::open(&state, client)?;
             network::admit_client(&settings.network)?;
         }
+        let machines = state.machines();
         let encrypts =
-            fscrypt::is_supported(state.root()).map_err(host_error("look for encryption", state.root()))?;
+            fscrypt::is_supported(&machines).map_err(host_error("look for encryption", &machines))?;
         let (guard, forwarding) = (DiskGuard::default(), ForwardingUpkeep::default());
         let (admission, keys) = (Mutex::default(), Mutex::default());
         // The same for every isolation: one file system has the folders of all machines.
         let offers = offers.with_encryption(encrypts);
         Ok(Self { settings, state, offers, forwarding, guard, admission, keys })
-    }
-
-    /// Waits until no other call gives a key its first folder, or removes one.
-    pub(super) fn lock_keys(&self) -> MutexGuard<'_, ()> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The offer with which a machine runs, or ran last. One without a record is not made yet, was made by an earlier
@@ -61,22 +57,14 @@ impl HostContext {
     /// # Errors
     /// `Failed` when the host offers its isolation no more, or its record cannot be read.
     pub(crate) fn offer_of(&self, folder: &Folder) -> EngineResult<&Offer> {
-        self.offer_in(folder.find_record()?)
-    }
-
-    fn offer_in(&self, record: Option<Record>) -> EngineResult<&Offer> {
-        let isolation = record.and_then(|record| record.isolation());
+        let isolation = folder.find_record()?.and_then(|record| record.isolation());
         isolation.map_or(Ok(self.offers.default()), |isolation| self.offers.require(isolation))
     }
 
-    /// The machines that run with an isolation, ascending. Those of isolations that are not offered are left out, and those
-    /// without a record: nothing of them runs.
+    /// The machines that run with an isolation, ascending. Those of isolations that are not offered are left out.
     pub(crate) fn machines_of(&self, isolation: Isolation) -> EngineResult<Vec<ComputerId>> {
         let is_own = |id: &ComputerId| {
-            let record = self.state.folder(*id).find_record().ok().flatten();
-            record.is_some_and(|record| {
-                self.offer_in(Some(record)).is_ok_and(|offer| offer.isolation == isolation)
-            })
+            self.offer_of(&self.state.folder(*id)).is_ok_and(|offer| offer.isolation == isolation)
         };
         Ok(self.state.list()?.into_iter().filter(is_own).collect())
     }

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::sync::{MutexGuard, PoisonError};
 
 use crate::driver::{GuestDriver, recovery};
 use crate::host::cgroup;
@@ -32,9 +33,11 @@ pub(super) fn add_keys<M: GuestDriver>(engine: &M, keys: &[FileKey]) -> EngineRe
             locked.push(folder);
         }
     }
+    let guard = lock(engine);
     for key in keys {
         add_key(state, key)?;
     }
+    drop(guard);
     for folder in &locked {
         recovery::recover_machine(engine, folder)?;
     }
@@ -43,13 +46,12 @@ pub(super) fn add_keys<M: GuestDriver>(engine: &M, keys: &[FileKey]) -> EngineRe
 
 /// [`crate::Engine::encrypt`]. Blocks.
 pub(super) fn encrypt<M: GuestDriver>(engine: &M, id: ComputerId, key: &FileKey) -> EngineResult<()> {
-    if !engine.host().offers.default().capabilities.encrypt {
+    if !can_encrypt(engine) {
         return Err(EngineError::Unsupported("encrypt files of machines"));
     }
     let folder = engine.state().folder(id);
     let failed = host_error(ENCRYPT, &folder.path);
-    // A removal of the key at the same time must see the folder.
-    let _one = engine.host().lock_keys();
+    let _guard = lock(engine);
     let key = add_key(engine.state(), key)?;
     private_folder(&folder.path)
         .and_then(|()| File::open(&folder.path))
@@ -58,39 +60,33 @@ pub(super) fn encrypt<M: GuestDriver>(engine: &M, id: ComputerId, key: &FileKey)
         .map_err(failed)
 }
 
-/// [`crate::Engine::remove_key`]. Blocks.
-pub(super) fn remove_key<M: GuestDriver>(engine: &M, key: &FileKey) -> EngineResult<()> {
-    let state = engine.state();
-    let _one = engine.host().lock_keys();
-    // Only the kernel knows the identifier of a key.
-    let key = add_key(state, key)?;
-    for id in state.list()? {
-        if state.folder(id).key()?.is_some_and(|(used, _)| used == key) {
-            return Ok(());
-        }
-    }
-    remove(state, key)
-}
-
 /// [`crate::Engine::remove_unused_keys`]. Blocks.
 pub(super) fn remove_unused_keys<M: GuestDriver>(engine: &M) -> EngineResult<()> {
+    if !can_encrypt(engine) {
+        // A key that all folders inherit belongs to another program.
+        return Ok(());
+    }
     let state = engine.state();
-    let mut machines: BTreeMap<KeyIdentifier, Vec<Folder>> = BTreeMap::new();
+    let _guard = lock(engine);
+    let mut used: BTreeMap<KeyIdentifier, bool> = BTreeMap::new();
     for folder in state.list()?.into_iter().map(|id| state.folder(id)) {
         if let Some((key, KeyStatus::Present)) = folder.key()? {
-            machines.entry(key).or_default().push(folder);
+            *used.entry(key).or_default() |= is_used(&folder)?;
         }
     }
-    for (key, folders) in machines {
-        let mut used = false;
-        for folder in &folders {
-            used |= is_used(folder)?;
-        }
-        if !used {
-            remove(state, key)?;
-        }
+    for (key, _) in used.into_iter().filter(|(_, used)| !used) {
+        remove(state, key)?;
     }
     Ok(())
+}
+
+fn can_encrypt<M: GuestDriver>(engine: &M) -> bool {
+    engine.host().offers.default().capabilities.encrypt
+}
+
+/// Waits until no other call gives the kernel keys, or takes some. A removal must see the folder of a key that was just added.
+fn lock<M: GuestDriver>(engine: &M) -> MutexGuard<'_, ()> {
+    engine.host().keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether something of a machine runs, or an operation works on it.

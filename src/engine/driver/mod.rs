@@ -85,11 +85,6 @@ impl<M: GuestDriver> Engine for M {
         self.blocking(move |engine| encryption::encrypt(engine, id, &key)).await
     }
 
-    async fn remove_key(&self, key: &FileKey) -> EngineResult<()> {
-        let key = key.clone();
-        self.blocking(move |engine| encryption::remove_key(engine, &key)).await
-    }
-
     async fn remove_unused_keys(&self) -> EngineResult<()> {
         self.blocking(encryption::remove_unused_keys).await
     }

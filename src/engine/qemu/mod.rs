@@ -82,11 +82,7 @@ impl QemuEngine {
 
     /// What the engine offers.
     pub(crate) fn offer() -> Offer {
-        Offer {
-            isolation: Isolation::Vm,
-            engine: "qemu",
-            capabilities: Capabilities { encrypt: false, ..Capabilities::ALL },
-        }
+        Offer { isolation: Isolation::Vm, engine: "qemu", capabilities: Capabilities::ALL }
     }
 
     /// Opens the engine on a host, after [`Self::prepare`] when it runs guests.

@@ -198,10 +198,6 @@ impl Engine for RemoteEngine {
         self.complete(Call::Encrypt { id: id.0, key: key.into() }).await
     }
 
-    async fn remove_key(&self, key: &FileKey) -> EngineResult<()> {
-        self.complete(Call::RemoveKey { key: key.into() }).await
-    }
-
     async fn remove_unused_keys(&self) -> EngineResult<()> {
         self.complete(Call::RemoveUnusedKeys {}).await
     }

@@ -18,7 +18,7 @@ use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// Version of the protocol; helper and controller must have the same one.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,9 +44,6 @@ pub(super) enum Call {
     },
     Encrypt {
         id: Uuid,
-        key: KeyText,
-    },
-    RemoveKey {
         key: KeyText,
     },
     RemoveUnusedKeys {},
@@ -153,7 +150,6 @@ impl Call {
             Self::Describe {}
             | Self::BootInputs { .. }
             | Self::AddKeys { .. }
-            | Self::RemoveKey { .. }
             | Self::RemoveUnusedKeys {}
             | Self::List {}
             | Self::Maintain {}

@@ -237,7 +237,6 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
             complete(engine.add_keys(&keys).await)?
         }
         Call::Encrypt { id, key } => complete(engine.encrypt(ComputerId(id), &validate::key(&key)?).await)?,
-        Call::RemoveKey { key } => complete(engine.remove_key(&validate::key(&key)?).await)?,
         Call::RemoveUnusedKeys {} => complete(engine.remove_unused_keys().await)?,
         Call::Create { spec } => complete(engine.create(&validate::spec(&spec, offers)?).await)?,
         Call::Start { spec, boot } => {

@@ -11,8 +11,6 @@ use hotdesk_domain::error::{Error, Result};
 /// Purpose of the keys that encrypt files of computers.
 const FILES: &str = "files of computers on their host";
 
-const SELECT: &str = "SELECT workspace_id, sealing_key FROM workspace_keys k WHERE";
-
 row! {
     struct Row {
         workspace_id: String,
@@ -36,25 +34,16 @@ impl Store {
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails, or when the key is missing.
     pub async fn file_key_of(&self, computer: ComputerId) -> Result<Option<Secret>> {
-        let encrypted: Option<(Option<String>,)> =
-            sqlx::query_as("SELECT encrypted_for FROM computers WHERE id = $1")
-                .bind(computer.to_string())
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(failed("read whether a computer is encrypted"))?;
-        let Some((Some(workspace),)) = encrypted else { return Ok(None) };
-        let keys = self.file_keys_where("k.workspace_id = $1", &workspace).await?;
-        let key = keys.into_iter().next();
-        key.map(Some).ok_or_else(|| Error::internal(format!("the key of computer {computer} is missing")))
-    }
-
-    /// Returns the key that encrypts files of a workspace's computers, as 128 hex digits; `None` when it has none yet.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Internal` when the store fails.
-    pub async fn file_key_of_workspace(&self, workspace: WorkspaceId) -> Result<Option<Secret>> {
-        let keys = self.file_keys_where("k.workspace_id = $1", &workspace.to_string()).await?;
-        Ok(keys.into_iter().next())
+        let row: Option<Row> = sqlx::query_as(
+            "SELECT c.encrypted_for AS workspace_id, k.sealing_key FROM computers c \
+             LEFT JOIN workspace_keys k ON k.workspace_id = c.encrypted_for \
+             WHERE c.id = $1 AND c.encrypted_for IS NOT NULL",
+        )
+        .bind(computer.to_string())
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(failed("read the key of a computer's files"))?;
+        row.map(|row| row.file_key(&self.vault)).transpose()
     }
 
     /// Returns the keys of all encrypted computers, each once and in no order, as 128 hex digits.
@@ -62,17 +51,13 @@ impl Store {
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
     pub async fn file_keys(&self) -> Result<Vec<Secret>> {
-        let used = "k.workspace_id <> $1 AND EXISTS (SELECT 1 FROM computers c WHERE c.encrypted_for = k.workspace_id)";
-        // No workspace has an empty id.
-        self.file_keys_where(used, "").await
-    }
-
-    async fn file_keys_where(&self, condition: &str, value: &str) -> Result<Vec<Secret>> {
-        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} {condition}")))
-            .bind(value)
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed("read keys of workspaces"))?;
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT DISTINCT k.workspace_id, k.sealing_key FROM workspace_keys k \
+             JOIN computers c ON c.encrypted_for = k.workspace_id",
+        )
+        .fetch_all(&self.pool)
+        .await
+        .map_err(failed("read the keys of computers' files"))?;
         rows.iter().map(|row| row.file_key(&self.vault)).collect()
     }
 }

@@ -302,11 +302,15 @@ fn a_host_that_cannot_encrypt_refuses_the_setting_and_doctor_says_why() {
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     };
     let refused = run("serve");
-    for part in ["encryption.computers", "cannot encrypt folders", "tune2fs -O encrypt"] {
+    for part in ["encryption.computers", "cannot be encrypted", "tune2fs -O encrypt", "CONFIG_FS_ENCRYPTION"]
+    {
         assert!(refused.contains(part), "{part} in {refused}");
     }
     let findings = run("doctor");
-    assert!(findings.contains("cannot encrypt folders"), "{findings}");
+    assert!(
+        findings.contains("cannot be encrypted") && findings.contains("tune2fs -O encrypt"),
+        "{findings}"
+    );
 }
 
 /// Rounds of each figure.

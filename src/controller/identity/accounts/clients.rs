@@ -37,13 +37,10 @@ impl Clients {
     /// continues.
     pub async fn remove(&self, client: &Client, computers_too: bool) -> Result<()> {
         self.store.begin_client_removal(client, computers_too).await?;
-        let mut key = None;
         if let Some(workspace) = client.workspace {
             self.fleet.remove_computers(client.account, workspace).await?;
-            key = self.fleet.file_keys().of_workspace(workspace).await?;
         }
         let files = self.store.finish_client_removal(client).await?;
-        self.fleet.file_keys().remove(key).await;
         self.blobs.forget(&files).await;
         Ok(())
     }

@@ -49,9 +49,7 @@ impl Workspaces {
     /// continues.
     pub async fn remove(&self, workspace: &Workspace) -> Result<()> {
         self.fleet.remove_computers(workspace.account, workspace.id).await?;
-        let key = self.fleet.file_keys().of_workspace(workspace.id).await?;
         let files = self.store.remove_workspace(workspace.id).await?;
-        self.fleet.file_keys().remove(key).await;
         self.blobs.forget(&files).await;
         Ok(())
     }

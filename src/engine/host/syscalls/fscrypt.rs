@@ -117,35 +117,34 @@ fn call<T>(file: &File, request: libc::Ioctl, argument: &mut T) -> io::Result<()
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether the file system of a path can encrypt folders. The path, or parents of it, may not exist yet.
+/// Whether folders in a folder can be encrypted, each with its key: its file system must be able to, and the folder not be
+/// encrypted itself. The folder, or parents of it, may not exist yet.
 pub(crate) fn is_supported(path: &Path) -> io::Result<bool> {
     let there = path.ancestors().find(|path| path.is_dir()).unwrap_or(path);
     match policy(&File::open(there)?) {
-        Ok(_) => Ok(true),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::ENODATA) => Ok(true),
-            Some(libc::ENOTTY | nix::libc::EOPNOTSUPP) => Ok(false),
-            _ => Err(error),
-        },
+        Ok(policy) => Ok(policy.is_none()),
+        Err(error) if is_unsupported(&error) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
-/// The identifier of the key that encrypts a folder; `None` when it is not encrypted.
-///
-/// # Errors
-/// `InvalidData` when another program encrypted it, with an older version of policies.
+/// The identifier of the key that encrypts a folder; `None` when it is not encrypted, or by another program with the first
+/// version of policies.
 pub(crate) fn key_of(folder: &File) -> io::Result<Option<KeyIdentifier>> {
     match policy(folder) {
-        Ok(policy) if policy.version == VERSION => Ok(Some(policy.key)),
-        Ok(_) => Err(io::ErrorKind::InvalidData.into()),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::ENODATA | nix::libc::ENOTTY | nix::libc::EOPNOTSUPP) => Ok(None),
-            _ => Err(error),
-        },
+        Ok(policy) => Ok(policy.filter(|policy| policy.version == VERSION).map(|policy| policy.key)),
+        Err(error) if is_unsupported(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
-fn policy(folder: &File) -> io::Result<Policy> {
+/// Whether an error says that a file system, or its kernel, has no fscrypt. Each kind of file system has its own.
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS))
+}
+
+/// The policy of a folder; `None` when it has none.
+fn policy(folder: &File) -> io::Result<Option<Policy>> {
     let empty = Policy {
         version: 0,
         contents: 0,
@@ -155,8 +154,11 @@ fn policy(folder: &File) -> io::Result<Policy> {
         key: KeyIdentifier::default(),
     };
     let mut argument = GetPolicy { size: size_of::<Policy>() as u64, policy: empty };
-    call(folder, GET_POLICY, &mut argument)?;
-    Ok(argument.policy)
+    match call(folder, GET_POLICY, &mut argument) {
+        Ok(()) => Ok(Some(argument.policy)),
+        Err(error) if error.raw_os_error() == Some(libc::ENODATA) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Encrypts an empty folder, and everything that is ever made in it, with a key that the kernel has. A folder that is
