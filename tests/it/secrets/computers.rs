@@ -2,6 +2,7 @@
 //! (docs/security.md).
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -9,9 +10,13 @@ use std::time::Instant;
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::engines::qemu::qemu_skip_reason;
+use crate::engines::qemu_desktop;
 use crate::harness::caller::id_of;
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{RunningController, command_of, gvisor, runsc, skip_reason};
+use crate::harness::host_helper::USER;
+use crate::harness::program::program;
 
 /// Size of the file system with the computers, their snapshots and copies.
 const DISK_MIB: u64 = 3072;
@@ -32,7 +37,7 @@ struct EncryptedScene {
     workspace: String,
     id: String,
     has_memory: bool,
-    _keys: TempDir,
+    keys: TempDir,
 }
 
 /// Why folders cannot be encrypted here, if they cannot.
@@ -51,7 +56,7 @@ impl EncryptedScene {
         let controller = RunningController::boot_on_encrypting_disk(DISK_MIB, &configuration).await;
         let workspace = controller.workspace("demo").await;
         let id = id_of(&controller.computer(&workspace, "one").await);
-        let scene = Self { controller, workspace, id, has_memory, _keys: keys };
+        let scene = Self { controller, workspace, id, has_memory, keys };
         scene.write_marks().await;
         scene
     }
@@ -166,11 +171,11 @@ async fn stays_hidden(configuration: &str, has_memory: bool) {
 async fn copies_have_the_key_of_their_workspace(scene: &EncryptedScene, snapshot: &str) {
     let controller = &scene.controller;
     let elsewhere = controller.workspace("elsewhere").await;
-    let body = json!({ "name": "clone", "target_project_id": elsewhere });
+    let body = json!({ "name": "clone", "targetProjectId": elsewhere });
     let clone = id_of(&controller.create(&format!("/computers/{}/clone", scene.id), body).await);
     scene.assert_mark(&clone, ON_DISK, DISK_FILE).await;
     let [own, other] = [&scene.id, &clone].map(|id| identifier(&scene.folder(id)));
-    assert!(own != [0; 16] && other != [0; 16] && own != other, "each workspace has a key");
+    assert!(own.is_some() && other.is_some() && own != other, "each workspace has a key");
     if scene.has_memory {
         let launch = json!({ "name": "launch", "snapshot_id": snapshot });
         let launched = id_of(&controller.create(&format!("/computers/{}/fork", scene.id), launch).await);
@@ -188,6 +193,48 @@ async fn copies_have_the_key_of_their_workspace(scene: &EncryptedScene, snapshot
     scene.assert_mark(&clone, ON_DISK, DISK_FILE).await;
 }
 
+/// A copy that is made while the kernel has the key.
+async fn a_plain_copy_of_the_files_works(scene: &mut EncryptedScene) {
+    scene.rest(&scene.id.clone()).await;
+    // Without an end that takes the keys.
+    scene.controller.kill();
+    let (folder, encrypted) = (scene.folder(&scene.id), scene.controller.folder().join("encrypted"));
+    let run = |program: &str, options: &[&str], from: &Path, to: &Path| {
+        let done = Command::new(program).args(options).args([from, to]).status();
+        assert!(done.expect("coreutils").success(), "{program}");
+    };
+    run("cp", &["-a", "--sparse=always"], &folder, &encrypted);
+    fs::remove_dir_all(&folder).expect("removed");
+    run("cp", &["-a", "--sparse=always"], &encrypted, &folder);
+    assert_eq!(identifier(&folder), None);
+    scene.controller.start_again().await;
+    scene.wake(&scene.id.clone()).await;
+    scene.assert_marks(&scene.id).await;
+}
+
+/// Also after a rotation of the key file.
+async fn encrypted_computers_work_without_the_setting(scene: &mut EncryptedScene) {
+    let second = id_of(&scene.controller.computer(&scene.workspace, "two").await);
+    assert!(identifier(&scene.folder(&second)).is_some());
+    scene.controller.bash(&second, "echo kept >/root/kept; sync").await;
+    scene.rest(&second).await;
+    scene.controller.stop();
+    let file = scene.controller.folder().join("hotdesk.toml");
+    let mut rotation = Command::new(program());
+    rotation.env_clear().args(["secrets", "rotate", "--config"]).arg(&file);
+    let rotated = rotation.arg("--data-dir").arg(scene.controller.data_dir()).status();
+    assert!(rotated.expect("the program").success());
+    let configuration = fs::read_to_string(&file).expect("a configuration");
+    fs::write(&file, configuration.replace("computers = true", "computers = false")).expect("written");
+    scene.controller.start_again().await;
+    scene.wake(&second).await;
+    assert_eq!(scene.controller.bash(&second, "cat /root/kept").await, "kept\n");
+    let body = json!({ "name": "clone of two" });
+    let clone = id_of(&scene.controller.create(&format!("/computers/{second}/clone"), body).await);
+    assert_eq!(identifier(&scene.folder(&clone)), None);
+    assert_eq!(scene.controller.bash(&clone, "cat /root/kept").await, "kept\n");
+}
+
 /// Number of the stored keys of workspaces.
 async fn keys(controller: &RunningController) -> i64 {
     sqlx::any::install_default_drivers();
@@ -203,14 +250,20 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("an entry").path()).collect()
 }
 
-/// The identifier of the key of a folder, as the kernel has it (`FS_IOC_GET_ENCRYPTION_POLICY_EX`).
-fn identifier(folder: &Path) -> [u8; 16] {
-    const ASK: &str = "import fcntl, os, struct, sys\n\
+/// The identifier of the key of a folder, as the kernel has it (`FS_IOC_GET_ENCRYPTION_POLICY_EX`); `None` when it is not
+/// encrypted.
+fn identifier(folder: &Path) -> Option<[u8; 16]> {
+    const ASK: &str = "import errno, fcntl, os, struct, sys\n\
         policy = bytearray(struct.pack('Q24x', 24))\n\
-        fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0xC0096616, policy)\n\
+        try: fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0xC0096616, policy)\n\
+        except OSError as error: sys.exit(3 if error.errno == errno.ENODATA else 1)\n\
         os.write(1, policy[16:32])";
     let asked = Command::new("python3").args(["-c", ASK]).arg(folder).output().expect("python3");
-    asked.stdout.try_into().unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&asked.stderr)))
+    if asked.status.code() == Some(3) {
+        return None;
+    }
+    let seen = asked.stdout.try_into();
+    Some(seen.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&asked.stderr))))
 }
 
 /// Without the setting, the search must find the marks.
@@ -240,6 +293,56 @@ async fn d14_a_copy_of_the_disk_shows_nothing_of_encrypted_computers_with_saved_
     }
     is_found_without_encryption(&configuration, true).await;
     stays_hidden(&configuration, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d14_a_copy_of_the_disk_shows_nothing_of_encrypted_virtual_machines() {
+    if let Some(skip) = qemu_skip_reason().or_else(encryption_skip) {
+        return skip.report();
+    }
+    stays_hidden(&qemu_desktop::configuration(""), true).await;
+}
+
+/// A helper makes the machines. It has the keys of the kernel while controllers come and go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_without_privileges_encrypts_through_its_helper() {
+    if let Some(skip) = skip_reason().or_else(encryption_skip) {
+        return skip.report();
+    }
+    let mut scene = EncryptedScene::boot("", true, false).await;
+    chown(scene.keys.path(), Some(USER), Some(USER)).expect("root");
+    chown(scene.keys.path().join("key"), Some(USER), Some(USER)).expect("root");
+    scene.controller.give_up_privileges().await;
+    scene.assert_marks(&scene.id).await;
+    let second = id_of(&scene.controller.computer(&scene.workspace, "two").await);
+    let [one, two] = [&scene.id, &second].map(|id| identifier(&scene.folder(id)));
+    assert!(one.is_some() && one == two, "both have the key of their workspace");
+
+    // While one of its computers runs, the kernel keeps the key.
+    scene.rest(&scene.id.clone()).await;
+    scene.controller.restart().await;
+    scene.controller.until_status(&second, "running").await;
+    scene.rest(&second).await;
+    assert!(scene.folder(&second).join("disk.img").exists());
+    scene.controller.stop();
+    assert!(!scene.folder(&second).join("disk.img").exists(), "the name is unreadable without the key");
+    scene.controller.kill_helper();
+    scene.controller.start_helper().await;
+    scene.controller.start_again().await;
+    scene.wake(&scene.id.clone()).await;
+    scene.assert_marks(&scene.id).await;
+    assert_eq!(scene.controller.delete(&format!("/computers/{second}")).await.status, 200);
+    assert!(!scene.folder(&second).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_copies_and_the_end_of_the_setting_leave_computers_usable() {
+    if let Some(skip) = skip_reason().or_else(encryption_skip) {
+        return skip.report();
+    }
+    let mut scene = EncryptedScene::boot("", true, false).await;
+    a_plain_copy_of_the_files_works(&mut scene).await;
+    encrypted_computers_work_without_the_setting(&mut scene).await;
 }
 
 /// While the key is missing, no record can be read that tells the isolation.
@@ -285,7 +388,7 @@ async fn encrypted_computers_use_neither_a_pool_nor_a_boot_snapshot() {
     let machines = entries(&scene.controller.data_dir().join("machines"));
     assert_eq!(machines.len(), 2, "{machines:?}");
     let [first, second] = [&scene.id, &second].map(|id| identifier(&scene.folder(id)));
-    assert!(first != [0; 16] && first == second, "both have the key of their workspace");
+    assert!(first.is_some() && first == second, "both have the key of their workspace");
 }
 
 #[test]
