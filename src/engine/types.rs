@@ -10,7 +10,6 @@ use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::{Isolation, effective_isolation, names};
 use hotdesk_domain::desktop::resolution::Resolution;
 
-use crate::host::syscalls::fscrypt::KEY_BYTES;
 use crate::{Endpoint, EngineError, EngineResult};
 
 /// What an engine can do beyond the operations that every engine has. The controller reads it before it
@@ -158,6 +157,9 @@ impl Offers {
 pub struct FileKey(Secret);
 
 impl FileKey {
+    /// AES-256-XTS has two keys of 256 bits, and older kernels refuse a shorter master key.
+    pub(crate) const BYTES: usize = 64;
+
     /// Wraps the digits of a key; `None` for any other text.
     pub fn parse(digits: &Secret) -> Option<Self> {
         Self::bytes(digits).map(|_| Self(digits.clone()))
@@ -168,12 +170,12 @@ impl FileKey {
         &self.0
     }
 
-    fn bytes(digits: &Secret) -> Option<[u8; KEY_BYTES]> {
+    fn bytes(digits: &Secret) -> Option<[u8; Self::BYTES]> {
         unhex(digits.reveal().as_bytes())?.try_into().ok()
     }
 
     /// Returns its bytes.
-    pub(crate) fn raw(&self) -> EngineResult<[u8; KEY_BYTES]> {
+    pub(crate) fn raw(&self) -> EngineResult<[u8; Self::BYTES]> {
         let no_key = || EngineError::failed("read a key of files", "it has not 128 hex digits");
         Self::bytes(&self.0).ok_or_else(no_key)
     }

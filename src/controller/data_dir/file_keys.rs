@@ -29,8 +29,9 @@ impl FileKeys {
             return Ok(());
         }
         Err(Error::failed(
-            "configuration: encryption.computers: folders in the folder `machines` of data_dir cannot be encrypted (fscrypt): \
-             use ext4, run `tune2fs -O encrypt DEVICE` and a kernel with CONFIG_FS_ENCRYPTION, or set it to false",
+            "configuration: encryption.computers: folders in `machines` of data_dir cannot be encrypted (fscrypt): that \
+             needs ext4 with the feature `encrypt` (`tune2fs -O encrypt DEVICE`) and a kernel with CONFIG_FS_ENCRYPTION; \
+             or set it to false",
         ))
     }
 

@@ -159,7 +159,7 @@ pub(crate) fn free_space(state: &Path) -> EngineResult<String> {
 
 /// Whether folders of machines can be encrypted.
 pub(crate) fn encryption(state: &Path) -> Check<'_> {
-    let remedy = "use ext4 and tune2fs -O encrypt DEVICE (it may be mounted) with a kernel that has CONFIG_FS_ENCRYPTION, or set encryption.computers = false";
+    let remedy = "tune2fs -O encrypt DEVICE (ext4; it may be mounted) with a kernel that has CONFIG_FS_ENCRYPTION, or set encryption.computers = false";
     let look = move || {
         const STEP: &str = "encrypt computers";
         let machines = state.join("machines");

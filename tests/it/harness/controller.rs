@@ -59,6 +59,12 @@ pub fn skip_reason() -> Option<Skip> {
     None
 }
 
+/// The reason to skip a test that needs encrypted folders, if there is one.
+pub fn encryption_skip() -> Option<Skip> {
+    let missing = !Path::new("/sys/fs/ext4/features/encryption").exists();
+    missing.then(|| Skip::new(Capability::Host, "this kernel encrypts no folders (CONFIG_FS_ENCRYPTION)"))
+}
+
 /// Path of gVisor's runtime, as `packaging/dev/deps` installs it.
 pub fn runsc() -> String {
     let cache = std::env::var("HOTDESK_CACHE").unwrap_or_else(|_| "/var/cache/hotdesk".to_owned());

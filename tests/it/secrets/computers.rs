@@ -13,8 +13,9 @@ use tempfile::TempDir;
 use crate::engines::qemu::qemu_skip_reason;
 use crate::engines::qemu_desktop;
 use crate::harness::caller::id_of;
-use crate::harness::capability::{Capability, Skip};
-use crate::harness::controller::{RunningController, command_of, gvisor, runsc, skip_reason};
+use crate::harness::controller::{
+    RunningController, command_of, encryption_skip, gvisor, runsc, skip_reason,
+};
 use crate::harness::host_helper::USER;
 use crate::harness::program::program;
 
@@ -38,12 +39,6 @@ struct EncryptedScene {
     id: String,
     has_memory: bool,
     keys: TempDir,
-}
-
-/// Why folders cannot be encrypted here, if they cannot.
-fn encryption_skip() -> Option<Skip> {
-    let missing = !Path::new("/sys/fs/ext4/features/encryption").exists();
-    missing.then(|| Skip::new(Capability::Host, "this kernel encrypts no folders (CONFIG_FS_ENCRYPTION)"))
 }
 
 impl EncryptedScene {

@@ -10,15 +10,16 @@ use std::ptr;
 
 use nix::libc;
 
+use crate::FileKey;
+
 const SET_POLICY: libc::Ioctl = 0x800C_6613;
 const GET_POLICY: libc::Ioctl = 0xC009_6616;
 const ADD_KEY: libc::Ioctl = 0xC050_6617;
 const REMOVE_KEY: libc::Ioctl = 0xC040_6618;
 const KEY_STATUS: libc::Ioctl = 0xC080_661A;
 
-/// Bytes of a master key: AES-256-XTS has two keys of 256 bits, and older kernels refuse a shorter one.
-pub(crate) const KEY_BYTES: usize = 64;
-const KEY_BYTES_FIELD: u32 = 64;
+/// [`FileKey::BYTES`], in a field of 32 bits.
+const KEY_BYTES: u32 = 64;
 
 /// `FSCRYPT_KEY_SPEC_TYPE_IDENTIFIER`.
 const BY_IDENTIFIER: u32 = 2;
@@ -69,7 +70,7 @@ struct AddKey {
     raw_size: u32,
     key_id: u32,
     reserved: [u32; 8],
-    raw: [u8; KEY_BYTES],
+    raw: [u8; FileKey::BYTES],
 }
 
 /// `struct fscrypt_remove_key_arg`.
@@ -180,9 +181,9 @@ pub(crate) fn set_policy(folder: &File, key: KeyIdentifier) -> io::Result<()> {
 
 /// Gives the kernel a key for the file system of a folder, until it is removed or the file system unmounted. A key that it
 /// has is left alone. Returns its identifier.
-pub(crate) fn add_key(folder: &File, raw: [u8; KEY_BYTES]) -> io::Result<KeyIdentifier> {
+pub(crate) fn add_key(folder: &File, raw: [u8; FileKey::BYTES]) -> io::Result<KeyIdentifier> {
     let key = KeySpecifier::of(KeyIdentifier::default());
-    let mut argument = AddKey { key, raw_size: KEY_BYTES_FIELD, key_id: 0, reserved: [0; 8], raw };
+    let mut argument = AddKey { key, raw_size: KEY_BYTES, key_id: 0, reserved: [0; 8], raw };
     call(folder, ADD_KEY, &mut argument)?;
     Ok(argument.key.identifier)
 }
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn structures_have_the_kernel_s_sizes() {
         assert_eq!(size_of::<KeySpecifier>(), 40);
-        assert_eq!(size_of::<AddKey>(), 80 + KEY_BYTES);
+        assert_eq!(size_of::<AddKey>(), 80 + FileKey::BYTES);
         assert_eq!(size_of::<RemoveKey>(), 64);
         assert_eq!(size_of::<GetKeyStatus>(), 128);
         assert_eq!(size_of::<Policy>(), 24);
