@@ -412,7 +412,7 @@ fn a_host_that_cannot_encrypt_refuses_the_setting_and_doctor_says_why() {
 }
 
 /// Rounds of each figure.
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 5;
 /// What the rounds write to the disk and hold in memory, in MiB.
 const WRITTEN_MIB: u64 = 512;
 
