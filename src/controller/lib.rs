@@ -201,7 +201,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Stores the waiting audit entries and uses of credentials, and checkpoints the database. Call it after the drain.
+    /// Stores the waiting audit entries and uses of credentials, checkpoints the database, and takes the keys of encrypted
+    /// computers that do not run from the host. Call it after the drain.
     pub async fn close(self) {
         for written in [self.app.audit.write().await, self.app.credential_uses.write().await] {
             if let Err(error) = written {
@@ -212,6 +213,7 @@ impl Controller {
             }
         }
         self.app.store.close().await;
+        self.app.fleet.file_keys().remove_unused().await;
     }
 }
 
@@ -247,6 +249,12 @@ pub async fn start_with(
     store.adopt_isolation(offers.default().isolation, offers.all().count() == 1).await?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let (sizes, limits) = config.pool.parse(engine.offers())?;
+    let prepared = if config.encryption.computers {
+        // Their machines belong to no workspace, so no key would encrypt them.
+        PreparedDesktops::new(0, Vec::new(), limits)
+    } else {
+        PreparedDesktops::new(config.boot_snapshots.keep, sizes, limits)
+    };
     let fleet = Fleet::new(
         engine,
         store.clone(),
@@ -254,8 +262,11 @@ pub async fn start_with(
         tasks.clone(),
         &config.suspension,
         archive,
-        PreparedDesktops::new(config.boot_snapshots.keep, sizes, limits),
+        prepared,
     );
+    if config.encryption.computers {
+        fleet.file_keys().check_host()?;
+    }
     let metrics = Metrics::install()?;
     let metrics_access = MetricsAccess::open(&config.web.metrics_key_file)?;
     let signatures = Signatures::open(&config.billing.webhook_secret_file)?;

@@ -51,7 +51,8 @@ pub use crate::state::disk::DiskSpeed;
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
 pub use crate::traits::Engine;
 pub use crate::types::{
-    Boot, Capabilities, Change, DiskWatch, Effect, Finding, MachineSpec, Observation, Offer, Offers, Snapshot,
+    Boot, Capabilities, Change, DiskWatch, Effect, FileKey, Finding, MachineSpec, Observation, Offer, Offers,
+    Snapshot,
 };
 
 /// The engines of this host with all their settings.
@@ -117,7 +118,14 @@ pub fn checks(settings: &EngineSettings) -> Vec<EngineChecks<'_>> {
             EngineChecks { offer: QemuEngine::offer(), checks: qemu::probe::checks(host, own) }
         }
     });
-    checks.collect()
+    let mut checks: Vec<_> = checks.collect();
+    if host.encrypts_machines {
+        // Every engine needs it, of the same folder.
+        for engine in &mut checks {
+            engine.checks.push(driver::checks::encryption(&host.state_dir));
+        }
+    }
+    checks
 }
 
 /// The search for leftovers in the engines' state folder and on its host.

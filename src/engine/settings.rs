@@ -28,6 +28,8 @@ pub struct HostSettings {
     pub disk_speed: DiskSpeed,
     /// Largest sum of all disks, as a multiple of the host's file system; 0 is unlimited.
     pub disk_overcommit: u32,
+    /// Whether machines are to be encrypted; a check of the host then includes it.
+    pub encrypts_machines: bool,
     /// First host user id of machines; each QEMU runs as the first id of its slot. It must be the same for
     /// all controllers of a host, and no account may lie above it.
     pub uid_base: u32,
@@ -50,6 +52,7 @@ impl HostSettings {
             network: NetworkConfig::default(),
             disk_speed: DiskSpeed::default(),
             disk_overcommit: DISK_OVERCOMMIT,
+            encrypts_machines: false,
             uid_base: UID_BASE,
             init_args: None,
         }

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::{
-    Boot, Change, DiskWatch, Effect, Endpoint, EngineError, EngineResult, Extents, MachineSpec, Observation,
-    Offers, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, EngineError, EngineResult, Extents, FileKey, MachineSpec,
+    Observation, Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -34,6 +34,27 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// # Errors
     /// `Failed` when one of these cannot be read, or the isolation is not offered.
     async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String>;
+
+    /// Gives the host's kernel keys of encrypted machines; it loses them at a reboot. Until then, calls on these machines fail,
+    /// except [`Engine::destroy`]. Keys that it has are left alone. Needs [`Capabilities::encrypt`].
+    async fn add_keys(&self, _keys: &[FileKey]) -> EngineResult<()> {
+        Err(EngineError::Unsupported("encrypt files of machines"))
+    }
+
+    /// Makes the folder of a new machine, in which everything is encrypted with a key: disk, snapshots, saved memory, records.
+    /// Then `create`, `copy_disk`, `fork` or `launch` makes the machine. Needs [`Capabilities::encrypt`].
+    ///
+    /// # Errors
+    /// `Failed` when the machine has files that are not encrypted with this key.
+    async fn encrypt(&self, _id: ComputerId, _key: &FileKey) -> EngineResult<()> {
+        Err(EngineError::Unsupported("encrypt files of machines"))
+    }
+
+    /// Takes the keys from the host's kernel whose machines all do not run, so that files of these cannot be read until
+    /// [`Engine::add_keys`]. Call it when no other call follows.
+    async fn remove_unused_keys(&self) -> EngineResult<()> {
+        Ok(())
+    }
 
     /// Makes a machine, after the computer's row is stored. On return its disk exists and [`Engine::observe`]
     /// returns `Stopped`.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use hotdesk_base::hex::unhex;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::{Isolation, effective_isolation, names};
@@ -29,6 +30,8 @@ pub struct Capabilities {
     pub memory_snapshot: bool,
     /// Read, evict and restore the saved state of a machine.
     pub evict: bool,
+    /// Encrypt the files of machines on the host. The same for every isolation: the file system decides.
+    pub encrypt: bool,
 }
 
 impl Capabilities {
@@ -41,6 +44,7 @@ impl Capabilities {
         copy_while_running: true,
         memory_snapshot: true,
         evict: true,
+        encrypt: true,
     };
 }
 
@@ -87,6 +91,14 @@ impl Offers {
             this.others.push(offer);
         }
         Ok(this)
+    }
+
+    /// The same offers on a host that can encrypt the files of machines of every isolation, or of none.
+    pub(crate) fn with_encryption(mut self, encrypt: bool) -> Self {
+        for offer in std::iter::once(&mut self.default).chain(&mut self.others) {
+            offer.capabilities.encrypt = encrypt;
+        }
+        self
     }
 
     /// The offer of new machines for which nobody chose an isolation.
@@ -137,6 +149,35 @@ impl Offers {
     /// What machines of this isolation can do here; nothing where it is not offered.
     pub fn capabilities(&self, isolation: Isolation) -> Capabilities {
         self.find(isolation).map(|offer| offer.capabilities).unwrap_or_default()
+    }
+}
+
+/// A key that encrypts files of machines: 64 bytes as 128 hex digits. Its `Debug` is redacted.
+#[derive(Clone, Debug)]
+pub struct FileKey(Secret);
+
+impl FileKey {
+    /// AES-256-XTS has two keys of 256 bits, and older kernels refuse a shorter master key.
+    pub(crate) const BYTES: usize = 64;
+
+    /// Wraps the digits of a key; `None` for any other text.
+    pub fn parse(digits: &Secret) -> Option<Self> {
+        Self::bytes(digits).map(|_| Self(digits.clone()))
+    }
+
+    /// Returns its digits.
+    pub fn digits(&self) -> &Secret {
+        &self.0
+    }
+
+    fn bytes(digits: &Secret) -> Option<[u8; Self::BYTES]> {
+        unhex(digits.reveal().as_bytes())?.try_into().ok()
+    }
+
+    /// Returns its bytes.
+    pub(crate) fn raw(&self) -> EngineResult<[u8; Self::BYTES]> {
+        let no_key = || EngineError::failed("read a key of files", "it has not 128 hex digits");
+        Self::bytes(&self.0).ok_or_else(no_key)
     }
 }
 

@@ -68,8 +68,11 @@ async fn inspect(config: &Config, yes: bool) -> Outcome<(Vec<LeftoverReport>, Ve
     let leftovers = hotdesk_engine::leftovers(config.engine_settings()?)?;
     let mut unsettled = Vec::new();
     for row in &rows {
-        let observed = leftovers.engine().observe(row.id).await?;
-        let what = next_change(row, &observed);
+        let what = match leftovers.engine().observe(row.id).await {
+            Ok(observed) => next_change(row, &observed),
+            // The files of an encrypted computer are unreadable until the controller starts.
+            Err(error) => Some(format!("it cannot be examined: {error:#}")),
+        };
         unsettled.extend(what.map(|what| UnsettledComputer { id: row.id, name: row.name.clone(), what }));
     }
     let mut reports = Vec::new();

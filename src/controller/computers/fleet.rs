@@ -11,6 +11,7 @@ use super::runner::{CommandAck, Work, computer_not_found, suspend_unsupported};
 use super::view;
 use crate::config::Suspension;
 use crate::data_dir::blobs::BlobStore;
+use crate::data_dir::file_keys::FileKeys;
 use crate::saved_state::StateArchive;
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, ComputerRef};
@@ -125,6 +126,11 @@ impl Fleet {
         finished.await.map_err(|_| stopping())?
     }
 
+    /// Returns the keys that encrypt files of computers.
+    pub fn file_keys(&self) -> &FileKeys {
+        &self.shared.file_keys
+    }
+
     /// Returns the computers whose stream is being ended.
     pub fn ending_streams(&self) -> &KeyedSemaphore<ComputerId> {
         &self.shared.ending_streams
@@ -167,6 +173,7 @@ impl Fleet {
     /// # Errors
     /// `Internal` when the database or the engine cannot be queried.
     pub async fn recover(&self) -> Result<()> {
+        self.shared.file_keys.add_all().await?;
         let rows = self.shared.store.all_computers().await?;
         for row in &rows {
             let _accepted = self.shared.send(row.id, Work::Recover)?;

@@ -65,6 +65,7 @@ impl Config {
                 ops_per_second: self.limits.disk_ops_per_second,
             },
             disk_overcommit: self.limits.disk_overcommit,
+            encrypts_machines: self.encryption.computers,
             ..HostSettings::new(self.machines_dir(), &self.container.image, agent)
         })
     }

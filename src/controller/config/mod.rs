@@ -29,7 +29,7 @@ pub use mail::{SmtpSettings, SmtpTls};
 pub use oidc::OidcSettings;
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
 pub use pool::{PoolSettings, PoolSizeSettings};
-pub use secrets::SecretSettings;
+pub use secrets::{EncryptionSettings, SecretSettings};
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 pub use transport::TlsSettings;
 
@@ -73,6 +73,8 @@ pub struct Config {
     pub suspension: Suspension,
     /// Sealing of secrets.
     pub secrets: SecretSettings,
+    /// Encryption of computers on the host.
+    pub encryption: EncryptionSettings,
     /// Object storage for the states of suspended computers.
     pub storage: StorageSettings,
     /// Plans besides the default one, which is `limits`.
@@ -140,6 +142,7 @@ impl Default for Config {
             streaming: Streaming::default(),
             suspension: Suspension::default(),
             secrets: SecretSettings::default(),
+            encryption: EncryptionSettings::default(),
             storage: StorageSettings::default(),
             plans: BTreeMap::new(),
             billing: BillingSettings::default(),

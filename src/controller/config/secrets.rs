@@ -1,4 +1,4 @@
-//! Key file that seals the secrets of the database.
+//! Encryption at rest: the key file that seals the secrets of the database, and the files of computers.
 
 use std::path::PathBuf;
 
@@ -15,6 +15,14 @@ pub struct SecretSettings {
     /// File (mode 0600) with the key that seals secrets; empty: `hotdesk.key` beside the database. The first start
     /// creates it.
     pub key_file: PathBuf,
+}
+
+/// Encryption of computers on the host.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EncryptionSettings {
+    /// Whether the files of new computers (disks, snapshots, saved memory) are encrypted with a key of their workspace.
+    pub computers: bool,
 }
 
 impl Config {

@@ -96,6 +96,8 @@ impl Runtime {
             copy_while_running: true,
             memory_snapshot: own_kernel,
             evict: own_kernel,
+            // The host's file system decides (`Offers::with_encryption`).
+            encrypt: false,
         };
         Offer { isolation: self.isolation(), engine: ENGINE, capabilities }
     }

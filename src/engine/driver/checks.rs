@@ -6,9 +6,10 @@ use std::process::Stdio;
 
 use nix::sched::{CloneFlags, unshare};
 
-use crate::host::command::{TIMEOUT, run, run_with, run_with_timeout, tool};
+use crate::host::command::{TIMEOUT, host_error, run, run_with, run_with_timeout, tool};
 use crate::host::network::forwarding;
 use crate::host::sandbox::GuestFile;
+use crate::host::syscalls::fscrypt;
 use crate::host::{bandwidth, network};
 use crate::state::disk;
 use crate::{EngineError, EngineResult, Finding, Shortage};
@@ -154,6 +155,21 @@ pub(crate) fn free_space(state: &Path) -> EngineResult<String> {
     let free = disk::free_bytes(state)?;
     let text = format!("{} GiB under {}", free >> 30, state.display());
     if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(Shortage::DiskSpace, text)) }
+}
+
+/// Whether folders of machines can be encrypted.
+pub(crate) fn encryption(state: &Path) -> Check<'_> {
+    let remedy = "tune2fs -O encrypt DEVICE (ext4; it may be mounted) with a kernel that has CONFIG_FS_ENCRYPTION, or set encryption.computers = false";
+    let look = move || {
+        const STEP: &str = "encrypt computers";
+        let machines = state.join("machines");
+        if fscrypt::is_supported(&machines).map_err(host_error(STEP, &machines))? {
+            return Ok(format!("fscrypt in {}", machines.display()));
+        }
+        let detail = format!("folders in {} cannot be encrypted (fscrypt)", machines.display());
+        Err(EngineError::failed(STEP, detail))
+    };
+    Check::new("encryption", remedy, look).quick()
 }
 
 /// Whether the host's table of open files has a place for all that guests can open: their memory ends first.

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use crate::host::command::host_error;
 use crate::host::network::forwarding::ForwardingUpkeep;
 use crate::host::network::{self, AGENT_PORT};
 use crate::host::slots;
-use crate::host::syscalls::PASSED_FD;
+use crate::host::syscalls::{PASSED_FD, fscrypt};
 use crate::state::disk_guard::DiskGuard;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::{client_sockets, trash};
@@ -24,6 +25,8 @@ pub(crate) struct HostContext {
     pub(crate) guard: DiskGuard,
     /// Held while the sizes of all disks are summed and another is added.
     pub(super) admission: Mutex<()>,
+    /// Held while the kernel gets or loses keys that encrypt machines.
+    pub(super) keys: Mutex<()>,
 }
 
 impl HostContext {
@@ -38,13 +41,18 @@ impl HostContext {
             client_sockets::open(&state, client)?;
             network::admit_client(&settings.network)?;
         }
-        let (guard, admission, forwarding) =
-            (DiskGuard::default(), Mutex::default(), ForwardingUpkeep::default());
-        Ok(Self { settings, state, offers, forwarding, guard, admission })
+        let machines = state.machines();
+        let encrypts =
+            fscrypt::is_supported(&machines).map_err(host_error("look for encryption", &machines))?;
+        let (guard, forwarding) = (DiskGuard::default(), ForwardingUpkeep::default());
+        let (admission, keys) = (Mutex::default(), Mutex::default());
+        // The same for every isolation: one file system has the folders of all machines.
+        let offers = offers.with_encryption(encrypts);
+        Ok(Self { settings, state, offers, forwarding, guard, admission, keys })
     }
 
-    /// The offer with which a machine runs, or ran last. One without a record is not made yet, or was made by an earlier
-    /// version: it belongs to the default.
+    /// The offer with which a machine runs, or ran last. One without a record is not made yet, was made by an earlier
+    /// version, or is encrypted and its key is missing, so that nothing of it runs: it belongs to the default.
     ///
     /// # Errors
     /// `Failed` when the host offers its isolation no more, or its record cannot be read.

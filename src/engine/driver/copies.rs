@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::driver::snapshot_files::{self, SnapshotFiles, link};
+use crate::driver::snapshot_files::{self, SnapshotFiles};
 use crate::driver::{GuestDriver, admission, lifecycle};
 use crate::host::command::host_error;
 use crate::host::files::private_folder;
+use crate::state::disk_copy::{self, link_or_copy};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
-use crate::state::{disk, disk_copy, evicted, raw_disk};
+use crate::state::{disk, evicted, raw_disk};
 use crate::{EngineError, EngineResult, MachineSpec, Observation, Snapshot};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -41,7 +42,7 @@ pub(super) async fn fork<M: GuestDriver>(engine: &M, from: ComputerId, to: &Mach
         let generation = running_since(engine, from)?;
         begin(engine, source, target, &spec)?;
         let fresh = memory::create_fresh(target)?;
-        link(&source.agent(), &target.agent())?;
+        link_or_copy(&source.agent(), &target.agent())?;
         let manifest = engine.save_with_disk(source, &fresh, &target.fresh_disk(), &target.disk())?;
         memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })?;
         memory::move_to(&fresh, &target.memory())
@@ -116,7 +117,7 @@ fn snapshot_with_memory<M: GuestDriver>(
 ) -> EngineResult<()> {
     let generation = running_since(engine, folder.id)?;
     private_folder(&files.memory).map_err(host_error("save the memory", &files.memory))?;
-    link(&folder.agent(), &files.agent)?;
+    link_or_copy(&folder.agent(), &files.agent)?;
     let manifest = engine.save_with_disk(folder, &files.memory, &files.fresh, &files.unsealed)?;
     memory::seal(&files.memory, generation, |parts| MemoryManifest { parts, ..manifest })?;
     memory::move_to(&files.unsealed, &files.disk)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::driver::snapshot_files::SnapshotFiles;
-use crate::driver::{GuestDriver, MachineBoot, admission};
+use crate::driver::{GuestDriver, MachineBoot, admission, encryption};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::{disk, evicted, memory, trash};
@@ -142,7 +142,11 @@ pub(super) async fn wait_stopped<M: GuestDriver>(engine: &M, id: ComputerId) -> 
 /// [`crate::Engine::destroy`].
 pub(super) async fn destroy<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
-    if let Some(_guard) = MachineLock::acquire(&folder).await? {
+    let sealed = folder.clone();
+    let is_sealed = engine.blocking(move |engine| encryption::is_sealed(engine.state(), &sealed)).await?;
+    if is_sealed {
+        engine.blocking(move |engine| trash::folder(engine.state(), &folder)).await?;
+    } else if let Some(_guard) = MachineLock::acquire(&folder).await? {
         let _ending = engine.host().guard.begin_end(id);
         engine.halt(&folder, Duration::ZERO).await?;
         engine.blocking(move |engine| trash::folder(engine.state(), &folder)).await?;

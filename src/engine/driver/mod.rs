@@ -10,6 +10,7 @@ pub(crate) mod checks;
 mod context;
 mod copies;
 mod disk_guard;
+mod encryption;
 mod guest;
 mod lifecycle;
 pub(crate) mod recovery;
@@ -32,8 +33,8 @@ pub(crate) use crate::driver::resize::set_bandwidth;
 use crate::state::layout::Folder;
 use crate::state::{evicted, wake_reserve};
 use crate::{
-    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineResult, Extents, MachineSpec, Observation,
-    Offers, OpenMode, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineResult, Extents, FileKey, MachineSpec,
+    Observation, Offers, OpenMode, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -72,6 +73,20 @@ impl<M: GuestDriver> Engine for M {
 
     async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String> {
         self.blocking(move |engine| boot_inputs::digest(engine, isolation)).await
+    }
+
+    async fn add_keys(&self, keys: &[FileKey]) -> EngineResult<()> {
+        let keys = keys.to_vec();
+        self.blocking(move |engine| encryption::add_keys(engine, &keys)).await
+    }
+
+    async fn encrypt(&self, id: ComputerId, key: &FileKey) -> EngineResult<()> {
+        let key = key.clone();
+        self.blocking(move |engine| encryption::encrypt(engine, id, &key)).await
+    }
+
+    async fn remove_unused_keys(&self) -> EngineResult<()> {
+        self.blocking(encryption::remove_unused_keys).await
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {

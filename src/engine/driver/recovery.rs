@@ -22,21 +22,28 @@ const UNFINISHED: &str = "new";
 /// works on it. Blocks.
 pub(crate) fn recover_interrupted(engine: &impl GuestDriver) -> EngineResult<()> {
     for id in engine.state().list()? {
-        let folder = engine.state().folder(id);
-        disk_guard::thaw_abandoned(&folder);
-        let Some(_guard) = MachineLock::try_acquire(&folder)? else { continue };
-        freeze::thaw_abandoned(&folder.disk());
-        // One failure must not keep the others from recovery.
-        if let Err(error) = engine.allow_agent_clients(&folder) {
-            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not unblock the clients of its agent; a stop and start of the computer repairs it");
-        }
-        if let Err(error) = record_isolation(engine, &folder) {
-            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not record its isolation; its next start does");
-        }
-        // An unfinished file costs only space.
-        if let Err(error) = remove_unfinished(engine, &folder) {
-            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not remove its unfinished files");
-        }
+        recover_machine(engine, &engine.state().folder(id))?;
+    }
+    Ok(())
+}
+
+/// [`recover_interrupted`] of one machine. One whose folder is encrypted is left alone while its key is missing: nothing of it
+/// can run then. Blocks.
+pub(super) fn recover_machine(engine: &impl GuestDriver, folder: &Folder) -> EngineResult<()> {
+    let id = folder.id;
+    disk_guard::thaw_abandoned(folder);
+    let Some(_guard) = MachineLock::try_acquire(folder)? else { return Ok(()) };
+    freeze::thaw_abandoned(&folder.disk());
+    // One failure must not keep the others from recovery.
+    if let Err(error) = engine.allow_agent_clients(folder) {
+        tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not unblock the clients of its agent; a stop and start of the computer repairs it");
+    }
+    if let Err(error) = record_isolation(engine, folder) {
+        tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not record its isolation; its next start does");
+    }
+    // An unfinished file costs only space.
+    if let Err(error) = remove_unfinished(engine, folder) {
+        tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not remove its unfinished files");
     }
     Ok(())
 }

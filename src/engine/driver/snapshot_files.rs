@@ -7,7 +7,7 @@
 //!                               .new       the disk while it is copied
 //!                               .unsealed  the copied disk while its memory is not sealed
 //! ```
-//! Saved memory is hard-linked, not copied, because nothing writes to it.
+//! Saved memory is hard-linked, not copied, because nothing writes to it. A machine with another key gets a copy.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,9 +18,10 @@ use uuid::Uuid;
 
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, remove_if_there, sync_folder};
+use crate::state::disk_copy::{self, link_or_copy};
 use crate::state::layout::Folder;
 use crate::state::memory::{self, SavedMemory};
-use crate::state::{disk_copy, trash};
+use crate::state::trash;
 use crate::{EngineError, EngineResult, Snapshot};
 
 const WHOLE: &str = "img";
@@ -109,20 +110,13 @@ impl SnapshotFiles {
         }
         let fresh = memory::link_from(&self.memory, folder)?;
         // Nothing before this step changes the agent that the machine's own memory refers to.
-        let linked =
-            link(&self.agent, &folder.agent()).and_then(|()| memory::move_to(&fresh, &folder.memory()));
+        let linked = link_or_copy(&self.agent, &folder.agent())
+            .and_then(|()| memory::move_to(&fresh, &folder.memory()));
         if linked.is_err() {
             trash::remove_tree(&fresh)?;
         }
         linked
     }
-}
-
-/// Hard-links a file, replacing what has that name.
-pub(super) fn link(from: &Path, to: &Path) -> EngineResult<()> {
-    remove_if_there(to)
-        .and_then(|()| fs::hard_link(from, to))
-        .map_err(host_error("link the machine's agent", to))
 }
 
 /// The complete snapshots of a machine, ascending.

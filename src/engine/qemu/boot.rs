@@ -19,6 +19,7 @@ use crate::qemu::hardware::{self, Accelerator, Hardware, QemuLaunch};
 use crate::qemu::monitor::Monitor;
 use crate::qemu::settings::QemuSettings;
 use crate::qemu::{control_port, images, link, seed};
+use crate::state::disk_copy::link_or_copy;
 use crate::state::layout::Folder;
 use crate::state::{boot_files, disk, raw_disk};
 use crate::{Endpoint, EngineError, EngineResult, MachineSpec};
@@ -93,9 +94,7 @@ impl QemuStarter<'_> {
         disk::grow(&folder.disk(), spec.disk_bytes, host.host_ids(slot), lock)?;
         let agent = folder.agent();
         // Saved memory refers to this link after the controller was upgraded.
-        remove_if_there(&agent)
-            .and_then(|()| fs::hard_link(self.agent, &agent))
-            .map_err(host_error("link the machine's agent", &agent))?;
+        link_or_copy(self.agent, &agent)?;
         let hardware = Hardware::of(spec, self.accelerator);
         let image = images::of_image(&self.host.settings.image)?;
         let record = self.launch(machine, hardware, image, None)?;

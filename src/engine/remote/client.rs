@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::remote::frames::{self, MAX_REPLY, MAX_REQUEST};
-use crate::remote::protocol::{Call, Reply, Request, VERSION};
+use crate::remote::protocol::{Call, KeyText, Reply, Request, VERSION};
 use crate::{
-    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
-    Observation, Offer, Offers, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, FileKey,
+    MachineSpec, Observation, Offer, Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -26,6 +26,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// Attempts of a call whose helper died before it answered. A second death is probably the call's fault.
 const ATTEMPTS: u32 = 2;
+
+/// Keys in one call: their text is half of the longest request.
+const KEYS_AT_ONCE: usize = 1000;
 
 const STEP: &str = "reach the host helper";
 
@@ -182,6 +185,21 @@ impl Engine for RemoteEngine {
             return Err(unexpected("boot inputs"));
         };
         Ok(digest)
+    }
+
+    async fn add_keys(&self, keys: &[FileKey]) -> EngineResult<()> {
+        for some in keys.chunks(KEYS_AT_ONCE) {
+            self.complete(Call::AddKeys { keys: some.iter().map(KeyText::from).collect() }).await?;
+        }
+        Ok(())
+    }
+
+    async fn encrypt(&self, id: ComputerId, key: &FileKey) -> EngineResult<()> {
+        self.complete(Call::Encrypt { id: id.0, key: key.into() }).await
+    }
+
+    async fn remove_unused_keys(&self) -> EngineResult<()> {
+        self.complete(Call::RemoveUnusedKeys {}).await
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {

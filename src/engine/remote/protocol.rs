@@ -10,15 +10,15 @@ use uuid::Uuid;
 
 use crate::remote::intern::interned;
 use crate::{
-    Boot, Capabilities, Change, Effect, Endpoint, EngineError, MachineSpec, Observation, Offer, SavedFile,
-    SavedState, Shortage, Snapshot,
+    Boot, Capabilities, Change, Effect, Endpoint, EngineError, FileKey, MachineSpec, Observation, Offer,
+    SavedFile, SavedState, Shortage, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// Version of the protocol; helper and controller must have the same one.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,6 +39,14 @@ pub(super) enum Call {
     BootInputs {
         isolation: String,
     },
+    AddKeys {
+        keys: Vec<KeyText>,
+    },
+    Encrypt {
+        id: Uuid,
+        key: KeyText,
+    },
+    RemoveUnusedKeys {},
     Create {
         spec: SpecText,
     },
@@ -141,12 +149,15 @@ impl Call {
         let ids = match self {
             Self::Describe {}
             | Self::BootInputs { .. }
+            | Self::AddKeys { .. }
+            | Self::RemoveUnusedKeys {}
             | Self::List {}
             | Self::Maintain {}
             | Self::WatchDisk {} => Vec::new(),
             Self::Create { spec } | Self::Start { spec, .. } | Self::Resume { spec, .. } => vec![spec.id],
             Self::Stop { id, .. }
             | Self::Destroy { id }
+            | Self::Encrypt { id, .. }
             | Self::Observe { id }
             | Self::CheckCapacity { id, .. }
             | Self::WaitStopped { id }
@@ -208,8 +219,19 @@ impl From<&Boot> for BootText {
     }
 }
 
-fn reveal<S: Serializer>(token: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(token.reveal())
+fn reveal<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(secret.reveal())
+}
+
+/// A [`FileKey`], not yet checked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct KeyText(#[serde(serialize_with = "reveal")] pub(super) Secret);
+
+impl From<&FileKey> for KeyText {
+    fn from(key: &FileKey) -> Self {
+        Self(key.digits().clone())
+    }
 }
 
 /// A reply.
@@ -392,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_calls_and_fields_are_refused_and_a_token_is_not_printed() {
+    fn unknown_calls_and_fields_are_refused_and_secrets_are_not_printed() {
         let id = Uuid::nil();
         for text in [
             r#"{"run_shell":{"command":"id"}}"#.to_owned(),
@@ -406,5 +428,8 @@ mod tests {
         let boot = BootText { generation: 1, token, resolution: "1280x720x24".to_owned() };
         assert!(serde_json::to_string(&boot).unwrap().contains("secret-token"));
         assert!(!format!("{boot:?}").contains("secret-token"));
+        let call = Call::AddKeys { keys: vec![KeyText(Secret::new("secret-key"))] };
+        assert_eq!(serde_json::to_string(&call).unwrap(), r#"{"add_keys":{"keys":["secret-key"]}}"#);
+        assert!(!format!("{call:?}").contains("secret-key"));
     }
 }

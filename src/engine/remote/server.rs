@@ -232,6 +232,12 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
         Call::BootInputs { isolation } => {
             Reply::BootInputs(engine.boot_inputs(validate::isolation(&isolation, offers)?).await?)
         }
+        Call::AddKeys { keys } => {
+            let keys = keys.iter().map(validate::key).collect::<EngineResult<Vec<_>>>()?;
+            complete(engine.add_keys(&keys).await)?
+        }
+        Call::Encrypt { id, key } => complete(engine.encrypt(ComputerId(id), &validate::key(&key)?).await)?,
+        Call::RemoveUnusedKeys {} => complete(engine.remove_unused_keys().await)?,
         Call::Create { spec } => complete(engine.create(&validate::spec(&spec, offers)?).await)?,
         Call::Start { spec, boot } => {
             let (spec, boot) = (validate::spec(&spec, offers)?, validate::boot(&boot)?);

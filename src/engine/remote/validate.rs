@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::remote::frames::MAX_DATA;
-use crate::remote::protocol::{BootText, SpecText};
-use crate::{Boot, Change, EngineError, EngineResult, Extents, MachineSpec, Offers, SavedFile};
+use crate::remote::protocol::{BootText, KeyText, SpecText};
+use crate::{Boot, Change, EngineError, EngineResult, Extents, FileKey, MachineSpec, Offers, SavedFile};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -78,6 +78,11 @@ pub(super) fn boot(text: &BootText) -> EngineResult<Boot> {
     check(holds, || "the token is not one of letters and digits".to_owned())?;
     let resolution = resolution.parse().map_err(|_| refused(format!("{resolution:?} is no resolution")))?;
     Ok(Boot { generation: *generation, token: Secret::new(secret), resolution })
+}
+
+/// Checks a key of files.
+pub(super) fn key(text: &KeyText) -> EngineResult<FileKey> {
+    FileKey::parse(&text.0).ok_or_else(|| refused("a key that has not 128 hex digits"))
 }
 
 /// Checks the grace period of a stop.
@@ -188,6 +193,16 @@ mod tests {
         ] {
             let error = text(generation, token, resolution).unwrap_err();
             assert!(token.len() < 2 || !format!("{error:#}").contains(token), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn a_key_has_its_length_and_is_not_printed() {
+        let text = |digits: &str| key(&KeyText(Secret::new(digits)));
+        assert!(text(&"0f".repeat(64)).is_ok());
+        for wrong in ["", "0f", &"0f".repeat(63), &"0f".repeat(65), &"0g".repeat(64)] {
+            let error = text(wrong).unwrap_err();
+            assert!(wrong.is_empty() || !format!("{error:#}").contains(wrong), "{error:#}");
         }
     }
 

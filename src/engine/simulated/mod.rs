@@ -50,7 +50,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 impl SimulatedEngine {
     /// An engine over a host, with all capabilities that it supports.
     pub fn open(host: Arc<SimulatedHost>) -> Self {
-        Self::limited(host, Capabilities::ALL)
+        Self::limited(host, Capabilities { encrypt: false, ..Capabilities::ALL })
     }
 
     /// An engine over a host with chosen capabilities.

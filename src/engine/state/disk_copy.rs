@@ -48,6 +48,22 @@ pub(crate) fn copy_disk_during(
     copied
 }
 
+/// Hard-links a file that nothing writes, replacing what has that name; copies it where the kernel allows no link: into a
+/// folder that is encrypted with another key. Blocks.
+pub(crate) fn link_or_copy(from: &Path, to: &Path) -> EngineResult<()> {
+    let failed = host_error("link a file of a machine", to);
+    match remove_if_there(to).and_then(|()| fs::hard_link(from, to)) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
+        linked => return linked.map_err(failed),
+    }
+    copy_disk_during(from, &to.with_extension("new"), to, |copy| {
+        let copied = copy(None)?;
+        let permissions = fs::metadata(from).map_err(host_error(STEP, from))?.permissions();
+        copied.set_permissions(permissions).map_err(&failed)?;
+        Ok(copied)
+    })
+}
+
 /// Fails with `NoCapacity` when a folder has no space for a copy of the disk file `from`.
 pub(crate) fn check_space(from: &Path, folder: &Path) -> EngineResult<()> {
     disk::check_reserve(folder)?;

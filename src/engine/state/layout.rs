@@ -25,7 +25,7 @@
 //! The controller opens nothing by path that a guest can write: the files of guests are mounted nowhere in
 //! its namespace.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, write_durably};
+use crate::host::syscalls::fscrypt::{self, KeyIdentifier, KeyStatus};
 use crate::{Change, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -279,9 +280,41 @@ impl Folder {
     }
 
     /// Whether the create finished: the disk gets its name last.
+    ///
+    /// # Errors
+    /// `Failed` also when the folder is encrypted and its key is missing: nothing in it can be found then.
     pub(crate) fn is_whole(&self) -> EngineResult<bool> {
         let disk = self.disk();
-        disk.try_exists().map_err(host_error("look for the disk", &disk))
+        let found = disk.try_exists().map_err(host_error("look for the disk", &disk))?;
+        if !found && self.is_locked()? {
+            return Err(self.key_missing());
+        }
+        Ok(found)
+    }
+
+    /// The key that encrypts the folder, and what the kernel has of it; `None` when it is not encrypted, or missing.
+    pub(crate) fn key(&self) -> EngineResult<Option<(KeyIdentifier, KeyStatus)>> {
+        let read = || -> io::Result<_> {
+            let folder = File::open(&self.path)?;
+            let Some(key) = fscrypt::key_of(&folder)? else { return Ok(None) };
+            Ok(Some((key, fscrypt::key_status(&folder, key)?)))
+        };
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map_err(host_error("read how the machine's folder is encrypted", &self.path)),
+        }
+    }
+
+    /// Whether the folder is encrypted and the kernel does not have its key.
+    pub(crate) fn is_locked(&self) -> EngineResult<bool> {
+        Ok(self.key()?.is_some_and(|(_, status)| status != KeyStatus::Present))
+    }
+
+    /// The error for a folder that [`Self::is_locked`].
+    pub(crate) fn key_missing(&self) -> EngineError {
+        let what =
+            "it is encrypted, and the kernel does not have its key: start the controller, which adds it";
+        EngineError::failed("open the machine's folder", format!("{}: {what}", self.path.display()))
     }
 
     /// Writes the record durably.
@@ -297,11 +330,14 @@ impl Folder {
         if self.read_record()? == record { Ok(()) } else { self.write_record(&record) }
     }
 
-    /// Reads the record; `None` when there is none.
+    /// Reads the record; `None` when there is none, or when the folder is encrypted and its key is missing: nothing in it can
+    /// be found then.
     pub(crate) fn find_record(&self) -> EngineResult<Option<Record>> {
         let path = self.record();
         let text = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // The name of a file that was open may still be known.
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENOKEY) => return Ok(None),
             text => text.map_err(host_error(READ_RECORD, &path))?,
         };
         serde_json::from_slice(&text)
@@ -311,8 +347,14 @@ impl Folder {
 
     /// Reads the record.
     pub(crate) fn read_record(&self) -> EngineResult<Record> {
-        let missing = || EngineError::failed(READ_RECORD, format!("{} is missing", self.record().display()));
-        self.find_record()?.ok_or_else(missing)
+        match self.find_record()? {
+            Some(record) => Ok(record),
+            None if self.is_locked()? => Err(self.key_missing()),
+            None => {
+                let detail = format!("{} is missing", self.record().display());
+                Err(EngineError::failed(READ_RECORD, detail))
+            }
+        }
     }
 }
 

@@ -29,7 +29,8 @@ impl MachineLock {
     /// Takes a machine's lock; `None` when the machine has no folder.
     ///
     /// # Errors
-    /// `Failed` when another operation holds it for over 240 seconds.
+    /// `Failed` when another operation holds it for over 240 seconds, or when the folder is encrypted and its key is
+    /// missing.
     pub(crate) async fn acquire(folder: &Folder) -> EngineResult<Option<Self>> {
         const STEP: &str = "lock the machine";
         let path = folder.path.join("lock");
@@ -37,6 +38,7 @@ impl MachineLock {
             match try_lock(&path) {
                 Ok(LockAttempt::Taken(file)) => Some(Ok(Some(Self { file }))),
                 Ok(LockAttempt::Absent) => Some(Ok(None)),
+                Ok(LockAttempt::KeyMissing) => Some(Err(folder.key_missing())),
                 Ok(LockAttempt::Busy) => None,
                 Err(error) => Some(Err(host_error(STEP, &path)(error))),
             }
@@ -56,12 +58,12 @@ impl MachineLock {
         taken.ok_or_else(|| EngineError::failed(STEP, "another request destroyed it at the same time"))
     }
 
-    /// [`Self::acquire`] without waiting: `None` also while the lock is held.
+    /// [`Self::acquire`] without waiting: `None` also while the lock is held, or the folder's key is missing.
     pub(crate) fn try_acquire(folder: &Folder) -> EngineResult<Option<Self>> {
         let path = folder.path.join("lock");
         match try_lock(&path).map_err(host_error("lock the machine", &path))? {
             LockAttempt::Taken(file) => Ok(Some(Self { file })),
-            LockAttempt::Busy | LockAttempt::Absent => Ok(None),
+            LockAttempt::Busy | LockAttempt::Absent | LockAttempt::KeyMissing => Ok(None),
         }
     }
 
@@ -76,6 +78,7 @@ enum LockAttempt {
     Taken(File),
     Busy,
     Absent,
+    KeyMissing,
 }
 
 fn try_lock(path: &Path) -> io::Result<LockAttempt> {
@@ -83,6 +86,7 @@ fn try_lock(path: &Path) -> io::Result<LockAttempt> {
     let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LockAttempt::Absent),
+        Err(error) if error.raw_os_error() == Some(nix::libc::ENOKEY) => return Ok(LockAttempt::KeyMissing),
         Err(error) => return Err(error),
     };
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -19,6 +19,7 @@ use crate::host::command::host_error;
 use crate::host::files::{private_folder, sync_folder, write_durably};
 use crate::host::process;
 use crate::state::agent_binary::HashWriter;
+use crate::state::disk_copy::link_or_copy;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::trash;
 use crate::{EngineError, EngineResult};
@@ -181,7 +182,7 @@ pub(crate) fn create_fresh(folder: &Folder) -> EngineResult<PathBuf> {
     Ok(path)
 }
 
-/// Hard-links the memory of a snapshot into `memory.new`. The manifest comes last, so an interrupted copy
+/// Links the memory of a snapshot into `memory.new`, or copies it into a machine with another key. The manifest comes last, so an interrupted copy
 /// does not count as saved memory.
 pub(crate) fn link_from(source: &Path, folder: &Folder) -> EngineResult<PathBuf> {
     let path = create_fresh(folder)?;
@@ -193,7 +194,7 @@ pub(crate) fn link_from(source: &Path, folder: &Folder) -> EngineResult<PathBuf>
     }
     files.sort_by_key(|file| Some(file) == manifest.as_ref());
     for file in files {
-        fs::hard_link(&file, path.join(file.file_name().unwrap_or_default())).map_err(&failed)?;
+        link_or_copy(&file, &path.join(file.file_name().unwrap_or_default()))?;
     }
     sync_folder(&path).map_err(&failed)?;
     Ok(path)

@@ -83,6 +83,8 @@ pub struct NewComputer {
     pub auto_stop_minutes: i64,
     /// Whether it gets the earlier uploads of its whole workspace.
     pub deliver_files: bool,
+    /// Whether its files on the host are encrypted with the key of its workspace.
+    pub encrypt: bool,
     /// Limits of all plans; the owner's plan is read in the same transaction.
     pub plans: Plans,
 }
@@ -282,6 +284,7 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("remove a computer"))?;
+        write.remove_unused_workspace_keys().await?;
         write.meter(computer).await?;
         write.commit().await?;
         files.iter().map(|(text,)| id(text)).collect()
@@ -296,12 +299,16 @@ impl Write {
         let used = self.resource_use_besides(owner, new.id).await?;
         terms.admit(&new.hardware, &used, clock::now())?;
         self.check_client(new.workspace, new.id).await?;
+        if new.encrypt {
+            self.ensure_workspace_key(new.workspace).await?;
+        }
         let secrets = BootSecrets::random();
         let inserted = sqlx::query(
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
-             bandwidth_mbps, billing, trial_ends_at, isolation) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18)",
+             bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18, \
+              $19)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -321,6 +328,7 @@ impl Write {
         .bind(terms.variant().name())
         .bind(terms.trial_ends_at.map(UnixMillis::as_i64))
         .bind(new.isolation.name())
+        .bind(new.encrypt.then(|| new.workspace.to_string()))
         .execute(&mut *self.tx)
         .await;
         match inserted {

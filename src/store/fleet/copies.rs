@@ -47,6 +47,8 @@ pub struct NewCopy {
     pub workspace: Option<WorkspaceId>,
     /// Its name; `None` derives one from the source's.
     pub name: Option<Name>,
+    /// Whether its files on the host are encrypted with the key of its workspace.
+    pub encrypt: bool,
     /// Limits of all plans; the owner's plan is read in the same transaction.
     pub plans: Plans,
 }
@@ -95,6 +97,7 @@ impl Store {
             isolation: source.isolation,
             auto_stop_minutes: 0,
             deliver_files: false,
+            encrypt: copy.encrypt,
             plans,
         };
         write.add(&new).await?;

@@ -267,7 +267,15 @@ async fn t18_half_a_clone_is_undone_at_the_next_start() {
     let source: ComputerId = computer.parse().expect("an id");
     for copied in [false, true] {
         let (extent, plans) = (Extent::Clone, Config::default().plans());
-        let copy = NewCopy { id: ComputerId::random(), source, extent, workspace: None, name: None, plans };
+        let copy = NewCopy {
+            id: ComputerId::random(),
+            source,
+            extent,
+            workspace: None,
+            name: None,
+            encrypt: false,
+            plans,
+        };
         let stored = controller.store().await.add_copy(&copy).await.expect("stored");
         assert_eq!(stored.name, "desk (clone)");
         if copied {

@@ -16,7 +16,7 @@ use super::remains::Leftovers;
 use super::rounds::{consistency_timeout, look, requested_rounds};
 use super::sweep::{Operation, operations};
 use crate::harness::caller::id_of;
-use crate::harness::controller::{RunningController, gvisor, skip_reason};
+use crate::harness::controller::{RunningController, encryption_skip, gvisor, skip_reason};
 use crate::harness::host::names_in;
 use crate::harness::syscall_trace::TracedProcess;
 
@@ -43,8 +43,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(configuration: &str) -> Self {
-        let controller = RunningController::boot_with(configuration).await;
+    async fn new(controller: RunningController) -> Self {
         let (remains, workspace) = (Leftovers::new(&controller), controller.workspace("w").await);
         Self { controller, remains, workspace, worst: Duration::ZERO }
     }
@@ -174,9 +173,9 @@ impl Scene {
 }
 
 /// Kills controllers at the steps of the selected verbs.
-async fn sweep(configuration: &str, which: impl Fn(&Operation) -> bool) {
+async fn sweep(controller: RunningController, which: impl Fn(&Operation) -> bool) {
     let (mut scene, mut points, stride) =
-        (Scene::new(configuration).await, 0, if requested_rounds().is_some() { 1 } else { STRIDE });
+        (Scene::new(controller).await, 0, if requested_rounds().is_some() { 1 } else { STRIDE });
     for (turn, operation) in operations().iter().filter(|operation| which(operation)).enumerate() {
         // Start at another step for each verb, because many verbs begin alike.
         let mut step = 1 + turn * 7 % stride;
@@ -204,12 +203,27 @@ async fn t18_a_controller_may_die_before_any_of_its_steps() {
     if let Some(skip) = skip_reason() {
         return skip.report();
     }
-    sweep("", |operation| !needs_memory(operation)).await;
+    sweep(RunningController::boot().await, |operation| !needs_memory(operation)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_a_controller_may_die_before_any_of_its_steps_while_memory_is_kept() {
     let Some(configuration) = gvisor() else { return };
     // Only the simulated sweep covers verbs that begin with a snapshot.
-    sweep(&configuration, |operation| needs_memory(operation) && !operation.needs_snapshot()).await;
+    let controller = RunningController::boot_with(&configuration).await;
+    sweep(controller, |operation| needs_memory(operation) && !operation.needs_snapshot()).await;
+}
+
+/// Size of the file system with encrypted computers, in MiB.
+const ENCRYPTED_MIB: u64 = 3072;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_a_controller_may_die_before_any_step_that_makes_or_removes_an_encrypted_computer() {
+    if let Some(skip) = skip_reason().or_else(encryption_skip) {
+        return skip.report();
+    }
+    let encrypted = "[encryption]\ncomputers = true\n";
+    let controller = RunningController::boot_on_encrypting_disk(ENCRYPTED_MIB, encrypted).await;
+    let concerned = |operation: &Operation| ["create", "clone", "delete"].contains(&operation.name);
+    sweep(controller, |operation| concerned(operation) && !needs_memory(operation)).await;
 }

@@ -59,6 +59,12 @@ pub fn skip_reason() -> Option<Skip> {
     None
 }
 
+/// The reason to skip a test that needs encrypted folders, if there is one.
+pub fn encryption_skip() -> Option<Skip> {
+    let missing = !Path::new("/sys/fs/ext4/features/encryption").exists();
+    missing.then(|| Skip::new(Capability::Host, "this kernel encrypts no folders (CONFIG_FS_ENCRYPTION)"))
+}
+
 /// Path of gVisor's runtime, as `packaging/dev/deps` installs it.
 pub fn runsc() -> String {
     let cache = std::env::var("HOTDESK_CACHE").unwrap_or_else(|_| "/var/cache/hotdesk".to_owned());
@@ -135,6 +141,26 @@ impl RunningController {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let disk = SmallDisk::mount(folder.path(), &folder.path().join("data"), mib);
         Self::boot_in(folder, Some(disk), configuration).await
+    }
+
+    /// A controller whose data folder is a file system of `mib` MiB that can encrypt folders.
+    pub async fn boot_on_encrypting_disk(mib: u64, configuration: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let at = folder.path().join("data");
+        let disk = SmallDisk::mount_with(folder.path(), &at, mib, &["-O", "encrypt"]);
+        Self::boot_in(folder, Some(disk), configuration).await
+    }
+
+    /// Ends the controller with SIGTERM.
+    pub fn stop(&mut self) {
+        end(&mut self.child.0);
+    }
+
+    /// Looks at the file with its disk while that is unmounted. The controller must have ended, and no computer run.
+    pub async fn with_disk_unmounted<T>(&self, look: impl Fn(&Path) -> T) -> T {
+        let disk = self.disk.as_ref().expect("its own disk");
+        let seen = wait::until(CHANGE_TIMEOUT, || async { disk.unmounted(&look) }).await;
+        seen.expect("the disk stays in use")
     }
 
     /// A controller without privileges, with its host helper and these lines in the configuration file.
@@ -438,7 +464,7 @@ pub fn command_of(name: &str, folder: &Path) -> Command {
 }
 
 /// Variables of the tests, which hotdesk refuses as unknown settings.
-const TEST_VARIABLES: [&str; 3] = ["HOTDESK_PROOF", "HOTDESK_SEED", "HOTDESK_ROUNDS"];
+const TEST_VARIABLES: [&str; 4] = ["HOTDESK_FIGURES", "HOTDESK_PROOF", "HOTDESK_SEED", "HOTDESK_ROUNDS"];
 
 /// Removes the variables of the tests from the environment of a program that reads settings from it.
 pub fn remove_test_variables(command: &mut Command) {

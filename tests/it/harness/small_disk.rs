@@ -18,11 +18,16 @@ pub struct SmallDisk {
 impl SmallDisk {
     /// Makes a disk file of `mib` MiB in `folder` and mounts it at `at`.
     pub fn mount(folder: &Path, at: &Path, mib: u64) -> Self {
+        Self::mount_with(folder, at, mib, &[])
+    }
+
+    /// [`Self::mount`] with these options of `mkfs.ext4`.
+    pub fn mount_with(folder: &Path, at: &Path, mib: u64, options: &[&str]) -> Self {
         let image = folder.join("disk");
         let file = File::create_new(&image).expect("a disk file");
         file.set_len(mib << 20).expect("its size");
         std::fs::create_dir(at).expect("a folder to mount on");
-        let made = Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image).status();
+        let made = Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).args(options).arg(&image).status();
         assert!(made.expect("e2fsprogs").success());
         let disk = Self { image, mounted: at.to_owned() };
         disk.attach();
@@ -49,20 +54,26 @@ impl SmallDisk {
 
     /// Mounts the disk again after a power loss. Returns `false` while something still uses it.
     pub fn remount(&self) -> bool {
+        self.unmounted(|_| ()).is_some()
+    }
+
+    /// Unmounts the disk, looks at its file, and mounts it again; `None` while something still uses it.
+    pub fn unmounted<T>(&self, look: impl FnOnce(&Path) -> T) -> Option<T> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         if mounts.contains(&format!(" {} ", self.mounted.display())) {
             let unmounted = Command::new("umount").arg(&self.mounted).stderr(Stdio::null()).status();
             if !unmounted.expect("umount").success() {
-                return false;
+                return None;
             }
         }
         // A machine that starts anywhere on this host may hold the mount in its mount namespace for a moment.
         let image = self.image.to_string_lossy().into_owned();
         if super::host::loop_files().iter().any(|file| file.starts_with(&image)) {
-            return false;
+            return None;
         }
+        let seen = look(&self.image);
         self.attach();
-        true
+        Some(seen)
     }
 }
 

@@ -2,6 +2,7 @@
 //! (docs/authentication-rules.md), T24 (docs/security.md).
 
 mod canary;
+mod computers;
 mod look;
 mod machine;
 mod older;

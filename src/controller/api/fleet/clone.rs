@@ -45,7 +45,8 @@ pub(crate) async fn clone(
     };
     let id = ComputerId::random();
     let (extent, plans) = (Extent::Clone, app.plans.clone());
-    let copy = NewCopy { id, source: source.id, extent, workspace, name, plans };
+    let encrypt = app.config.encryption.computers;
+    let copy = NewCopy { id, source: source.id, extent, workspace, name, encrypt, plans };
     let made = app.fleet.clone_computer(&source, copy).await?;
     Ok((StatusCode::CREATED, Json(app.directory.record_for(&caller, &made, &origin).await)))
 }
@@ -74,6 +75,7 @@ async fn fork(
         extent: Extent::Fork(snapshot),
         workspace: None,
         name: wanted.name.as_deref().map(Name::parse).transpose()?,
+        encrypt: app.config.encryption.computers,
         plans: app.plans.clone(),
     };
     let made = app.fleet.fork(&source, copy).await?;

@@ -72,6 +72,7 @@ pub(crate) async fn create(
         isolation,
         auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
         deliver_files: wanted.deliver_files,
+        encrypt: app.config.encryption.computers,
         plans: app.plans.clone(),
     };
     audit::set_computer(new.id);

@@ -13,6 +13,7 @@ use hotdesk_store::fleet::computers::Computer;
 
 /// Attempts to remove a machine; afterwards the next start of the controller retries.
 const REMOVAL_ATTEMPTS: u32 = 3;
+const FAILED: &str = "Computer could not be created";
 
 /// Initial contents of a new machine.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +30,9 @@ impl Runner {
     /// Creates the machine of a new row.
     pub(super) async fn create(&mut self, row: &Computer, from: MachineSource) -> (Result<()>, AfterWork) {
         self.show(Status::Creating, None, None);
-        let made = match from {
-            MachineSource::Empty => self.make_empty(row).await,
-            MachineSource::Disk(source) => match self.copied_from(source, Work::CopyTo(self.id)).await {
-                Ok(()) => self.bring_up(row, true).await,
-                Err(error) => Err(error),
-            },
-            MachineSource::Memory(source, at) => self.make_fork(source, at).await,
+        let made = match self.encrypt_folder().await {
+            Ok(()) => self.make(row, from).await,
+            Err(error) => Err(error),
         };
         let published = match made {
             Ok(guest) => {
@@ -67,9 +64,25 @@ impl Runner {
         }
     }
 
+    /// Makes the folder encrypted, if the row says so, before anything is in it.
+    async fn encrypt_folder(&self) -> Result<()> {
+        let encrypted = self.shared.file_keys.encrypt(self.id).await?;
+        encrypted.map_err(|error| refused(FAILED, &error))
+    }
+
+    async fn make(&mut self, row: &Computer, from: MachineSource) -> Result<Guest> {
+        match from {
+            MachineSource::Empty => self.make_empty(row).await,
+            MachineSource::Disk(source) => {
+                self.copied_from(source, Work::CopyTo(self.id)).await?;
+                self.bring_up(row, true).await
+            }
+            MachineSource::Memory(source, at) => self.make_fork(source, at).await,
+        }
+    }
+
     /// Makes a machine with an empty disk, booted now or once for all of its size.
     async fn make_empty(&mut self, row: &Computer) -> Result<Guest> {
-        const FAILED: &str = "Computer could not be created";
         // Of new rows only those that claimed a machine of the pool have such a token.
         if row.saved_token.is_some()
             && let Some(guest) = self.take_from_pool(row).await.map_err(|error| refused(FAILED, &error))?

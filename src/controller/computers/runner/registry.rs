@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::prepared::{BootSnapshots, Pool, PreparedDesktops};
 use super::{CommandAck, Message, Runner, Work};
 use crate::data_dir::blobs::BlobStore;
+use crate::data_dir::file_keys::FileKeys;
 use crate::saved_state::StateArchive;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
@@ -46,6 +47,7 @@ struct RunnerHandle {
 pub(in crate::computers) struct FleetState {
     pub(in crate::computers) engine: Arc<dyn Engine>,
     pub(in crate::computers) store: Store,
+    pub(in crate::computers) file_keys: FileKeys,
     pub(in crate::computers) blobs: BlobStore,
     pub(in crate::computers) tasks: Tasks,
     pub(in crate::computers) starts: Semaphore,
@@ -68,12 +70,14 @@ impl FleetState {
         archive: Option<Arc<StateArchive>>,
         prepared: PreparedDesktops,
     ) -> Self {
+        let file_keys = FileKeys::new(Arc::clone(&engine), store.clone());
         let PreparedDesktops { boot_snapshots, pool } = prepared;
         Self {
             boot_snapshots,
             pool,
             engine,
             store,
+            file_keys,
             blobs,
             tasks,
             starts: Semaphore::new(STARTS_AT_ONCE),

@@ -7,14 +7,13 @@
 
 mod suspend;
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::container::runtime::Runtime;
-use crate::host::command::{host_error, run, tool};
-use crate::host::files::remove_if_there;
+use crate::host::command::{run, tool};
+use crate::state::disk_copy::link_or_copy;
 use crate::state::layout::Folder;
 use crate::{EngineError, EngineResult};
 
@@ -23,12 +22,11 @@ use crate::{EngineError, EngineResult};
 const CUT_TRIES: u32 = 25;
 const CUT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Hard-links the agent's executable of a boot, because saved memory refers to it after the controller was
+/// Links the agent's executable of a boot, because saved memory refers to it after the controller was
 /// upgraded.
 pub(super) fn pin_agent(folder: &Folder, agent: &Path) -> EngineResult<PathBuf> {
     let path = folder.agent();
-    let failed = host_error("link the machine's agent", &path);
-    remove_if_there(&path).and_then(|()| fs::hard_link(agent, &path)).map_err(failed)?;
+    link_or_copy(agent, &path)?;
     Ok(path)
 }
 

@@ -1,6 +1,8 @@
-//! System calls that no crate wraps: id-mapped mounts, loop devices, and the setup of child processes.
+//! System calls that no crate wraps: id-mapped mounts, loop devices, encrypted folders, and the setup of child processes.
 //!
-//! All unsafe code of the engine is here.
+//! All unsafe code of the engine is in this folder.
+
+pub(crate) mod fscrypt;
 
 use std::fs::File;
 use std::io;
