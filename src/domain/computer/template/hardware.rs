@@ -71,15 +71,18 @@ pub fn region(name: &str) -> Checked<()> {
 /// Reads an amount of RAM such as `4gb` or `8 GB`; returns it in GB.
 ///
 /// # Errors
-/// `InvalidValue` for anything else.
+/// `InvalidValue` for what is no such text, `OutOfRange` for an amount outside of [`RAM_GB`].
 pub fn ram(text: &str) -> Checked<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = ["gib", "gb", "g"].iter().find_map(|unit| lower.strip_suffix(unit)).unwrap_or(&lower).trim_end();
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number
-        .then(|| digits.parse().ok())
-        .flatten()
-        .ok_or_else(|| Fault::invalid(format!("must be RAM such as 4gb, not {}", quoted(text))))
+    if !is_number {
+        return Err(Fault::invalid(format!("must be RAM such as 4gb, not {}", quoted(text))));
+    }
+    let (least, most) = RAM_GB;
+    digits.parse().ok().filter(|gb| (least..=most).contains(gb)).ok_or_else(|| {
+        Fault::new(FaultCode::OutOfRange, format!("must be from {least}gb to {most}gb, not {}", quoted(text)))
+    })
 }
 
 /// Reads a resolution; returns it with its depth, which is 24 without one.
@@ -119,7 +122,7 @@ mod tests {
         for (text, gb) in [("4gb", 4), ("8 GB", 8), ("16GiB", 16), ("4", 4)] {
             assert_eq!(ram(text), Ok(gb), "{text}");
         }
-        for bad in ["", "gb", "4mb", "-4gb", "+4", "4.5gb", "99999999999999999999999gb"] {
+        for bad in ["", "gb", "4mb", "-4gb", "+4", "4.5gb", "3gb", "65", "99999999999999999999999gb"] {
             assert!(ram(bad).is_err(), "{bad}");
         }
         assert!(cpu(2).is_ok() && cpu(3).is_err() && cpu(0).is_err());

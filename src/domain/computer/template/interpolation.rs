@@ -20,9 +20,9 @@ pub enum ReferenceKind {
 /// # Errors
 /// Every fault: `UnknownRef` for a name without a value, `InvalidValue` for a reference that does not end or has no
 /// valid name, `TooLarge` when the result is longer than [`MAX_EXPANDED_BYTES`].
-pub fn expand<'a>(
+pub fn expand<V: AsRef<str>>(
     text: &str,
-    value: impl Fn(ReferenceKind, &str) -> Checked<&'a str>,
+    value: impl Fn(ReferenceKind, &str) -> Checked<V>,
 ) -> Result<String, Vec<Fault>> {
     let mut expanded = String::with_capacity(text.len());
     let mut faults = Vec::new();
@@ -46,7 +46,7 @@ pub fn expand<'a>(
             break;
         };
         match named(kind, name).and_then(|()| value(kind, name)) {
-            Ok(value) => expanded.push_str(value),
+            Ok(value) => expanded.push_str(value.as_ref()),
             Err(fault) => faults.push(fault),
         }
         if expanded.len() > MAX_EXPANDED_BYTES {

@@ -1,0 +1,63 @@
+//! Answers of a validation (docs/templates.md).
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::TemplateDefinition;
+use super::document::Position;
+use hotdesk_domain::computer::template::Fault;
+
+/// One error of a definition file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TemplateError {
+    /// Path of the field, such as `apps[0].services[1].name`; empty for the document itself.
+    pub field: String,
+    /// Machine-readable kind (docs/templates.md#errors).
+    #[schema(example = "unknown_ref")]
+    pub code: String,
+    /// What is wrong with the field.
+    pub message: String,
+    /// What to write instead, if one thing is likely.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Line in the document, from 1.
+    pub line: u32,
+    /// Column in the line, in characters, from 1.
+    pub column: u32,
+}
+
+impl TemplateError {
+    /// The error of a field at a position.
+    pub(super) fn new(field: impl Into<String>, position: Position, fault: Fault) -> Self {
+        Self {
+            field: field.into(),
+            code: fault.code.as_str().to_owned(),
+            message: fault.message,
+            hint: fault.hint,
+            line: position.line,
+            column: position.column,
+        }
+    }
+}
+
+/// Answer to a valid definition file.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ValidTemplate {
+    /// Always true; an invalid document is answered by 422.
+    pub ok: bool,
+    /// The reference that the template would have, in the namespace `default`.
+    #[serde(rename = "ref")]
+    #[schema(example = "default/browser-lab@1.0.0")]
+    pub reference: String,
+    /// `sha256:` and the SHA-256 of the normalised document in hexadecimal digits.
+    pub digest: String,
+    /// The normalised document.
+    #[schema(value_type = Object)]
+    pub template: TemplateDefinition,
+}
+
+impl From<TemplateDefinition> for ValidTemplate {
+    fn from(template: TemplateDefinition) -> Self {
+        Self { ok: true, reference: template.reference(), digest: template.digest(), template }
+    }
+}
