@@ -6,6 +6,8 @@ use utoipa::ToSchema;
 use super::TemplateDefinition;
 use super::document::Position;
 use hotdesk_domain::computer::template::Fault;
+use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::plural::plural;
 
 /// One error of a definition file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -27,6 +29,13 @@ pub struct TemplateError {
 }
 
 impl TemplateError {
+    /// The error in one line: `FIELD: MESSAGE (HINT)`.
+    pub fn sentence(&self) -> String {
+        let place = if self.field.is_empty() { String::new() } else { format!("{}: ", self.field) };
+        let hint = self.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        format!("{place}{}{hint}", self.message)
+    }
+
     /// The error of a field at a position.
     pub(super) fn new(field: impl Into<String>, position: Position, fault: Fault) -> Self {
         Self {
@@ -36,6 +45,37 @@ impl TemplateError {
             hint: fault.hint,
             line: position.line,
             column: position.column,
+        }
+    }
+}
+
+/// Answer to an invalid definition file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InvalidTemplate {
+    /// Always false.
+    pub ok: bool,
+    /// Number of errors, and the first one.
+    pub error: String,
+    /// Always `template_invalid`.
+    #[schema(example = "template_invalid")]
+    pub code: String,
+    /// Id of the request, for problem reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Every error in the order of the document, at most 101.
+    pub errors: Vec<TemplateError>,
+}
+
+impl From<Vec<TemplateError>> for InvalidTemplate {
+    fn from(errors: Vec<TemplateError>) -> Self {
+        let count = plural(u32::try_from(errors.len()).unwrap_or(u32::MAX), "error");
+        let first = errors.first().map(|error| format!(": line {}: {}", error.line, error.sentence()));
+        Self {
+            ok: false,
+            error: format!("the template has {count}{}", first.unwrap_or_default()),
+            code: ErrorCode::TemplateInvalid.as_str().to_owned(),
+            request_id: None,
+            errors,
         }
     }
 }

@@ -32,7 +32,7 @@ mod tests;
 mod trigger;
 mod trigger_action;
 
-pub use answer::{TemplateError, ValidTemplate};
+pub use answer::{InvalidTemplate, TemplateError, ValidTemplate};
 pub use schema::schema;
 
 use application::TemplateApp;
@@ -161,7 +161,7 @@ impl TemplateDefinition {
 pub fn validate(document: &[u8]) -> Result<TemplateDefinition, Vec<TemplateError>> {
     let refusal = |fault| vec![TemplateError::new("", Position::START, fault)];
     if document.len() > MAX_DOCUMENT_BYTES {
-        let message = format!("the document must have at most {MAX_DOCUMENT_BYTES} bytes, not {}", document.len());
+        let message = format!("the document must have at most {MAX_DOCUMENT_BYTES} bytes");
         return Err(refusal(Fault::new(FaultCode::TooLarge, message).hint("put large files beside it (from)")));
     }
     let text = std::str::from_utf8(document).map_err(|error| {
