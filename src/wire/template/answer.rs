@@ -4,10 +4,23 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::TemplateDefinition;
-use super::document::Position;
 use hotdesk_domain::computer::template::Fault;
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::plural::plural;
+
+/// A place in a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+}
+
+impl Position {
+    /// The beginning of a document.
+    pub const START: Self = Self { line: 1, column: 1 };
+}
 
 /// One error of a definition file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

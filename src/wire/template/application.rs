@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::choice::choices;
 use super::environment::{self, Environment};
 use super::health::{self, HealthCheck};
-use super::reader::{FieldReader, NameKind};
 use super::is_default;
+use super::reader::{FieldReader, NameKind};
 
 /// User of a service without `user`.
 const DEFAULT_USER: &str = "orgo";
@@ -212,7 +212,8 @@ fn read_port(field: &FieldReader<'_>) -> Option<TemplatePort> {
             field.declare(NameKind::Port, &format!("{port}/{family}"));
             Some(port)
         });
-        let external = object.read("external", |field| field.accept(network::any_port(field.whole(0, u64::MAX)?)));
+        let external =
+            object.read("external", |field| field.accept(network::any_port(field.whole(0, u64::MAX)?)));
         let public = object.read("public", FieldReader::flag).unwrap_or_default();
         if external.is_some() && !public {
             let fault = Fault::new(FaultCode::Conflict, "has an external port, but is not public");

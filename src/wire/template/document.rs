@@ -3,37 +3,11 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag, options};
+use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Tag, options};
 use hotdesk_domain::computer::template::bounds::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_NODES};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, quoted};
 
-use super::answer::TemplateError;
-
-/// A place in a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// Line, from 1.
-    pub line: u32,
-    /// Column in characters, from 1.
-    pub column: u32,
-}
-
-impl Position {
-    /// The beginning of a document.
-    pub const START: Self = Self { line: 1, column: 1 };
-
-    fn of(line: usize, column: usize) -> Self {
-        // A document is much shorter than the largest number.
-        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        Self { line: number(line.max(1)), column: number(column + 1) }
-    }
-}
-
-impl From<Span> for Position {
-    fn from(span: Span) -> Self {
-        Self::of(span.start.line(), span.start.col())
-    }
-}
+use super::answer::{Position, TemplateError};
 
 /// A value with its position.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +48,8 @@ pub struct NodeEntry {
 
 /// The path of a field of an object.
 pub fn field_path(object: &str, name: &str) -> String {
-    let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    let is_plain =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     match (is_plain, object.is_empty()) {
         (true, true) => name.to_owned(),
         (true, false) => format!("{object}.{name}"),
@@ -103,12 +78,22 @@ pub fn read(text: &str) -> Result<(Node, Vec<TemplateError>), TemplateError> {
     let mut loader = Loader::default();
     for event in Parser::new_from_str_with_options(text, limits) {
         let (event, span) = event.map_err(|error| loader.scan_error(&error))?;
-        loader.take(event, span.into())?;
+        loader.take(event, position_of(&span.start))?;
     }
     match loader.root {
         Some(root) => Ok((root, loader.errors)),
-        None => Err(TemplateError::new("", Position::START, Fault::new(FaultCode::Syntax, "the document is empty"))),
+        None => Err(TemplateError::new(
+            "",
+            Position::START,
+            Fault::new(FaultCode::Syntax, "the document is empty"),
+        )),
     }
+}
+
+fn position_of(marker: &Marker) -> Position {
+    // A document is much shorter than the largest number.
+    let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    Position { line: number(marker.line().max(1)), column: number(marker.col() + 1) }
 }
 
 /// A list or a map whose end has not been read.
@@ -154,7 +139,8 @@ impl Loader {
                 let as_text = self.check_tag(tag.as_deref(), position)?;
                 self.spend(Cost { nodes: 1, bytes: text.len(), depth: 1 }, position)?;
                 if !text.chars().all(is_printable) {
-                    let fault = Fault::invalid("must not have control characters other than tabs and line breaks");
+                    let fault =
+                        Fault::invalid("must not have control characters other than tabs and line breaks");
                     self.errors.push(self.refusal(position, fault));
                 }
                 let is_plain = style == ScalarStyle::Plain && !as_text;
@@ -180,7 +166,8 @@ impl Loader {
             }
             Event::Alias(anchor) => {
                 let Some((node, cost)) = self.anchors.get(&anchor) else {
-                    let fault = Fault::new(FaultCode::Syntax, "an alias refers to the value that contains it");
+                    let fault =
+                        Fault::new(FaultCode::Syntax, "an alias refers to the value that contains it");
                     return Err(self.refusal(position, fault));
                 };
                 let (node, cost) = (node.clone(), *cost);
@@ -201,7 +188,11 @@ impl Loader {
             None => Ok(false),
             Some(tag) if tag.core_suffix() == Some("str") => Ok(true),
             Some(tag) => {
-                let message = format!("has the tag {}{}, and tags are not supported", tag.original_handle(), tag.suffix());
+                let message = format!(
+                    "has the tag {}{}, and tags are not supported",
+                    tag.original_handle(),
+                    tag.suffix()
+                );
                 Err(self.refusal(position, Fault::new(FaultCode::Unsupported, message).hint("remove it")))
             }
         }
@@ -218,11 +209,13 @@ impl Loader {
         self.nodes += cost.nodes;
         self.bytes += cost.bytes;
         let message = if self.open.len() + cost.depth > MAX_DEPTH {
-            format!("is nested deeper than {MAX_DEPTH} levels")
+            format!("a value is nested deeper than {MAX_DEPTH} levels")
         } else if self.nodes > MAX_NODES {
             format!("the document has more than {MAX_NODES} values, counting what aliases repeat")
         } else if self.bytes > MAX_DOCUMENT_BYTES {
-            format!("the document has more than {MAX_DOCUMENT_BYTES} bytes of text, counting what aliases repeat")
+            format!(
+                "the document has more than {MAX_DOCUMENT_BYTES} bytes of text, counting what aliases repeat"
+            )
         } else {
             return Ok(());
         };
@@ -250,7 +243,8 @@ impl Loader {
                 None => {
                     let position = node.position;
                     let Some(key) = scalar_text(node.value) else {
-                        let fault = Fault::new(FaultCode::Syntax, "a key must be a text, not a list or a map");
+                        let fault =
+                            Fault::new(FaultCode::Syntax, "a key must be a text, not a list or a map");
                         return Err(self.refusal(position, fault));
                     };
                     *pending = Some((key, position));
@@ -274,9 +268,9 @@ impl Loader {
     }
 
     fn scan_error(&self, error: &ScanError) -> TemplateError {
-        let position = Position::of(error.marker().line(), error.marker().col());
+        let position = position_of(error.marker());
         if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
-            let message = format!("is nested deeper than {MAX_DEPTH} levels");
+            let message = format!("a value is nested deeper than {MAX_DEPTH} levels");
             return self.refusal(position, Fault::new(FaultCode::TooLarge, message));
         }
         let message = format!("the document is no YAML: {}", error.kind());
@@ -335,7 +329,9 @@ fn is_printable(c: char) -> bool {
 }
 
 fn is_number(text: &str) -> bool {
-    let all = |digits: &str, accept: fn(&u8) -> bool| !digits.is_empty() && digits.bytes().all(|byte| accept(&byte));
+    let all = |digits: &str, accept: fn(&u8) -> bool| {
+        !digits.is_empty() && digits.bytes().all(|byte| accept(&byte))
+    };
     if let Some(digits) = text.strip_prefix("0x") {
         return all(digits, u8::is_ascii_hexdigit);
     }
@@ -364,7 +360,9 @@ mod tests {
 
     #[test]
     fn scalars_are_those_of_the_core_schema() {
-        for text in ["no", "yes", "on", "1.2.3", "1_000", "inf", ".", "+", "0o8", "0x", "1e", "12:30", "\"1\""] {
+        for text in
+            ["no", "yes", "on", "1.2.3", "1_000", "inf", ".", "+", "0o8", "0x", "1e", "12:30", "\"1\""]
+        {
             let found = root(&format!("[{text}]"));
             let NodeValue::List(nodes) = found else { panic!("{found:?}") };
             assert!(matches!(nodes[0].value, NodeValue::Text(_)), "{text}: {nodes:?}");
@@ -376,7 +374,8 @@ mod tests {
             assert_eq!(root(text), NodeValue::Flag(value, text.into()));
         }
         for text in ["~", "null", "!!str null"] {
-            let expected = if text.starts_with('!') { NodeValue::Text("null".into()) } else { NodeValue::Null };
+            let expected =
+                if text.starts_with('!') { NodeValue::Text("null".into()) } else { NodeValue::Null };
             assert_eq!(root(text), expected);
         }
     }

@@ -76,7 +76,8 @@ pub(super) fn read_global(field: &FieldReader<'_>) -> (Environment, BTreeMap<Str
     let (mut environment, mut literals) = (Environment::new(), BTreeMap::new());
     // A wrong value stays defined, as in `vars`.
     let wrong = || (TextOrSecret::Literal(String::new()), Some(String::new()));
-    let entries = field.map(MAX_ENTRIES, name::environment, |field| Some(read_value(field).unwrap_or_else(wrong)));
+    let entries =
+        field.map(MAX_ENTRIES, name::environment, |field| Some(read_value(field).unwrap_or_else(wrong)));
     for (name, (value, literal)) in entries {
         literals.insert(name.clone(), literal);
         environment.insert(name, value);

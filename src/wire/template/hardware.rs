@@ -1,10 +1,8 @@
 //! Hardware of a template.
 
-use hotdesk_domain::computer::resize::FASTEST_MBPS;
-use hotdesk_domain::computer::template::hardware::{
-    self, MAX_AUTO_STOP_MINUTES, RAM_GB,
-};
 use hotdesk_domain::computer::MAX_DISK_GB;
+use hotdesk_domain::computer::resize::FASTEST_MBPS;
+use hotdesk_domain::computer::template::hardware::{self, MAX_AUTO_STOP_MINUTES, RAM_GB};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -68,7 +66,8 @@ pub(super) fn read(field: &FieldReader<'_>) -> Option<TemplateHardware> {
             ram_gb: object.read("ram_gb", ram_gb),
             disk_gb: object.read("disk_gb", |disk| disk.whole(1, u64::from(MAX_DISK_GB))),
             resolution: object.read("resolution", resolution),
-            auto_stop_minutes: object.read("auto_stop_minutes", |minutes| minutes.whole(0, MAX_AUTO_STOP_MINUTES)),
+            auto_stop_minutes: object
+                .read("auto_stop_minutes", |minutes| minutes.whole(0, MAX_AUTO_STOP_MINUTES)),
             audio: object.read("audio", FieldReader::flag),
             bandwidth_mbps: object.read("bandwidth_mbps", |mbps| mbps.whole(1, u64::from(FASTEST_MBPS))),
         })

@@ -106,9 +106,9 @@ fn read_probe(object: &ObjectReader<'_>, kind: ProbeKind) -> Option<HealthProbe>
         ProbeKind::Command => HealthProbe::Command {
             command: object.need("command", |field| field.interpolated(MAX_SCRIPT_BYTES))?,
         },
-        ProbeKind::Process => {
-            HealthProbe::Process { process: object.need("process", |field| field.interpolated(MAX_TEXT_BYTES))? }
-        }
+        ProbeKind::Process => HealthProbe::Process {
+            process: object.need("process", |field| field.interpolated(MAX_TEXT_BYTES))?,
+        },
     })
 }
 

@@ -35,9 +35,9 @@ mod trigger_action;
 pub use answer::{InvalidTemplate, TemplateError, ValidTemplate};
 pub use schema::schema;
 
+use answer::Position;
 use application::TemplateApp;
 use choice::choices;
-use document::Position;
 use environment::{Environment, TemplateSecret};
 use hardware::TemplateHardware;
 use reader::{FieldReader, ObjectReader, Scope};
@@ -162,7 +162,9 @@ pub fn validate(document: &[u8]) -> Result<TemplateDefinition, Vec<TemplateError
     let refusal = |fault| vec![TemplateError::new("", Position::START, fault)];
     if document.len() > MAX_DOCUMENT_BYTES {
         let message = format!("the document must have at most {MAX_DOCUMENT_BYTES} bytes");
-        return Err(refusal(Fault::new(FaultCode::TooLarge, message).hint("put large files beside it (from)")));
+        return Err(refusal(
+            Fault::new(FaultCode::TooLarge, message).hint("put large files beside it (from)"),
+        ));
     }
     let text = std::str::from_utf8(document).map_err(|error| {
         let line = 1 + document[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
@@ -196,7 +198,8 @@ fn read(object: &ObjectReader<'_>, scope: &Scope) -> Option<TemplateDefinition> 
     let hooks = read_hooks(object);
     let telemetry = object.read("telemetry", surroundings::read_telemetry);
     let egress_policy = object.read("egress_policy", surroundings::read_egress);
-    let streaming = object.get("streaming").map(|field| surroundings::read_streams(&field)).unwrap_or_default();
+    let streaming =
+        object.get("streaming").map(|field| surroundings::read_streams(&field)).unwrap_or_default();
     Some(TemplateDefinition {
         api_version: api_version?,
         template: template?,
@@ -236,7 +239,8 @@ fn read_metadata(object: &ObjectReader<'_>) -> Option<TemplateMetadata> {
         });
     };
     field.object(|metadata| {
-        let part = |part: &'static str, rule: fn(&str) -> Checked<String>, value: Option<String>| match &short {
+        let part = |part: &'static str, rule: fn(&str) -> Checked<String>, value: Option<String>| match &short
+        {
             None => metadata.need(part, |field| field.plain(rule)),
             Some(short) => {
                 let found = metadata.read(part, |field| field.plain(rule));
@@ -252,13 +256,24 @@ fn read_metadata(object: &ObjectReader<'_>) -> Option<TemplateMetadata> {
         let license = metadata.read("license", FieldReader::label);
         let homepage = metadata.read("homepage", |field| field.plain(network::http_url));
         let source = metadata.read("source", |field| field.plain(network::http_url));
-        Some(TemplateMetadata { name: name?, version: version?, description, publisher, license, homepage, source })
+        Some(TemplateMetadata {
+            name: name?,
+            version: version?,
+            description,
+            publisher,
+            license,
+            homepage,
+            source,
+        })
     })
 }
 
 fn name_and_version(text: &str) -> Checked<(String, String)> {
     let Some((name, version)) = text.split_once('@') else {
-        return Err(Fault::invalid(format!("must be NAME@VERSION such as browser-lab@1.0.0, not {}", quoted(text))));
+        return Err(Fault::invalid(format!(
+            "must be NAME@VERSION such as browser-lab@1.0.0, not {}",
+            quoted(text)
+        )));
     };
     Ok((name::kebab(name)?, name::version(version)?))
 }
@@ -298,7 +313,10 @@ fn read_hooks(object: &ObjectReader<'_>) -> Hooks {
 /// Reports a shorthand whose long form is there as well.
 fn exclude(short: &FieldReader<'_>, is_there: bool, long: &str) {
     if is_there {
-        short.report(Fault::new(FaultCode::Conflict, format!("is a shorthand of {long}, which is there as well")));
+        short.report(Fault::new(
+            FaultCode::Conflict,
+            format!("is a shorthand of {long}, which is there as well"),
+        ));
     }
 }
 

@@ -7,9 +7,9 @@ use hotdesk_domain::computer::template::bounds::{MAX_ERRORS, MAX_TEXT_BYTES};
 use hotdesk_domain::computer::template::fault::{Checked, Fault, FaultCode, nearest, quoted};
 use hotdesk_domain::computer::template::interpolation::{self, ReferenceKind};
 
-use super::answer::TemplateError;
+use super::answer::{Position, TemplateError};
 use super::choice::Choice;
-use super::document::{Node, NodeEntry, NodeValue, Position, entry_path, field_path};
+use super::document::{Node, NodeEntry, NodeValue, entry_path, field_path};
 
 /// What has a name that must be unique in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,7 +106,8 @@ impl Scope {
         let count = errors.len();
         if count > MAX_ERRORS {
             errors.truncate(MAX_ERRORS);
-            let message = format!("the document has {count} errors, of which the first {MAX_ERRORS} are listed");
+            let message =
+                format!("the document has {count} errors, of which the first {MAX_ERRORS} are listed");
             errors.push(TemplateError::new("", Position::START, Fault::new(FaultCode::TooLarge, message)));
         }
         errors
@@ -171,7 +172,10 @@ impl<'a> FieldReader<'a> {
         self.report_at(self.node.position, fault);
     }
 
-    fn report_at(&self, position: Position, fault: Fault) {
+    fn report_at(&self, position: Position, mut fault: Fault) {
+        if self.path.is_empty() {
+            fault.message = format!("the document {}", fault.message);
+        }
         self.scope.errors.borrow_mut().push(TemplateError::new(&*self.path, position, fault));
     }
 
@@ -371,7 +375,8 @@ impl<'a> FieldReader<'a> {
         };
         self.check_count(entries.len(), most);
         let read_entry = |entry: &'a NodeEntry| {
-            let field = Self { node: &entry.node, path: field_path(&self.path, &entry.key), scope: self.scope };
+            let field =
+                Self { node: &entry.node, path: field_path(&self.path, &entry.key), scope: self.scope };
             let key = key(&entry.key).map_err(|fault| {
                 let fault = Fault { message: format!("the name {}", fault.message), ..fault };
                 field.report_at(entry.position, fault);
@@ -472,11 +477,8 @@ impl<'a> ObjectReader<'a> {
     pub fn get(&self, name: &'static str) -> Option<FieldReader<'a>> {
         self.asked.borrow_mut().push(name);
         let entry = self.entries.iter().find(|entry| entry.key == name)?;
-        let field = FieldReader {
-            node: &entry.node,
-            path: field_path(&self.of.path, name),
-            scope: self.of.scope,
-        };
+        let field =
+            FieldReader { node: &entry.node, path: field_path(&self.of.path, name), scope: self.of.scope };
         (entry.node.value != NodeValue::Null).then_some(field)
     }
 
@@ -516,7 +518,10 @@ impl<'a> ObjectReader<'a> {
 
 /// A number that is not infinite.
 fn number(text: &str) -> Option<f64> {
-    integer(text).map(|value| value as f64).or_else(|| text.parse().ok()).filter(|value: &f64| value.is_finite())
+    integer(text)
+        .map(|value| value as f64)
+        .or_else(|| text.parse().ok())
+        .filter(|value: &f64| value.is_finite())
 }
 
 /// A whole number that is not negative. It may have a point, such as `2.0` (JSON Schema, section 6.1.1).

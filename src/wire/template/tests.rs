@@ -41,11 +41,14 @@ fn path() -> BoxedStrategy<Value> {
 }
 
 fn time() -> BoxedStrategy<Value> {
-    ((1u32..5000), prop::sample::select(vec!["ms", "s", "m"])).prop_map(|(n, unit)| json!(format!("{n}{unit}"))).boxed()
+    ((1u32..5000), prop::sample::select(vec!["ms", "s", "m"]))
+        .prop_map(|(n, unit)| json!(format!("{n}{unit}")))
+        .boxed()
 }
 
 fn environment() -> BoxedStrategy<Value> {
-    let value = one_of(&[json!("a"), json!(""), json!(3000), json!(1.5), json!(true), json!({"secret": "api_key"})]);
+    let value =
+        one_of(&[json!("a"), json!(""), json!(3000), json!(1.5), json!(true), json!({"secret": "api_key"})]);
     prop::collection::btree_map("[A-Z][A-Z0-9_]{0,6}", value, 0..3)
         .prop_map(|entries| Value::Object(entries.into_iter().collect()))
         .boxed()
@@ -60,7 +63,13 @@ fn hardware() -> BoxedStrategy<Value> {
         maybe(any::<bool>().prop_map(|audio| json!(audio))),
     )
         .prop_map(|(cpu, ram, resolution, gpu, audio)| {
-            object(vec![("cpu", cpu), ("ram_gb", ram), ("resolution", resolution), ("gpu", gpu), ("audio", audio)])
+            object(vec![
+                ("cpu", cpu),
+                ("ram_gb", ram),
+                ("resolution", resolution),
+                ("gpu", gpu),
+                ("audio", audio),
+            ])
         })
         .boxed()
 }
@@ -283,7 +292,9 @@ fn documents_beyond_a_bound_are_refused() {
 #[test]
 fn a_large_document_is_checked_in_a_moment() {
     let services: Vec<Value> = (0..64)
-        .map(|n| json!({"name": format!("s-{n}"), "run": "x ${var.a}".repeat(1000), "env": {"A": "${var.a}"}}))
+        .map(
+            |n| json!({"name": format!("s-{n}"), "run": "x ${var.a}".repeat(1000), "env": {"A": "${var.a}"}}),
+        )
         .collect();
     let document = json!({
         "api_version": "hotdesk/v1", "name": "lab@1.0.0", "vars": {"a": "b"},

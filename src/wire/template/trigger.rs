@@ -278,7 +278,10 @@ fn desktop_event(event: &str) -> Checked<String> {
 fn read_dedup(field: &FieldReader<'_>) -> Option<Dedup> {
     field.object(|object| {
         let time = |field: &FieldReader<'_>| field.timing(timing::duration);
-        let count = ["debounce", "cooldown", "rate_limit"].into_iter().filter(|name| object.get(name).is_some()).count();
+        let count = ["debounce", "cooldown", "rate_limit"]
+            .into_iter()
+            .filter(|name| object.get(name).is_some())
+            .count();
         if count != 1 {
             let code = if count == 0 { FaultCode::Required } else { FaultCode::Conflict };
             let message = format!("must have one of debounce, cooldown and rate_limit, not {count}");

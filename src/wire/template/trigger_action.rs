@@ -179,9 +179,9 @@ fn read_kind(object: &ObjectReader<'_>, kind: ActionKind) -> Option<TriggerActio
             Some(TriggerAction::Notify { title: title?, level })
         }
         ActionKind::Log => Some(TriggerAction::Log { message: object.need("message", template_line)? }),
-        ActionKind::Api => {
-            Some(TriggerAction::Api { endpoint: object.need("endpoint", |field| field.interpolated_as(endpoint))? })
-        }
+        ActionKind::Api => Some(TriggerAction::Api {
+            endpoint: object.need("endpoint", |field| field.interpolated_as(endpoint))?,
+        }),
     }
 }
 
@@ -196,7 +196,11 @@ fn template_text(field: &FieldReader<'_>) -> Option<String> {
 fn template_line(field: &FieldReader<'_>) -> Option<String> {
     field.interpolated_as(|text| {
         interpolation::check_event_references(text)?;
-        if text.contains(['\n', '\r']) { Err(Fault::invalid("must be one line")) } else { Ok(text.to_owned()) }
+        if text.contains(['\n', '\r']) {
+            Err(Fault::invalid("must be one line"))
+        } else {
+            Ok(text.to_owned())
+        }
     })
 }
 
@@ -218,7 +222,11 @@ fn header_name(text: &str) -> Checked<String> {
 
 fn endpoint(text: &str) -> Checked<String> {
     let is_plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
-    if is_plain && text.starts_with('/') && !text.starts_with("//") && !text.split('/').any(|part| part == "..") {
+    if is_plain
+        && text.starts_with('/')
+        && !text.starts_with("//")
+        && !text.split('/').any(|part| part == "..")
+    {
         return Ok(text.to_owned());
     }
     Err(Fault::invalid(format!("must be a path such as /screenshot, not {}", quoted(text))))

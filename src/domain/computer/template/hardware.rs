@@ -74,7 +74,8 @@ pub fn region(name: &str) -> Checked<()> {
 /// `InvalidValue` for what is no such text, `OutOfRange` for an amount outside of [`RAM_GB`].
 pub fn ram(text: &str) -> Checked<u64> {
     let lower = text.trim().to_ascii_lowercase();
-    let digits = ["gib", "gb", "g"].iter().find_map(|unit| lower.strip_suffix(unit)).unwrap_or(&lower).trim_end();
+    let digits =
+        ["gib", "gb", "g"].iter().find_map(|unit| lower.strip_suffix(unit)).unwrap_or(&lower).trim_end();
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number {
         return Err(Fault::invalid(format!("must be RAM such as 4gb, not {}", quoted(text))));

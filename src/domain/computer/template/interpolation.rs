@@ -42,7 +42,10 @@ pub fn expand<V: AsRef<str>>(
         };
         expanded.push_str(&rest[..at]);
         let Some((name, behind)) = tail.split_once('}') else {
-            faults.push(Fault::invalid("has a reference without its closing brace").hint("write $${ for a literal ${"));
+            faults.push(
+                Fault::invalid("has a reference without its closing brace")
+                    .hint("write $${ for a literal ${"),
+            );
             break;
         };
         match named(kind, name).and_then(|()| value(kind, name)) {
@@ -86,7 +89,8 @@ pub fn check_event_references(text: &str) -> Checked<()> {
             return Err(Fault::invalid("has {{ without the closing }}"));
         };
         let path = reference.trim();
-        let is_field = |field: &str| !field.is_empty() && field.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let is_field =
+            |field: &str| !field.is_empty() && field.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !path.strip_prefix("event.").is_some_and(|fields| fields.split('.').all(is_field)) {
             return Err(Fault::new(FaultCode::UnknownRef, format!("has a reference to {}", quoted(path)))
                 .hint("write {{ event.NAME }}"));
@@ -109,7 +113,8 @@ mod tests {
         }
     }
 
-    const LONG: &str = concat!("0123456789012345678901234567890123456789", "0123456789012345678901234567890123456789");
+    const LONG: &str =
+        concat!("0123456789012345678901234567890123456789", "0123456789012345678901234567890123456789");
 
     #[test]
     fn references_are_expanded_once_and_others_are_left() {

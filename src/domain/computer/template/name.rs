@@ -15,7 +15,11 @@ fn is_word(text: &str, first: impl Fn(char) -> bool, rest: impl Fn(char) -> bool
 }
 
 fn check(text: &str, is_valid: bool, rule: &str) -> Checked<String> {
-    if is_valid { Ok(text.to_owned()) } else { Err(Fault::invalid(format!("must be {rule}, not {}", quoted(text)))) }
+    if is_valid {
+        Ok(text.to_owned())
+    } else {
+        Err(Fault::invalid(format!("must be {rule}, not {}", quoted(text))))
+    }
 }
 
 /// A name in kebab case, of a template, an application, a trigger, a terminal or a stream.
@@ -24,7 +28,8 @@ fn check(text: &str, is_valid: bool, rule: &str) -> Checked<String> {
 /// `InvalidValue` for anything else.
 pub fn kebab(text: &str) -> Checked<String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let is_valid = is_word(text, plain, |c| plain(c) || c == '-') && !text.ends_with('-') && !text.contains("--");
+    let is_valid =
+        is_word(text, plain, |c| plain(c) || c == '-') && !text.ends_with('-') && !text.contains("--");
     check(text, is_valid, "1 to 64 lower-case letters, digits and single dashes between them")
 }
 
@@ -33,8 +38,11 @@ pub fn kebab(text: &str) -> Checked<String> {
 /// # Errors
 /// `InvalidValue` for anything else.
 pub fn secret(text: &str) -> Checked<String> {
-    let is_valid =
-        is_word(text, |c| c.is_ascii_lowercase(), |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let is_valid = is_word(
+        text,
+        |c| c.is_ascii_lowercase(),
+        |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_',
+    );
     check(text, is_valid, "1 to 64 lower-case letters, digits and underscores, the first a letter")
 }
 
@@ -56,8 +64,11 @@ pub fn environment(text: &str) -> Checked<String> {
 /// # Errors
 /// `InvalidValue` for anything else.
 pub fn variable(text: &str) -> Checked<String> {
-    let is_valid =
-        is_word(text, |c| c.is_ascii_alphabetic() || c == '_', |c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let is_valid = is_word(
+        text,
+        |c| c.is_ascii_alphabetic() || c == '_',
+        |c| c.is_ascii_alphanumeric() || c == '_' || c == '-',
+    );
     check(text, is_valid, "1 to 64 letters, digits, dashes and underscores, the first no digit and no dash")
 }
 
@@ -72,7 +83,11 @@ pub fn user(text: &str) -> Checked<String> {
             |c| c.is_ascii_lowercase() || c == '_',
             |c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-'),
         );
-    check(text, is_valid, "the name of a user or group of Linux: at most 32 lower-case letters, digits, - and _")
+    check(
+        text,
+        is_valid,
+        "the name of a user or group of Linux: at most 32 lower-case letters, digits, - and _",
+    )
 }
 
 /// The version of a template: a semantic version.
@@ -114,7 +129,8 @@ pub fn mode(text: &str) -> Checked<String> {
     if (3..=4).contains(&digits.len()) && digits.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
         return Ok(format!("{digits:0>4}"));
     }
-    Err(Fault::invalid(format!("must be three or four octal digits, not {}", quoted(text))).hint("write \"0644\""))
+    Err(Fault::invalid(format!("must be three or four octal digits, not {}", quoted(text)))
+        .hint("write \"0644\""))
 }
 
 #[cfg(test)]
@@ -127,7 +143,12 @@ mod tests {
     fn names_follow_the_rule_of_their_kind() {
         let long = "a".repeat(64);
         let cases: [(&str, Rule, &[&str], &[&str]); 6] = [
-            ("kebab", kebab, &["a", "my-app-2", "3d", &long], &["", "A", "-a", "a-", "a--b", "a_b", "ä", "a\n"]),
+            (
+                "kebab",
+                kebab,
+                &["a", "my-app-2", "3d", &long],
+                &["", "A", "-a", "a-", "a--b", "a_b", "ä", "a\n"],
+            ),
             ("secret", secret, &["a", "api_key2"], &["", "A", "_a", "2a", "api-key"]),
             ("environment", environment, &["A", "_A1", "API_KEY"], &["", "a", "1A", "A-B", "A=B"]),
             ("variable", variable, &["a", "Port_2", "a-b"], &["", "2a", "-a", "a.b", "a}"]),
@@ -151,9 +172,13 @@ mod tests {
         for good in ["1.0.0", "0.1.8", "1.0.0-rc.1+build.5"] {
             assert_eq!(version(good).unwrap(), good);
         }
-        for (bad, hint) in
-            [("1.0", Some("write 1.0.0")), ("2", Some("write 2.0.0")), ("v1.0.0", None), ("", None), ("1.0.0.0", None)]
-        {
+        for (bad, hint) in [
+            ("1.0", Some("write 1.0.0")),
+            ("2", Some("write 2.0.0")),
+            ("v1.0.0", None),
+            ("", None),
+            ("1.0.0.0", None),
+        ] {
             assert_eq!(version(bad).unwrap_err().hint.as_deref(), hint, "{bad}");
         }
     }

@@ -46,7 +46,11 @@ pub fn url(text: &str, schemes: &[&str]) -> Checked<String> {
     if is_plain && host.is_some_and(|host| !host.is_empty()) {
         return Ok(text.to_owned());
     }
-    Err(Fault::invalid(format!("must be a URL that begins with {}, not {}", schemes.join(" or "), quoted(text))))
+    Err(Fault::invalid(format!(
+        "must be a URL that begins with {}, not {}",
+        schemes.join(" or "),
+        quoted(text)
+    )))
 }
 
 /// Checks a URL of `http` or `https`.
@@ -86,13 +90,18 @@ pub fn destination(text: &str) -> Checked<String> {
     };
     let labels = domain.strip_prefix("*.").unwrap_or(&domain);
     // A last label of digits would be an address that is none (RFC 1123 section 2.1).
-    let is_address = labels.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_address =
+        labels.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
     if domain.len() <= 253 && !is_address && labels.split('.').all(is_label) {
         return Ok(domain);
     }
     let message = format!("must be a domain, an IP address or a CIDR network, not {}", quoted(text));
     let fault = Fault::invalid(message);
-    Err(if text.contains("://") { fault.hint("write the host alone, without scheme and path") } else { fault })
+    Err(if text.contains("://") {
+        fault.hint("write the host alone, without scheme and path")
+    } else {
+        fault
+    })
 }
 
 #[cfg(test)]
@@ -126,7 +135,9 @@ mod tests {
             assert_eq!(destination(text).unwrap(), shown);
             assert_eq!(destination(shown).unwrap(), shown);
         }
-        for bad in ["", "*", "*.", "a..b", "-a.example", "10.0.0.256", "10.0.0.0/33", "a b", "https://example.com/"] {
+        for bad in
+            ["", "*", "*.", "a..b", "-a.example", "10.0.0.256", "10.0.0.0/33", "a b", "https://example.com/"]
+        {
             assert!(destination(bad).is_err(), "{bad}");
         }
     }

@@ -20,14 +20,20 @@ pub fn guest(path: &str) -> Checked<String> {
         (Some(rest), _) => ("~", rest),
         (None, Some(rest)) => ("", rest),
         (None, None) => {
-            return Err(Fault::invalid(format!("must be an absolute path or begin with ~/, not {}", quoted(path))));
+            return Err(Fault::invalid(format!(
+                "must be an absolute path or begin with ~/, not {}",
+                quoted(path)
+            )));
         }
     };
     if rest.split('/').any(|part| part == "..") {
         return Err(Fault::invalid(format!("must be a path without .., not {}", quoted(path))));
     }
     if rest.chars().any(char::is_control) {
-        return Err(Fault::invalid(format!("must be a path without control characters, not {}", quoted(path))));
+        return Err(Fault::invalid(format!(
+            "must be a path without control characters, not {}",
+            quoted(path)
+        )));
     }
     let parts = rest.split('/').filter(|part| !part.is_empty() && *part != ".");
     let shortened: String = parts.flat_map(|part| ["/", part]).collect();
@@ -129,11 +135,15 @@ mod tests {
 
     #[test]
     fn sources_are_urls_secrets_or_files_beside() {
-        for good in ["app/x.py", "file://x", "https://example.com/a.tgz", "git+https://example.com/r.git", "s3://b/k"] {
+        for good in
+            ["app/x.py", "file://x", "https://example.com/a.tgz", "git+https://example.com/r.git", "s3://b/k"]
+        {
             assert_eq!(source(good), Ok(FileSource::Elsewhere), "{good}");
         }
         assert_eq!(source("secret://api_key"), Ok(FileSource::Secret("api_key".into())));
-        for bad in ["", "/etc/passwd", "~/x", "../x", "file:///etc/passwd", "ftp://x/y", "https://", "secret://A"] {
+        for bad in
+            ["", "/etc/passwd", "~/x", "../x", "file:///etc/passwd", "ftp://x/y", "https://", "secret://A"]
+        {
             assert!(source(bad).is_err(), "{bad}");
         }
     }

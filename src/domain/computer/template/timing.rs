@@ -17,7 +17,9 @@ pub fn duration(text: &str) -> Checked<String> {
     match milliseconds(text) {
         Some(ms) if (1..=MAX_MS).contains(&ms) => Ok(shortest(ms)),
         Some(_) => Err(Fault::invalid(format!("must be a duration of 1ms to 30d, not {}", quoted(text)))),
-        None => Err(Fault::invalid(format!("must be a duration such as 30s, 5m or 1h30m, not {}", quoted(text)))),
+        None => {
+            Err(Fault::invalid(format!("must be a duration such as 30s, 5m or 1h30m, not {}", quoted(text))))
+        }
     }
 }
 
@@ -72,8 +74,10 @@ pub fn schedule(text: &str) -> Checked<String> {
     options.fallback_timezone_option = FallbackTimezoneOption::UTC;
     match cronexpr::parse_crontab_with(text, options) {
         Ok(_) => Ok(text.split_whitespace().collect::<Vec<&str>>().join(" ")),
-        Err(_) => Err(Fault::invalid(format!("must be a cron schedule of five fields, not {}", quoted(text)))
-            .hint("minute, hour, day of month, month, day of week: 0 9 * * 1-5")),
+        Err(_) => {
+            Err(Fault::invalid(format!("must be a cron schedule of five fields, not {}", quoted(text)))
+                .hint("minute, hour, day of month, month, day of week: 0 9 * * 1-5"))
+        }
     }
 }
 
@@ -96,7 +100,9 @@ mod tests {
             assert_eq!(duration(text).unwrap(), shown);
             assert_eq!(duration(shown).unwrap(), shown);
         }
-        for bad in ["", "5", "s", "0s", "31d", "1m1h", "1s1s", "-1s", "1.5s", "1 s", "1S", "99999999999999999999s"] {
+        for bad in
+            ["", "5", "s", "0s", "31d", "1m1h", "1s1s", "-1s", "1.5s", "1 s", "1S", "99999999999999999999s"]
+        {
             assert!(duration(bad).is_err(), "{bad}");
         }
     }
@@ -115,7 +121,8 @@ mod tests {
             assert_eq!(schedule(good).unwrap(), good);
         }
         assert_eq!(schedule(" 0  9 * * * ").unwrap(), "0 9 * * *");
-        for bad in ["", "* * * *", "60 * * * *", "a b c d e", "* * * * * Mars/Crater", "H * * * *", "@reboot"] {
+        for bad in ["", "* * * *", "60 * * * *", "a b c d e", "* * * * * Mars/Crater", "H * * * *", "@reboot"]
+        {
             assert!(schedule(bad).is_err(), "{bad}");
         }
     }
