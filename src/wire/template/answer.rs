@@ -65,17 +65,19 @@ impl TemplateError {
 /// Answer to an invalid definition file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InvalidTemplate {
-    /// Always false.
+    /// False; absent when the `Idempotency-Key` was used for another request.
+    #[schema(required = false)]
     pub ok: bool,
     /// Number of errors, and the first one.
     pub error: String,
-    /// Always `template_invalid`.
+    /// `template_invalid`, or `idempotency_key_reused`.
     #[schema(example = "template_invalid")]
     pub code: String,
     /// Id of the request, for problem reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Every error in the order of the document, at most 101.
+    /// Every error in the order of the document, at most 101; absent like `ok`.
+    #[schema(required = false)]
     pub errors: Vec<TemplateError>,
 }
 
