@@ -182,7 +182,7 @@ fn read_service(field: &FieldReader<'_>) -> Option<Service> {
         let cwd = object.read("cwd", |field| field.interpolated_as(path::guest));
         let user = object.read("user", |field| field.plain(name::user));
         let env = object.get("env").map(|field| environment::read(&field)).unwrap_or_default();
-        let restart = object.read("restart", |field| read_restart(field));
+        let restart = object.read("restart", FieldReader::choice::<RestartPolicy>);
         let stop_signal = object.read("stop_signal", FieldReader::choice);
         let log = object.read("log", |field| field.interpolated_as(path::guest));
         Some(Service {
@@ -196,10 +196,6 @@ fn read_service(field: &FieldReader<'_>) -> Option<Service> {
             log,
         })
     })
-}
-
-fn read_restart(field: &FieldReader<'_>) -> Option<RestartPolicy> {
-    field.choice()
 }
 
 fn read_port(field: &FieldReader<'_>) -> Option<TemplatePort> {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Tag, options};
-use hotdesk_domain::computer::template::bounds::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_NODES};
+use hotdesk_domain::computer::template::bounds::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_ENTRIES, MAX_NODES};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, quoted};
 
 use super::answer::{Position, TemplateError};
@@ -228,12 +228,18 @@ impl Loader {
             self.anchors.insert(anchor, (node.clone(), cost_of(&node)));
         }
         let path = self.path();
+        let position = node.position;
         let Some(parent) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
         };
         match &mut parent.content {
             OpenContent::List(nodes) => nodes.push(node),
+            OpenContent::Map(entries, _) if entries.len() >= MAX_ENTRIES => {
+                // Each key is compared with those before it.
+                let message = format!("a map has more than {MAX_ENTRIES} entries");
+                return Err(TemplateError::new(path, position, Fault::new(FaultCode::TooLarge, message)));
+            }
             OpenContent::Map(entries, pending) => match pending.take() {
                 Some((key, position)) if entries.iter().any(|entry| entry.key == key) => {
                     let fault = Fault::new(FaultCode::Duplicate, "is there twice in one map");
@@ -241,7 +247,6 @@ impl Loader {
                 }
                 Some((key, position)) => entries.push(NodeEntry { key, position, node }),
                 None => {
-                    let position = node.position;
                     let Some(key) = scalar_text(node.value) else {
                         let fault =
                             Fault::new(FaultCode::Syntax, "a key must be a text, not a list or a map");
@@ -470,5 +475,8 @@ mod tests {
         }
         assert_eq!(refused(&"- ".repeat(10_000)).0, "too_large");
         assert_eq!(refused(&format!("[{}]", "1,".repeat(MAX_NODES))).0, "too_large");
+        let map = |count: usize| (0..count).map(|n| format!("k{n}: 1\n")).collect::<String>();
+        assert!(read(&map(MAX_ENTRIES)).is_ok());
+        assert_eq!(refused(&map(MAX_ENTRIES + 1)).0, "too_large");
     }
 }

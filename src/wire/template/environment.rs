@@ -63,12 +63,12 @@ pub(super) fn read_variables(field: &FieldReader<'_>) -> BTreeMap<String, String
         }
         Some(text)
     };
-    field.map(MAX_ENTRIES, name::variable, value).into_iter().collect()
+    field.map(name::variable, value).into_iter().collect()
 }
 
 /// Reads environment variables.
 pub(super) fn read(field: &FieldReader<'_>) -> Environment {
-    field.map(MAX_ENTRIES, name::environment, text_or_secret).into_iter().collect()
+    field.map(name::environment, text_or_secret).into_iter().collect()
 }
 
 /// Reads `env`. The second value has the literal values after interpolation, and `None` for secrets.
@@ -76,8 +76,7 @@ pub(super) fn read_global(field: &FieldReader<'_>) -> (Environment, BTreeMap<Str
     let (mut environment, mut literals) = (Environment::new(), BTreeMap::new());
     // A wrong value stays defined, as in `vars`.
     let wrong = || (TextOrSecret::Literal(String::new()), Some(String::new()));
-    let entries =
-        field.map(MAX_ENTRIES, name::environment, |field| Some(read_value(field).unwrap_or_else(wrong)));
+    let entries = field.map(name::environment, |field| Some(read_value(field).unwrap_or_else(wrong)));
     for (name, (value, literal)) in entries {
         literals.insert(name.clone(), literal);
         environment.insert(name, value);

@@ -281,33 +281,32 @@ fn name_and_version(text: &str) -> Checked<(String, String)> {
 /// Reads `hardware`, of which `cpu`, `ram` and `display` have shorthands.
 fn read_hardware(object: &ObjectReader<'_>) -> TemplateHardware {
     let mut whole = object.read("hardware", hardware::read).unwrap_or_default();
-    let mut merge = |short: &'static str, read: fn(&FieldReader<'_>) -> Option<u64>, name: &str| {
-        let field = object.get(short)?;
-        let value = read(&field);
-        let slot = if short == "cpu" { &mut whole.cpu } else { &mut whole.ram_gb };
-        exclude(&field, slot.is_some(), name);
-        *slot = slot.or(value);
-        value
-    };
-    merge("cpu", hardware::cpu, "hardware.cpu");
-    merge("ram", hardware::ram, "hardware.ram_gb");
-    if let Some(display) = object.get("display") {
-        let value = hardware::resolution(&display);
-        exclude(&display, whole.resolution.is_some(), "hardware.resolution");
-        whole.resolution = whole.resolution.or(value);
-    }
+    merge(object, "cpu", hardware::cpu, "hardware.cpu", &mut whole.cpu);
+    merge(object, "ram", hardware::ram, "hardware.ram_gb", &mut whole.ram_gb);
+    merge(object, "display", hardware::resolution, "hardware.resolution", &mut whole.resolution);
     whole
 }
 
 /// Reads `hooks`, of which `on_first_boot` has a shorthand.
 fn read_hooks(object: &ObjectReader<'_>) -> Hooks {
     let mut hooks = object.read("hooks", surroundings::read_hooks).unwrap_or_default();
-    if let Some(script) = object.get("on_first_boot") {
-        let value = script.interpolated(MAX_SCRIPT_BYTES);
-        exclude(&script, hooks.on_first_boot.is_some(), "hooks.on_first_boot");
-        hooks.on_first_boot = hooks.on_first_boot.or(value);
-    }
+    let script = |field: &FieldReader<'_>| field.interpolated(MAX_SCRIPT_BYTES);
+    merge(object, "on_first_boot", script, "hooks.on_first_boot", &mut hooks.on_first_boot);
     hooks
+}
+
+/// Reads a shorthand into the field that it stands for, which must not be there as well.
+fn merge<T>(
+    object: &ObjectReader<'_>,
+    short: &'static str,
+    read: impl FnOnce(&FieldReader<'_>) -> Option<T>,
+    long: &str,
+    slot: &mut Option<T>,
+) {
+    let Some(field) = object.get(short) else { return };
+    let value = read(&field);
+    exclude(&field, slot.is_some(), long);
+    *slot = slot.take().or(value);
 }
 
 /// Reports a shorthand whose long form is there as well.

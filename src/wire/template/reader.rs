@@ -59,6 +59,8 @@ struct NameUse {
 #[derive(Default)]
 pub struct Scope {
     errors: RefCell<Vec<TemplateError>>,
+    /// Errors beside those of `errors`, which has at most [`MAX_ERRORS`].
+    unlisted: Cell<usize>,
     variables: RefCell<BTreeMap<String, String>>,
     /// Literal values after interpolation, and `None` for secrets; absent while `env` itself is read.
     environment: RefCell<Option<BTreeMap<String, Option<String>>>>,
@@ -82,11 +84,35 @@ impl Scope {
         *self.environment.borrow_mut() = Some(environment);
     }
 
+    /// Adds an error while the list has room, and counts it otherwise.
+    fn push(&self, error: TemplateError) {
+        if self.is_full() {
+            self.unlisted.set(self.unlisted.get() + 1);
+        } else {
+            self.errors.borrow_mut().push(error);
+        }
+    }
+
+    /// Whether no more errors are listed, so that their hints, which take time, are not needed.
+    fn is_full(&self) -> bool {
+        self.errors.borrow().len() >= MAX_ERRORS
+    }
+
+    /// Adds the nearest of `known` names as a hint.
+    fn suggest(&self, fault: Fault, name: &str, known: &[&str]) -> Fault {
+        if self.is_full() {
+            return fault;
+        }
+        match nearest(name, known) {
+            Some(near) => fault.hint(format!("did you mean {near}?")),
+            None => fault,
+        }
+    }
+
     /// The errors in the order of the document, with those of names that nothing defines.
     pub fn finish(self) -> Vec<TemplateError> {
-        let names = self.names.into_inner();
-        let mut errors = self.errors.into_inner();
-        for NameUse { kind, name, field, position } in self.uses.into_inner() {
+        let names = self.names.take();
+        for NameUse { kind, name, field, position } in self.uses.take() {
             if names.contains(&(kind, name.clone())) {
                 continue;
             }
@@ -94,20 +120,16 @@ impl Scope {
             let known: Vec<&str> =
                 names.iter().filter(|(other, _)| *other == kind).map(|(_, name)| &**name).collect();
             let message = format!("names the {noun} {}, which the template does not have", quoted(&name));
-            let fault = Fault::new(FaultCode::UnknownRef, message);
-            let fault = match nearest(&name, &known) {
-                Some(near) => fault.hint(format!("did you mean {near}?")),
-                None if kind == NameKind::Secret => fault.hint("add it to secrets"),
-                None => fault,
-            };
-            errors.push(TemplateError::new(field, position, fault));
+            let fault = self.suggest(Fault::new(FaultCode::UnknownRef, message), &name, &known);
+            let needs_hint = fault.hint.is_none() && kind == NameKind::Secret;
+            let fault = if needs_hint { fault.hint("add it to secrets") } else { fault };
+            self.push(TemplateError::new(field, position, fault));
         }
+        let mut errors = self.errors.into_inner();
         errors.sort_by_key(|error| (error.line, error.column));
-        let count = errors.len();
-        if count > MAX_ERRORS {
-            errors.truncate(MAX_ERRORS);
-            let message =
-                format!("the document has {count} errors, of which the first {MAX_ERRORS} are listed");
+        if self.unlisted.get() > 0 {
+            let count = errors.len() + self.unlisted.get();
+            let message = format!("the document has {count} errors, of which {} are listed", errors.len());
             errors.push(TemplateError::new("", Position::START, Fault::new(FaultCode::TooLarge, message)));
         }
         errors
@@ -115,11 +137,7 @@ impl Scope {
 
     fn value(&self, kind: ReferenceKind, name: &str) -> Checked<String> {
         let unknown = |message: String, known: Vec<&str>| {
-            let fault = Fault::new(FaultCode::UnknownRef, message);
-            Err(match nearest(name, &known) {
-                Some(near) => fault.hint(format!("did you mean {near}?")),
-                None => fault,
-            })
+            Err(self.suggest(Fault::new(FaultCode::UnknownRef, message), name, &known))
         };
         match kind {
             ReferenceKind::Variable => {
@@ -176,7 +194,7 @@ impl<'a> FieldReader<'a> {
         if self.path.is_empty() {
             fault.message = format!("the document {}", fault.message);
         }
-        self.scope.errors.borrow_mut().push(TemplateError::new(&*self.path, position, fault));
+        self.scope.push(TemplateError::new(&*self.path, position, fault));
     }
 
     /// The value of a rule, or its fault reported.
@@ -353,7 +371,10 @@ impl<'a> FieldReader<'a> {
             self.report(self.wrong_type("a list"));
             return Vec::new();
         };
-        self.check_count(nodes.len(), most);
+        if nodes.len() > most {
+            let message = format!("must have at most {most} entries, not {}", nodes.len());
+            self.report(Fault::new(FaultCode::TooLarge, message));
+        }
         let entries = nodes.iter().take(most).enumerate();
         entries
             .filter_map(|(index, node)| {
@@ -362,10 +383,9 @@ impl<'a> FieldReader<'a> {
             .collect()
     }
 
-    /// The entries of a map with free keys: the key as a rule accepts it, and the value. At most `most` are read.
+    /// The entries of a map with free keys: the key as a rule accepts it, and the value.
     pub fn map<K: Ord, V>(
         &self,
-        most: usize,
         key: impl Fn(&str) -> Checked<K>,
         read: impl Fn(&FieldReader<'a>) -> Option<V>,
     ) -> Vec<(K, V)> {
@@ -373,7 +393,6 @@ impl<'a> FieldReader<'a> {
             self.report(self.wrong_type("a map"));
             return Vec::new();
         };
-        self.check_count(entries.len(), most);
         let read_entry = |entry: &'a NodeEntry| {
             let field =
                 Self { node: &entry.node, path: field_path(&self.path, &entry.key), scope: self.scope };
@@ -385,14 +404,7 @@ impl<'a> FieldReader<'a> {
             let value = read(&field);
             Some((key.ok()?, value?))
         };
-        entries.iter().take(most).filter_map(read_entry).collect()
-    }
-
-    fn check_count(&self, count: usize, most: usize) {
-        if count > most {
-            let message = format!("must have at most {most} entries, not {count}");
-            self.report(Fault::new(FaultCode::TooLarge, message));
-        }
+        entries.iter().filter_map(read_entry).collect()
     }
 
     /// The fields of an object. A field that `read` does not ask for is an error.
@@ -410,13 +422,14 @@ impl<'a> FieldReader<'a> {
         let asked = object.asked.into_inner();
         for entry in entries.iter().filter(|entry| !asked.contains(&&*entry.key)) {
             let fault = Fault::new(FaultCode::UnknownField, "is not known here");
-            let fault = match nearest(&entry.key, &asked) {
+            let fault = self.scope.suggest(fault, &entry.key, &asked);
+            let fault = match fault.hint {
                 _ if entry.key == "<<" => fault.hint("YAML 1.2 has no merge keys: write the fields out"),
-                Some(near) => fault.hint(format!("did you mean {near}?")),
+                Some(_) => fault,
                 None => fault.hint(format!("the fields are {}", asked.join(", "))),
             };
             let path = field_path(&self.path, &entry.key);
-            self.scope.errors.borrow_mut().push(TemplateError::new(path, entry.position, fault));
+            self.scope.push(TemplateError::new(path, entry.position, fault));
         }
         value
     }
@@ -502,7 +515,7 @@ impl<'a> ObjectReader<'a> {
     pub fn report_missing(&self, name: &str) {
         let fault = Fault::new(FaultCode::Required, "is required");
         let error = TemplateError::new(field_path(&self.of.path, name), self.of.node.position, fault);
-        self.of.scope.errors.borrow_mut().push(error);
+        self.of.scope.push(error);
     }
 
     /// The entries of an optional list.

@@ -20,8 +20,8 @@ pub(super) const RATE: &str = r"^\d{1,5}/(?=\d)(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+m
 /// The schema, made once.
 static SCHEMA: LazyLock<Value> = LazyLock::new(generate);
 
-/// Returns the JSON Schema of the definition file. It is stricter than no valid document; rules between fields, such as
-/// references, are only in [`validate`](super::validate).
+/// Returns the JSON Schema of the definition file. Only [`validate`](super::validate) knows the rules between fields, such
+/// as references.
 pub fn schema() -> &'static Value {
     &SCHEMA
 }

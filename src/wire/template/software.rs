@@ -95,8 +95,7 @@ pub(super) fn read_files(field: &FieldReader<'_>) -> Vec<TemplateFile> {
     if !field.is_map() {
         return field.list(MAX_ENTRIES, read_file);
     }
-    let entries = field
-        .map(MAX_ENTRIES, path::target, |text| Some((text.clone(), text.interpolated(MAX_SCRIPT_BYTES)?)));
+    let entries = field.map(path::target, |text| Some((text.clone(), text.interpolated(MAX_SCRIPT_BYTES)?)));
     let file = |(to, (field, inline)): (String, (FieldReader<'_>, String))| {
         field.declare(NameKind::File, &to);
         TemplateFile { inline: Some(inline), ..TemplateFile::empty(to) }

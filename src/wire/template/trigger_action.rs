@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_SCRIPT_BYTES};
+use hotdesk_domain::computer::template::bounds::MAX_SCRIPT_BYTES;
 use hotdesk_domain::computer::template::fault::{Checked, Fault, quoted};
 use hotdesk_domain::computer::template::{interpolation, name, network, path, timing};
 use schemars::JsonSchema;
@@ -156,9 +156,8 @@ fn read_kind(object: &ObjectReader<'_>, kind: ActionKind) -> Option<TriggerActio
         ActionKind::Webhook => {
             let url = object.need("url", |field| field.interpolated_as(webhook_url));
             let method = object.read("method", FieldReader::choice).unwrap_or_else(HttpMethod::of_webhook);
-            let headers = object.read("headers", |field| {
-                Some(field.map(MAX_ENTRIES, header_name, template_line).into_iter().collect())
-            });
+            let headers = object
+                .read("headers", |field| Some(field.map(header_name, template_line).into_iter().collect()));
             let body = object.read("body", template_text);
             Some(TriggerAction::Webhook { url: url?, method, headers: headers.unwrap_or_default(), body })
         }

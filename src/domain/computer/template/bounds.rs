@@ -1,4 +1,4 @@
-//! Bounds of a definition file: they keep the work of a validation below a tenth of a second.
+//! Bounds of a definition file: they keep the time and the memory of a validation small.
 
 /// Largest document in bytes (1 MiB). Files of more than some kilobytes belong beside the document (`from`).
 /// Text that aliases repeat counts each time.
