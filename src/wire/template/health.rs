@@ -1,7 +1,7 @@
 //! Health checks of an application.
 
 use hotdesk_domain::computer::template::bounds::{MAX_SCRIPT_BYTES, MAX_TEXT_BYTES};
-use hotdesk_domain::computer::template::fault::{Checked, Fault};
+use hotdesk_domain::computer::template::fault::{Fault, RuleResult};
 use hotdesk_domain::computer::template::{name, network, timing};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -120,7 +120,7 @@ fn read_action(field: &FieldReader<'_>) -> Option<String> {
     Some(action)
 }
 
-fn check_action(text: &str) -> Checked<String> {
+fn check_action(text: &str) -> RuleResult<String> {
     const WORDS: [&str; 4] = ["restart_service:NAME", "restart_vm", "alert", "none"];
     if let Some(service) = text.strip_prefix(RESTART_SERVICE) {
         name::kebab(service)?;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use hotdesk_base::hex::hex;
 use hotdesk_domain::computer::template::bounds::{MAX_DOCUMENT_BYTES, MAX_SCRIPT_BYTES, MAX_STEPS};
-use hotdesk_domain::computer::template::fault::{Checked, Fault, FaultCode, quoted};
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, quoted};
 use hotdesk_domain::computer::template::{name, network};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -239,15 +239,15 @@ fn read_metadata(object: &ObjectReader<'_>) -> Option<TemplateMetadata> {
         });
     };
     field.object(|metadata| {
-        let part = |part: &'static str, rule: fn(&str) -> Checked<String>, value: Option<String>| match &short
-        {
-            None => metadata.need(part, |field| field.plain(rule)),
-            Some(short) => {
-                let found = metadata.read(part, |field| field.plain(rule));
-                exclude(short, found.is_some(), &format!("template.{part}"));
-                value
-            }
-        };
+        let part =
+            |part: &'static str, rule: fn(&str) -> RuleResult<String>, value: Option<String>| match &short {
+                None => metadata.need(part, |field| field.plain(rule)),
+                Some(short) => {
+                    let found = metadata.read(part, |field| field.plain(rule));
+                    exclude(short, found.is_some(), &format!("template.{part}"));
+                    value
+                }
+            };
         let (short_name, short_version) = named.unzip();
         let name = part("name", name::kebab, short_name);
         let version = part("version", name::version, short_version);
@@ -268,7 +268,7 @@ fn read_metadata(object: &ObjectReader<'_>) -> Option<TemplateMetadata> {
     })
 }
 
-fn name_and_version(text: &str) -> Checked<(String, String)> {
+fn name_and_version(text: &str) -> RuleResult<(String, String)> {
     let Some((name, version)) = text.split_once('@') else {
         return Err(Fault::invalid(format!(
             "must be NAME@VERSION such as browser-lab@1.0.0, not {}",

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use hotdesk_domain::computer::template::bounds::{MAX_ERRORS, MAX_TEXT_BYTES};
-use hotdesk_domain::computer::template::fault::{Checked, Fault, FaultCode, nearest, quoted};
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, nearest, quoted};
 use hotdesk_domain::computer::template::interpolation::{self, ReferenceKind};
 
 use super::answer::{Position, TemplateError};
@@ -135,7 +135,7 @@ impl Scope {
         errors
     }
 
-    fn value(&self, kind: ReferenceKind, name: &str) -> Checked<String> {
+    fn value(&self, kind: ReferenceKind, name: &str) -> RuleResult<String> {
         let unknown = |message: String, known: Vec<&str>| {
             Err(self.suggest(Fault::new(FaultCode::UnknownRef, message), name, &known))
         };
@@ -198,7 +198,7 @@ impl<'a> FieldReader<'a> {
     }
 
     /// The value of a rule, or its fault reported.
-    pub fn accept<T>(&self, checked: Checked<T>) -> Option<T> {
+    pub fn accept<T>(&self, checked: RuleResult<T>) -> Option<T> {
         checked.map_err(|fault| self.report(fault)).ok()
     }
 
@@ -232,7 +232,7 @@ impl<'a> FieldReader<'a> {
     }
 
     /// A text without interpolation, of which a rule makes a value.
-    pub fn plain<T>(&self, rule: impl Fn(&str) -> Checked<T>) -> Option<T> {
+    pub fn plain<T>(&self, rule: impl Fn(&str) -> RuleResult<T>) -> Option<T> {
         self.accept(rule(self.text(MAX_TEXT_BYTES)?))
     }
 
@@ -242,7 +242,7 @@ impl<'a> FieldReader<'a> {
     }
 
     /// A duration or a rate. A number gets a hint of the likely unit.
-    pub fn timing(&self, rule: impl Fn(&str) -> Checked<String>) -> Option<String> {
+    pub fn timing(&self, rule: impl Fn(&str) -> RuleResult<String>) -> Option<String> {
         if let NodeValue::Number(number) = &self.node.value {
             self.report(self.wrong_type("a text with a unit").hint(format!("write {number}s for seconds")));
             return None;
@@ -251,7 +251,7 @@ impl<'a> FieldReader<'a> {
     }
 
     /// The mode of a file. A number counts by its digits, because `0644` is a number in YAML.
-    pub fn digits<T>(&self, rule: impl Fn(&str) -> Checked<T>) -> Option<T> {
+    pub fn digits<T>(&self, rule: impl Fn(&str) -> RuleResult<T>) -> Option<T> {
         match &self.node.value {
             NodeValue::Number(text) => self.accept(rule(text)),
             NodeValue::Null
@@ -270,7 +270,7 @@ impl<'a> FieldReader<'a> {
 
     /// A text that may refer to variables, and that follows a rule afterwards. Returns what the rule makes of it; with
     /// references, the text as it is written.
-    pub fn interpolated_as(&self, rule: impl Fn(&str) -> Checked<String>) -> Option<String> {
+    pub fn interpolated_as(&self, rule: impl Fn(&str) -> RuleResult<String>) -> Option<String> {
         let text = self.text(MAX_TEXT_BYTES)?;
         let expanded = self.expand(text)?;
         let value = self.accept(rule(&expanded))?;
@@ -386,7 +386,7 @@ impl<'a> FieldReader<'a> {
     /// The entries of a map with free keys: the key as a rule accepts it, and the value.
     pub fn map<K: Ord, V>(
         &self,
-        key: impl Fn(&str) -> Checked<K>,
+        key: impl Fn(&str) -> RuleResult<K>,
         read: impl Fn(&FieldReader<'a>) -> Option<V>,
     ) -> Vec<(K, V)> {
         let NodeValue::Map(entries) = &self.node.value else {
@@ -453,14 +453,14 @@ impl<'a> FieldReader<'a> {
     }
 
     /// A name that is declared.
-    pub fn declared(&self, kind: NameKind, rule: impl Fn(&str) -> Checked<String>) -> Option<String> {
+    pub fn declared(&self, kind: NameKind, rule: impl Fn(&str) -> RuleResult<String>) -> Option<String> {
         let name = self.plain(rule)?;
         self.declare(kind, &name);
         Some(name)
     }
 
     /// A name of something that the document declares elsewhere.
-    pub fn reference(&self, kind: NameKind, rule: impl Fn(&str) -> Checked<String>) -> Option<String> {
+    pub fn reference(&self, kind: NameKind, rule: impl Fn(&str) -> RuleResult<String>) -> Option<String> {
         let name = self.plain(rule)?;
         self.refer(kind, &name);
         Some(name)

@@ -63,7 +63,7 @@ pub struct TemplateFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inline: Option<String>,
     /// Mode in octal digits, such as `"0644"`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::mode")]
     pub mode: Option<String>,
     /// Owner.

@@ -1,7 +1,7 @@
 //! Triggers of a template: what they watch, and how often they act.
 
 use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_STEPS, MAX_TEXT_BYTES};
-use hotdesk_domain::computer::template::fault::{Checked, Fault, FaultCode};
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult};
 use hotdesk_domain::computer::template::{name, network, path, timing};
 use hotdesk_domain::desktop::event::{EventKind, catalogue};
 use schemars::JsonSchema;
@@ -267,7 +267,7 @@ fn read_kind(object: &ObjectReader<'_>, kind: SourceKind) -> Option<TriggerSourc
 }
 
 /// The name of an event of the desktop.
-fn desktop_event(event: &str) -> Checked<String> {
+fn desktop_event(event: &str) -> RuleResult<String> {
     if EventKind::parse(event).is_some() {
         return Ok(event.to_owned());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotdesk_domain::computer::template::bounds::MAX_SCRIPT_BYTES;
-use hotdesk_domain::computer::template::fault::{Checked, Fault, quoted};
+use hotdesk_domain::computer::template::fault::{Fault, RuleResult, quoted};
 use hotdesk_domain::computer::template::{interpolation, name, network, path, timing};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -203,7 +203,7 @@ fn template_line(field: &FieldReader<'_>) -> Option<String> {
     })
 }
 
-fn webhook_url(text: &str) -> Checked<String> {
+fn webhook_url(text: &str) -> RuleResult<String> {
     interpolation::check_event_references(text)?;
     // A reference may have spaces, which a URL has not.
     network::http_url(&text.replace("{{ ", "{{").replace(" }}", "}}"))?;
@@ -211,7 +211,7 @@ fn webhook_url(text: &str) -> Checked<String> {
 }
 
 /// The name of a header field (RFC 9110 section 5.6.2), in lower case.
-fn header_name(text: &str) -> Checked<String> {
+fn header_name(text: &str) -> RuleResult<String> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if !text.is_empty() && text.len() <= name::MAX_NAME && text.chars().all(is_token) {
         return Ok(text.to_ascii_lowercase());
@@ -219,7 +219,7 @@ fn header_name(text: &str) -> Checked<String> {
     Err(Fault::invalid(format!("must be the name of a header field, not {}", quoted(text))))
 }
 
-fn endpoint(text: &str) -> Checked<String> {
+fn endpoint(text: &str) -> RuleResult<String> {
     let is_plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
     if is_plain
         && text.starts_with('/')

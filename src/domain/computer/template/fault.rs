@@ -112,7 +112,7 @@ impl Fault {
 }
 
 /// Result of a rule of one value.
-pub type Checked<T> = Result<T, Fault>;
+pub type RuleResult<T> = Result<T, Fault>;
 
 /// Longest quoted value in a message, in characters: a line of a terminal holds it beside the rule.
 const MAX_QUOTED: usize = 40;

@@ -1,6 +1,6 @@
 //! Hardware of a definition file, and what hotdesk has none of.
 
-use super::fault::{Checked, Fault, FaultCode, quoted};
+use super::fault::{Fault, FaultCode, RuleResult, quoted};
 use crate::desktop::resolution::Resolution;
 
 /// vCPUs that a template may ask for.
@@ -18,7 +18,7 @@ pub const REGIONS: [&str; 4] = ["auto-us", "iad", "sjc", "lax"];
 ///
 /// # Errors
 /// `InvalidEnum` for a number that is no choice.
-pub fn cpu(count: u64) -> Checked<u64> {
+pub fn cpu(count: u64) -> RuleResult<u64> {
     if CPUS.contains(&count) {
         return Ok(count);
     }
@@ -29,7 +29,7 @@ pub fn cpu(count: u64) -> Checked<u64> {
 ///
 /// # Errors
 /// `Unsupported` for a known one, `InvalidEnum` for an unknown one.
-pub fn gpu(name: &str) -> Checked<()> {
+pub fn gpu(name: &str) -> RuleResult<()> {
     match name {
         "none" => Ok(()),
         known if GPUS.contains(&known) => Err(Fault::new(
@@ -45,7 +45,7 @@ pub fn gpu(name: &str) -> Checked<()> {
 ///
 /// # Errors
 /// `Unsupported` for any other.
-pub fn gpu_count(count: u64) -> Checked<()> {
+pub fn gpu_count(count: u64) -> RuleResult<()> {
     if count == 0 {
         return Ok(());
     }
@@ -57,7 +57,7 @@ pub fn gpu_count(count: u64) -> Checked<()> {
 ///
 /// # Errors
 /// `Unsupported` for a known region, `InvalidEnum` for an unknown one.
-pub fn region(name: &str) -> Checked<()> {
+pub fn region(name: &str) -> RuleResult<()> {
     if REGIONS.contains(&name) {
         return Err(Fault::new(
             FaultCode::Unsupported,
@@ -72,7 +72,7 @@ pub fn region(name: &str) -> Checked<()> {
 ///
 /// # Errors
 /// `InvalidValue` for what is no such text, `OutOfRange` for an amount outside of [`RAM_GB`].
-pub fn ram(text: &str) -> Checked<u64> {
+pub fn ram(text: &str) -> RuleResult<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let digits =
         ["gib", "gb", "g"].iter().find_map(|unit| lower.strip_suffix(unit)).unwrap_or(&lower).trim_end();
@@ -90,7 +90,7 @@ pub fn ram(text: &str) -> Checked<u64> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn resolution(text: &str) -> Checked<String> {
+pub fn resolution(text: &str) -> RuleResult<String> {
     match text.parse::<Resolution>() {
         Ok(resolution) => Ok(resolution.to_string()),
         Err(_) => Err(Fault::invalid(format!(

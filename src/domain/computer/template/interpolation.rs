@@ -3,7 +3,7 @@
 //! Other texts in braces, such as `${HOME}`, are left to the shell.
 
 use super::bounds::MAX_EXPANDED_BYTES;
-use super::fault::{Checked, Fault, FaultCode, quoted};
+use super::fault::{Fault, FaultCode, RuleResult, quoted};
 use super::name;
 
 /// What a reference names.
@@ -22,7 +22,7 @@ pub enum ReferenceKind {
 /// valid name, `TooLarge` when the result is longer than [`MAX_EXPANDED_BYTES`].
 pub fn expand<V: AsRef<str>>(
     text: &str,
-    value: impl Fn(ReferenceKind, &str) -> Checked<V>,
+    value: impl Fn(ReferenceKind, &str) -> RuleResult<V>,
 ) -> Result<String, Vec<Fault>> {
     let mut expanded = String::with_capacity(text.len());
     let mut faults = Vec::new();
@@ -67,7 +67,7 @@ pub fn expand<V: AsRef<str>>(
     }
 }
 
-fn named(kind: ReferenceKind, name: &str) -> Checked<()> {
+fn named(kind: ReferenceKind, name: &str) -> RuleResult<()> {
     let checked = match kind {
         ReferenceKind::Variable => name::variable(name),
         ReferenceKind::Environment => name::environment(name),
@@ -82,7 +82,7 @@ fn named(kind: ReferenceKind, name: &str) -> Checked<()> {
 ///
 /// # Errors
 /// `UnknownRef` for a reference to something else, `InvalidValue` for one that does not end.
-pub fn check_event_references(text: &str) -> Checked<()> {
+pub fn check_event_references(text: &str) -> RuleResult<()> {
     let mut rest = text;
     while let Some((_, tail)) = rest.split_once("{{") {
         let Some((reference, behind)) = tail.split_once("}}") else {
@@ -104,7 +104,7 @@ pub fn check_event_references(text: &str) -> Checked<()> {
 mod tests {
     use super::*;
 
-    fn value(kind: ReferenceKind, name: &str) -> Checked<&'static str> {
+    fn value(kind: ReferenceKind, name: &str) -> RuleResult<&'static str> {
         match (kind, name) {
             (ReferenceKind::Variable, "port") => Ok("3000"),
             (ReferenceKind::Environment, "HOST") => Ok("${var.port}"),

@@ -2,7 +2,7 @@
 
 use semver::Version;
 
-use super::fault::{Checked, Fault, quoted};
+use super::fault::{Fault, RuleResult, quoted};
 
 /// Longest name, in characters: a label of DNS has at most 63, and template references allow 64.
 pub const MAX_NAME: usize = 64;
@@ -14,7 +14,7 @@ fn is_word(text: &str, first: impl Fn(char) -> bool, rest: impl Fn(char) -> bool
     text.len() <= MAX_NAME && chars.next().is_some_and(first) && chars.all(rest)
 }
 
-fn check(text: &str, is_valid: bool, rule: &str) -> Checked<String> {
+fn check(text: &str, is_valid: bool, rule: &str) -> RuleResult<String> {
     if is_valid {
         Ok(text.to_owned())
     } else {
@@ -26,7 +26,7 @@ fn check(text: &str, is_valid: bool, rule: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn kebab(text: &str) -> Checked<String> {
+pub fn kebab(text: &str) -> RuleResult<String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_valid =
         is_word(text, plain, |c| plain(c) || c == '-') && !text.ends_with('-') && !text.contains("--");
@@ -37,7 +37,7 @@ pub fn kebab(text: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn secret(text: &str) -> Checked<String> {
+pub fn secret(text: &str) -> RuleResult<String> {
     let is_valid = is_word(
         text,
         |c| c.is_ascii_lowercase(),
@@ -50,7 +50,7 @@ pub fn secret(text: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn environment(text: &str) -> Checked<String> {
+pub fn environment(text: &str) -> RuleResult<String> {
     let is_valid = is_word(
         text,
         |c| c.is_ascii_uppercase() || c == '_',
@@ -63,7 +63,7 @@ pub fn environment(text: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn variable(text: &str) -> Checked<String> {
+pub fn variable(text: &str) -> RuleResult<String> {
     let is_valid = is_word(
         text,
         |c| c.is_ascii_alphabetic() || c == '_',
@@ -76,7 +76,7 @@ pub fn variable(text: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn user(text: &str) -> Checked<String> {
+pub fn user(text: &str) -> RuleResult<String> {
     let is_valid = text.len() <= 32
         && is_word(
             text,
@@ -94,7 +94,7 @@ pub fn user(text: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn version(text: &str) -> Checked<String> {
+pub fn version(text: &str) -> RuleResult<String> {
     if text.len() <= MAX_NAME && Version::parse(text).is_ok() {
         return Ok(text.to_owned());
     }
@@ -113,7 +113,7 @@ pub fn version(text: &str) -> Checked<String> {
 /// # Errors
 /// `InvalidValue` for a text that begins with `-`, or has white space, quotes or other characters that no
 /// package has.
-pub fn package(text: &str) -> Checked<String> {
+pub fn package(text: &str) -> RuleResult<String> {
     let is_valid = text.len() <= 512
         && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '@')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "@._+-:/=<>!~^[],".contains(c));
@@ -124,7 +124,7 @@ pub fn package(text: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn mode(text: &str) -> Checked<String> {
+pub fn mode(text: &str) -> RuleResult<String> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
     if (3..=4).contains(&digits.len()) && digits.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
         return Ok(format!("{digits:0>4}"));
@@ -137,7 +137,7 @@ pub fn mode(text: &str) -> Checked<String> {
 mod tests {
     use super::*;
 
-    type Rule = fn(&str) -> Checked<String>;
+    type Rule = fn(&str) -> RuleResult<String>;
 
     #[test]
     fn names_follow_the_rule_of_their_kind() {

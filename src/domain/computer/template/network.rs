@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::fault::{Checked, Fault, FaultCode, quoted};
+use super::fault::{Fault, FaultCode, RuleResult, quoted};
 
 /// Ports in the guest that services of a template do not use: VNC, the desktop's API, the noVNC page and the
 /// HTTP API of this kind of service; 870 is hotdesk's agent.
@@ -14,7 +14,7 @@ pub const RESERVED_PORTS: [u16; 5] = [870, 5900, 5999, 6080, 8080];
 ///
 /// # Errors
 /// `OutOfRange` for no port, `Reserved` for one in [`RESERVED_PORTS`].
-pub fn guest_port(number: u64) -> Checked<u16> {
+pub fn guest_port(number: u64) -> RuleResult<u16> {
     let port = any_port(number)?;
     if RESERVED_PORTS.contains(&port) {
         let reserved = RESERVED_PORTS.map(|port| port.to_string()).join(", ");
@@ -28,7 +28,7 @@ pub fn guest_port(number: u64) -> Checked<u16> {
 ///
 /// # Errors
 /// `OutOfRange` for anything but 1 to 65535.
-pub fn any_port(number: u64) -> Checked<u16> {
+pub fn any_port(number: u64) -> RuleResult<u16> {
     u16::try_from(number)
         .ok()
         .filter(|port| *port > 0)
@@ -39,7 +39,7 @@ pub fn any_port(number: u64) -> Checked<u16> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else, and for a URL with white space or control characters.
-pub fn url(text: &str, schemes: &[&str]) -> Checked<String> {
+pub fn url(text: &str, schemes: &[&str]) -> RuleResult<String> {
     let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
     let is_plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
@@ -57,7 +57,7 @@ pub fn url(text: &str, schemes: &[&str]) -> Checked<String> {
 ///
 /// # Errors
 /// Those of [`url`].
-pub fn http_url(text: &str) -> Checked<String> {
+pub fn http_url(text: &str) -> RuleResult<String> {
     url(text, &["http://", "https://"])
 }
 
@@ -65,7 +65,7 @@ pub fn http_url(text: &str) -> Checked<String> {
 ///
 /// # Errors
 /// Those of [`url`].
-pub fn rtmp_url(text: &str) -> Checked<String> {
+pub fn rtmp_url(text: &str) -> RuleResult<String> {
     url(text, &["rtmp://", "rtmps://"])
 }
 
@@ -74,7 +74,7 @@ pub fn rtmp_url(text: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn destination(text: &str) -> Checked<String> {
+pub fn destination(text: &str) -> RuleResult<String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(address.to_string());
     }

@@ -1,6 +1,6 @@
 //! Paths in a definition file: targets in the guest, working directories and sources of files.
 
-use super::fault::{Checked, Fault, FaultCode, quoted};
+use super::fault::{Fault, FaultCode, RuleResult, quoted};
 use super::name;
 use super::network;
 
@@ -14,7 +14,7 @@ pub const RESERVED: [&str; 10] =
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn guest(path: &str) -> Checked<String> {
+pub fn guest(path: &str) -> RuleResult<String> {
     let (start, rest) = match (path.strip_prefix("~/"), path.strip_prefix('/')) {
         _ if path == "~" => ("~", ""),
         (Some(rest), _) => ("~", rest),
@@ -44,7 +44,7 @@ pub fn guest(path: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` for what is no path of a file, `Reserved` for one in [`RESERVED`].
-pub fn target(path: &str) -> Checked<String> {
+pub fn target(path: &str) -> RuleResult<String> {
     let cleaned = guest(path)?;
     if path.ends_with('/') || ["~", "/"].contains(&&*cleaned) {
         return Err(Fault::invalid(format!("must name a file, not the folder {}", quoted(path))));
@@ -77,7 +77,7 @@ const SCHEMES: [&str; 5] = ["git://", "git+https://", "http://", "https://", "s3
 ///
 /// # Errors
 /// `InvalidValue` for anything else, such as an absolute path or one with `..`.
-pub fn source(text: &str) -> Checked<FileSource> {
+pub fn source(text: &str) -> RuleResult<FileSource> {
     if let Some(name) = text.strip_prefix("secret://") {
         return Ok(FileSource::Secret(name::secret(name)?));
     }

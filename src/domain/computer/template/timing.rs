@@ -2,7 +2,7 @@
 
 use cronexpr::{FallbackTimezoneOption, ParseOptions};
 
-use super::fault::{Checked, Fault, quoted};
+use super::fault::{Fault, RuleResult, quoted};
 
 /// Units of a duration with their milliseconds, the largest first.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
@@ -13,7 +13,7 @@ const MAX_MS: u64 = 30 * 86_400_000;
 ///
 /// # Errors
 /// `InvalidValue` for anything else, for zero and for more than 30 days.
-pub fn duration(text: &str) -> Checked<String> {
+pub fn duration(text: &str) -> RuleResult<String> {
     match milliseconds(text) {
         Some(ms) if (1..=MAX_MS).contains(&ms) => Ok(shortest(ms)),
         Some(_) => Err(Fault::invalid(format!("must be a duration of 1ms to 30d, not {}", quoted(text)))),
@@ -57,7 +57,7 @@ fn shortest(mut ms: u64) -> String {
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
-pub fn rate(text: &str) -> Checked<String> {
+pub fn rate(text: &str) -> RuleResult<String> {
     let wrong = || Fault::invalid(format!("must be a rate such as 10/1m, not {}", quoted(text)));
     let (count, window) = text.split_once('/').ok_or_else(wrong)?;
     let count = count.parse::<u16>().ok().filter(|count| *count > 0).ok_or_else(wrong)?;
@@ -68,7 +68,7 @@ pub fn rate(text: &str) -> Checked<String> {
 ///
 /// # Errors
 /// `InvalidValue` with the reason, for anything else.
-pub fn schedule(text: &str) -> Checked<String> {
+pub fn schedule(text: &str) -> RuleResult<String> {
     // `H` needs a value for each template, which a schedule does not have.
     let mut options = ParseOptions::default();
     options.fallback_timezone_option = FallbackTimezoneOption::UTC;
