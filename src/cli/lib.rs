@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod remote;
 mod suggestions;
+mod templates;
 
 use account::{api_keys, audit, capacity, clients, login, profile, ssh_keys, workspaces};
 use client::Session;
@@ -95,6 +96,9 @@ enum Command {
     Clients(clients::Command),
     /// Show the computer quota of the account, or change it.
     Capacity(capacity::Options),
+    /// Check definition files of templates.
+    #[command(subcommand, alias = "template")]
+    Templates(templates::Command),
     /// Take a screenshot of a computer.
     Screenshot(screenshot::Options),
     #[command(flatten)]
@@ -242,6 +246,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,
         Command::Man { dir } => settings::man(&dir)?,
+        Command::Templates(command) => return templates::run(&command, global.json),
         Command::Login => login::run(global.url(), global.profile(), global.json)?,
         Command::Admin { folder, command } => admin::run(&folder, command, global.json)?,
         Command::Secrets { folder, command } => secrets::run(&folder, &command)?,

@@ -24,7 +24,8 @@ const MEANINGS: &[(&[&str], &[&str])] = &[
     (&["clone", "duplicate"], &["computers clone", "clone"]),
     (&["fork", "branch"], &["computers fork", "fork"]),
     (&["resize", "scale"], &["computers resize", "resize"]),
-    (&["selftest", "check", "test"], &["computers selftest", "selftest", "doctor"]),
+    (&["selftest", "check", "test"], &["computers selftest", "selftest", "doctor", "validate"]),
+    (&["lint", "verify"], &["templates validate", "validate"]),
     (&["commit", "save", "checkpoint"], &["snapshots create", "create"]),
     (&["restore", "rollback", "revert"], &["snapshots rollback", "rollback"]),
     (

@@ -24,6 +24,8 @@ pub enum Kind {
     Conflict,
     /// The request differs from the earlier one with the same `Idempotency-Key`.
     Mismatched,
+    /// The document in the request body breaks its rules.
+    Unprocessable,
     /// The request body is too large.
     TooLarge,
     /// The request body did not arrive in time.
@@ -47,6 +49,10 @@ pub enum Field {
     Text(String),
     /// A whole number.
     Number(i64),
+    /// A truth value.
+    Flag(bool),
+    /// A list of objects with fields.
+    Rows(Vec<Vec<(&'static str, Field)>>),
 }
 
 /// A failure, with its public message and its private context. `{}` prints the message alone, so a text for a
@@ -133,6 +139,11 @@ impl Error {
         Self::new(Kind::Mismatched, message)
     }
 
+    /// The document in the request body breaks its rules.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(Kind::Unprocessable, message)
+    }
+
     /// The request body is too large.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(Kind::TooLarge, message)
@@ -193,6 +204,13 @@ impl Error {
     #[must_use]
     pub fn number(mut self, name: &'static str, value: i64) -> Self {
         self.fields.push((name, Field::Number(value)));
+        self
+    }
+
+    /// Adds any field to the body.
+    #[must_use]
+    pub fn field(mut self, name: &'static str, value: Field) -> Self {
+        self.fields.push((name, value));
         self
     }
 

@@ -306,6 +306,11 @@ error_codes! {
 
     /// The maximum number of tool calls of the account runs.
     TooManyCalls = "too_many_calls",
+
+    // Templates.
+
+    /// The definition file of a template is invalid.
+    TemplateInvalid = "template_invalid",
 }
 
 #[cfg(test)]

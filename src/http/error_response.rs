@@ -28,7 +28,7 @@ pub fn status(kind: Kind) -> StatusCode {
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::NotFound => StatusCode::NOT_FOUND,
         Kind::Conflict => StatusCode::CONFLICT,
-        Kind::Mismatched => StatusCode::UNPROCESSABLE_ENTITY,
+        Kind::Mismatched | Kind::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
         Kind::SlowRequest => StatusCode::REQUEST_TIMEOUT,
         Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Kind::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -76,21 +76,26 @@ pub fn with_status(status: StatusCode, error: Error) -> Response {
 
 /// The body of an error response.
 pub fn body(error: &Error, request_id: &str) -> ErrorBody {
-    let mut extra = Map::new();
-    for (name, field) in &error.fields {
-        let value = match field {
-            Field::Text(text) => Value::from(text.as_str()),
-            Field::Number(number) => Value::from(*number),
-        };
-        extra.insert((*name).to_owned(), value);
-    }
     ErrorBody {
         error: error.message.clone(),
         code: error.code.map(|code| code.as_str().to_owned()),
         request_id: Some(request_id.to_owned()),
         upstream_status: None,
         retry_after: error.retry_after,
-        extra,
+        extra: object(&error.fields),
+    }
+}
+
+fn object(fields: &[(&'static str, Field)]) -> Map<String, Value> {
+    fields.iter().map(|(name, field)| ((*name).to_owned(), value(field))).collect()
+}
+
+fn value(field: &Field) -> Value {
+    match field {
+        Field::Text(text) => Value::from(text.as_str()),
+        Field::Number(number) => Value::from(*number),
+        Field::Flag(flag) => Value::from(*flag),
+        Field::Rows(rows) => rows.iter().map(|row| Value::Object(object(row))).collect(),
     }
 }
 

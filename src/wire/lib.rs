@@ -13,4 +13,5 @@ pub mod files;
 pub mod identity;
 pub mod programs;
 pub mod selftest;
+pub mod template;
 pub mod tool;

@@ -5,6 +5,7 @@
 //! | `bash` | the blocks of a page run in order in one shell, against a controller with the small image |
 //! | `python` | runs with the libraries of the tests; those of `docs/channels.md` by their heading, with arguments |
 //! | `json` | parses |
+//! | `yaml` | is a valid definition file of a template, or a part of one |
 //! | `console`, `text` | not run: they need a host of their own, or show output |
 
 use std::fs;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use hotdesk::domain::error_code::ErrorCode;
+use hotdesk::wire::template::validate;
 
 use crate::clients::python;
 use crate::floors::root;
@@ -108,10 +110,27 @@ fn every_json_sample_parses() {
 }
 
 #[test]
+fn every_yaml_sample_is_a_valid_definition_file() {
+    let mut count = 0;
+    for page in pages() {
+        for block in blocks(&read(&page)).iter().filter(|block| block.language == "yaml") {
+            count += 1;
+            // A part of a file has no API version.
+            let is_whole = block.text.contains("api_version");
+            let head = if is_whole { "" } else { "api_version: hotdesk/v1\nname: sample@1.0.0\n" };
+            if let Err(errors) = validate(format!("{head}{}", block.text).as_bytes()) {
+                panic!("{}, \"{}\": {errors:#?}\n{}", page.display(), block.heading, block.text);
+            }
+        }
+    }
+    assert!(count > 5, "found only {count} samples");
+}
+
+#[test]
 fn every_block_has_a_language_that_says_how_it_is_checked() {
     for page in pages() {
         for block in blocks(&read(&page)) {
-            let known = ["bash", "python", "json", "console", "text", "toml", "rust", "typescript"];
+            let known = ["bash", "python", "json", "yaml", "console", "text", "toml", "rust", "typescript"];
             assert!(known.contains(&block.language.as_str()), "{}: {:?}", page.display(), block.language);
         }
     }

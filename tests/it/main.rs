@@ -49,6 +49,7 @@ mod split;
 mod streaming;
 mod supply;
 mod suspension;
+mod templates;
 mod terminal;
 mod vnc;
 mod windows;

@@ -24,6 +24,7 @@ pub mod fleet;
 pub mod openapi;
 pub mod people;
 pub mod service;
+pub mod templates;
 
 /// Responses with a credential are never cached, A6 (docs/authentication-rules.md); RFC 6749 section 5.1.
 const NO_STORE: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "no-store")];
@@ -36,6 +37,7 @@ fn documented() -> OpenApiRouter<AppState> {
         .merge(access::router())
         .merge(account::router())
         .merge(people::router())
+        .merge(templates::router())
         .merge(service::router())
 }
 

@@ -117,6 +117,7 @@ impl IntoResponse for Failure {
             | Kind::PaymentRequired
             | Kind::Conflict
             | Kind::Mismatched
+            | Kind::Unprocessable
             | Kind::TooLarge
             | Kind::SlowRequest
             | Kind::UnsupportedMedia

@@ -37,9 +37,12 @@ pub async fn complete(request: Request, next: Next) -> Response {
 
 fn code(kind: Kind, failed: ErrorCode) -> ErrorCode {
     match kind {
-        Kind::Invalid | Kind::Mismatched | Kind::TooLarge | Kind::SlowRequest | Kind::UnsupportedMedia => {
-            ErrorCode::InvalidRequest
-        }
+        Kind::Invalid
+        | Kind::Mismatched
+        | Kind::Unprocessable
+        | Kind::TooLarge
+        | Kind::SlowRequest
+        | Kind::UnsupportedMedia => ErrorCode::InvalidRequest,
         Kind::Unauthenticated => ErrorCode::Unauthenticated,
         Kind::PaymentRequired => ErrorCode::PaymentRequired,
         Kind::Forbidden => ErrorCode::AccessDenied,

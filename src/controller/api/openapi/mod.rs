@@ -51,7 +51,7 @@ const OPTIONAL_BODIES: [&str; 12] = [
 const TOLERANT_BODIES: [&str; 3] = ["CreateComputer", "PollDevice", "StartDevice"];
 
 /// Subjects of operations, with a description.
-const TAGS: [(&str, &str); 23] = [
+const TAGS: [(&str, &str); 24] = [
     ("account", "The account: plan, capacity, profile and claim"),
     ("actions", "Screenshots, mouse, keyboard, waits and commands"),
     ("audit", "The audit log"),
@@ -73,6 +73,7 @@ const TAGS: [(&str, &str); 23] = [
     ("service", "The service itself; these operations need no key"),
     ("snapshots", "Snapshots and rollbacks"),
     ("streaming", "RTMP streams"),
+    ("templates", "Definition files of templates"),
     ("windows", "Windows and programs"),
     ("workspaces", "Workspaces"),
 ];

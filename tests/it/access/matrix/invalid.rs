@@ -7,7 +7,7 @@ use super::{ACCOUNT_ONLY, Operation, Scene};
 use crate::harness::agent::fetch_json;
 
 /// Paths whose object is named by the body or the query, which therefore have to be valid first.
-const NAMED_ELSEWHERE: [&str; 10] = [
+const NAMED_ELSEWHERE: [&str; 11] = [
     "/audit",
     "/billing/",
     "/computers",
@@ -16,6 +16,7 @@ const NAMED_ELSEWHERE: [&str; 10] = [
     "/keys",
     "/keys/{id}",
     "/stream/connections",
+    "/templates/validate",
     "/user/",
     "/workspaces",
 ];

@@ -20,12 +20,13 @@ use crate::openapi::{document, needs_key, operations};
 
 /// Operations that concern no workspace. Every key may use them, and they answer by the caller's account or
 /// scope.
-const WITHOUT_WORKSPACE: [&str; 6] = [
+const WITHOUT_WORKSPACE: [&str; 7] = [
     "GET /keys/ssh",
     "GET /stream/connections",
     "GET /user/profile",
     "GET /workspaces",
     "POST /keys/ssh",
+    "POST /templates/validate",
     "POST /workspaces",
 ];
 /// Path prefixes of operations that concern the account alone. Scoped keys may not use them.

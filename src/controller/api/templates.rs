@@ -1,0 +1,69 @@
+//! Definition files of templates over HTTP: validation and JSON Schema (docs/api/templates.md).
+
+use axum::Json;
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::AppState;
+use crate::identity::auth::AuthenticatedCaller;
+use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
+use hotdesk_domain::error::{Error, Field};
+use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::read_body;
+use hotdesk_wire::template::{self, InvalidTemplate, TemplateError, ValidTemplate};
+
+/// Returns the routes of templates.
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(validate)).routes(routes!(schema))
+}
+
+/// Checks the definition file of a template, in YAML or JSON.
+///
+/// Nothing is stored. The answer to an invalid document has every error.
+#[utoipa::path(post, path = "/templates/validate", tag = "templates",
+    request_body(content = String, content_type = "application/yaml",
+        description = "The definition file. JSON is accepted as well, with any content type."),
+    responses(
+        (status = 200, description = "The document is valid", body = ValidTemplate),
+        (status = 422, description = "The document is invalid, or the Idempotency-Key was used for another request",
+            body = InvalidTemplate)))]
+async fn validate(_: AuthenticatedCaller, body: Body) -> Result<Json<ValidTemplate>> {
+    let document = read_body(body, MAX_DOCUMENT_BYTES).await?;
+    // The largest documents take longer than other requests may wait for this thread.
+    let checked = tokio::task::spawn_blocking(move || template::validate(&document));
+    match checked.await.map_err(Error::internal)? {
+        Ok(definition) => Ok(Json(definition.into())),
+        Err(errors) => Err(refusal(errors).into()),
+    }
+}
+
+/// Returns the JSON Schema (draft 07) of the definition file, for editors.
+#[utoipa::path(get, path = "/template-schema", tag = "service", responses(
+    (status = 200, description = "The JSON Schema", body = Object, content_type = "application/schema+json")))]
+async fn schema() -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/schema+json")];
+    (kind, template::schema().to_string()).into_response()
+}
+
+fn refusal(errors: Vec<TemplateError>) -> Error {
+    let InvalidTemplate { ok, error, errors, .. } = errors.into();
+    let rows = errors.into_iter().map(|error| {
+        let mut row = vec![
+            ("field", Field::Text(error.field)),
+            ("code", Field::Text(error.code)),
+            ("message", Field::Text(error.message)),
+            ("line", Field::Number(error.line.into())),
+            ("column", Field::Number(error.column.into())),
+        ];
+        row.extend(error.hint.map(|hint| ("hint", Field::Text(hint))));
+        row
+    });
+    Error::unprocessable(error)
+        .code(ErrorCode::TemplateInvalid)
+        .field("ok", Field::Flag(ok))
+        .field("errors", Field::Rows(rows.collect()))
+}

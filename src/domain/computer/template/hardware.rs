@@ -1,0 +1,133 @@
+//! Hardware of a definition file, and what hotdesk has none of.
+
+use super::fault::{Fault, FaultCode, RuleResult, quoted};
+use crate::desktop::resolution::Resolution;
+
+/// vCPUs that a template may ask for.
+pub const CPUS: [u64; 5] = [1, 2, 4, 8, 16];
+/// Least and most RAM, in GB.
+pub const RAM_GB: (u64, u64) = (4, 64);
+/// Longest time until an automatic stop, in minutes: a day. Zero means never.
+pub const MAX_AUTO_STOP_MINUTES: u64 = 1440;
+/// Graphics processors that a definition file can name.
+pub const GPUS: [&str; 8] = ["none", "t4", "l4", "a10", "l40s", "a100-40", "a100-80", "h100"];
+/// Regions that a definition file can name.
+pub const REGIONS: [&str; 4] = ["auto-us", "iad", "sjc", "lax"];
+
+/// Checks a number of vCPUs.
+///
+/// # Errors
+/// `InvalidEnum` for a number that is no choice.
+pub fn cpu(count: u64) -> RuleResult<u64> {
+    if CPUS.contains(&count) {
+        return Ok(count);
+    }
+    Err(Fault::new(FaultCode::InvalidEnum, format!("must be 1, 2, 4, 8 or 16 vCPUs, not {count}")))
+}
+
+/// Checks a graphics processor: only `none` can be fulfilled.
+///
+/// # Errors
+/// `Unsupported` for a known one, `InvalidEnum` for an unknown one.
+pub fn gpu(name: &str) -> RuleResult<()> {
+    match name {
+        "none" => Ok(()),
+        known if GPUS.contains(&known) => Err(Fault::new(
+            FaultCode::Unsupported,
+            format!("asks for the GPU {known}, but hotdesk computers have no GPU"),
+        )
+        .hint("remove the field, or write none")),
+        other => Err(Fault::none_of(other, &GPUS)),
+    }
+}
+
+/// Checks a number of graphics processors: only 0 can be fulfilled.
+///
+/// # Errors
+/// `Unsupported` for any other.
+pub fn gpu_count(count: u64) -> RuleResult<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    Err(Fault::new(FaultCode::Unsupported, "asks for a GPU, but hotdesk computers have no GPU")
+        .hint("remove the field"))
+}
+
+/// Checks a region: none can be fulfilled, because a controller has one host.
+///
+/// # Errors
+/// `Unsupported` for a known region, `InvalidEnum` for an unknown one.
+pub fn region(name: &str) -> RuleResult<()> {
+    if REGIONS.contains(&name) {
+        return Err(Fault::new(
+            FaultCode::Unsupported,
+            format!("asks for the region {name}, but hotdesk has no regions: computers run on its own host"),
+        )
+        .hint("remove the field"));
+    }
+    Err(Fault::none_of(name, &REGIONS))
+}
+
+/// Reads an amount of RAM such as `4gb` or `8 GB`; returns it in GB.
+///
+/// # Errors
+/// `InvalidValue` for what is no such text, `OutOfRange` for an amount outside of [`RAM_GB`].
+pub fn ram(text: &str) -> RuleResult<u64> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits =
+        ["gib", "gb", "g"].iter().find_map(|unit| lower.strip_suffix(unit)).unwrap_or(&lower).trim_end();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return Err(Fault::invalid(format!("must be RAM such as 4gb, not {}", quoted(text))));
+    }
+    let (least, most) = RAM_GB;
+    digits.parse().ok().filter(|gb| (least..=most).contains(gb)).ok_or_else(|| {
+        Fault::new(FaultCode::OutOfRange, format!("must be from {least}gb to {most}gb, not {}", quoted(text)))
+    })
+}
+
+/// Reads a resolution; returns it with its depth, which is 24 without one.
+///
+/// # Errors
+/// `InvalidValue` for anything else.
+pub fn resolution(text: &str) -> RuleResult<String> {
+    match text.parse::<Resolution>() {
+        Ok(resolution) => Ok(resolution.to_string()),
+        Err(_) => Err(Fault::invalid(format!(
+            "must be WIDTHxHEIGHT or WIDTHxHEIGHTxDEPTH such as 1280x720x24, not {}",
+            quoted(text)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hotdesk_has_none_of_is_refused_by_name() {
+        assert!(gpu("none").is_ok() && gpu_count(0).is_ok());
+        for (checked, code) in [
+            (gpu("h100"), FaultCode::Unsupported),
+            (gpu("h1000"), FaultCode::InvalidEnum),
+            (gpu_count(1), FaultCode::Unsupported),
+            (region("iad"), FaultCode::Unsupported),
+            (region("mars"), FaultCode::InvalidEnum),
+        ] {
+            assert_eq!(checked.unwrap_err().code, code);
+        }
+    }
+
+    #[test]
+    fn amounts_are_read_or_refused() {
+        for (text, gb) in [("4gb", 4), ("8 GB", 8), ("16GiB", 16), ("4", 4)] {
+            assert_eq!(ram(text), Ok(gb), "{text}");
+        }
+        for bad in ["", "gb", "4mb", "-4gb", "+4", "4.5gb", "3gb", "65", "99999999999999999999999gb"] {
+            assert!(ram(bad).is_err(), "{bad}");
+        }
+        assert!(cpu(2).is_ok() && cpu(3).is_err() && cpu(0).is_err());
+        assert_eq!(resolution("1280x800").unwrap(), "1280x800x24");
+        assert!(resolution("wide").is_err());
+    }
+}

@@ -1,0 +1,14 @@
+//! Templates: references to them, and the rules of single values of a definition file (docs/templates.md).
+
+pub mod bounds;
+pub mod fault;
+pub mod hardware;
+pub mod interpolation;
+pub mod name;
+pub mod network;
+pub mod path;
+pub mod reference;
+pub mod timing;
+
+pub use fault::{Fault, FaultCode};
+pub use reference::{AUTHORABLE, PLAIN_DESKTOP, check};

@@ -1,0 +1,166 @@
+//! Build steps and files of a template.
+
+use std::cell::Cell;
+
+use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_SCRIPT_BYTES, MAX_STEPS};
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode};
+use hotdesk_domain::computer::template::{name, network, path};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::choice::choices;
+use super::is_default;
+use super::reader::{FieldReader, NameKind, ObjectReader};
+
+/// Path of the wallpaper in the guest image: `wallpaper` becomes a file of this path.
+const WALLPAPER: &str = "/usr/share/backgrounds/hotdesk.png";
+
+/// What is installed and run when the template is built.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BuildSteps {
+    /// Packages of Debian.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub apt: Vec<String>,
+    /// Packages of Python.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub pip: Vec<String>,
+    /// Packages of Node.js, installed globally.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub npm: Vec<String>,
+    /// Shell scripts, which run in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub run: Vec<String>,
+}
+
+choices! {
+    /// When a file is written.
+    #[derive(Default)]
+    FileMoment {
+        /// When the template is built: the file is in the snapshot.
+        #[default]
+        Build = "build",
+        /// When a computer is launched.
+        Runtime = "runtime",
+    }
+}
+
+/// A file that the template puts into the computer. It has exactly one of `from` and `inline`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TemplateFile {
+    /// Path in the computer: absolute or with `~/`, without `..`.
+    pub to: String,
+    /// Source: a path beside the definition file, a URL (`https://`, `http://`, `git+https://`, `git://`, `s3://`), or
+    /// `secret://NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inline: Option<String>,
+    /// Mode in octal digits, such as `"0644"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::mode")]
+    pub mode: Option<String>,
+    /// Owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// When it is written: `build` by default, `runtime` for a secret.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub when: FileMoment,
+}
+
+/// Reads `build`.
+pub(super) fn read_build(field: &FieldReader<'_>) -> Option<BuildSteps> {
+    let package = |field: &FieldReader<'_>| field.interpolated_as(name::package);
+    field.object(|object| {
+        Some(BuildSteps {
+            apt: object.list("apt", MAX_ENTRIES, package),
+            pip: object.list("pip", MAX_ENTRIES, package),
+            npm: object.list("npm", MAX_ENTRIES, package),
+            run: object.list("run", MAX_STEPS, |line| line.interpolated(MAX_SCRIPT_BYTES)),
+        })
+    })
+}
+
+/// Reads `files`: a list, or a map of paths to contents.
+pub(super) fn read_files(field: &FieldReader<'_>) -> Vec<TemplateFile> {
+    if !field.is_map() {
+        return field.list(MAX_ENTRIES, read_file);
+    }
+    let entries = field.map(path::target, |text| Some((text.clone(), text.interpolated(MAX_SCRIPT_BYTES)?)));
+    let file = |(to, (field, inline)): (String, (FieldReader<'_>, String))| {
+        field.declare(NameKind::File, &to);
+        TemplateFile { inline: Some(inline), ..TemplateFile::empty(to) }
+    };
+    entries.into_iter().map(file).collect()
+}
+
+/// Reads `wallpaper`: the URL of a picture.
+pub(super) fn read_wallpaper(field: &FieldReader<'_>) -> Option<TemplateFile> {
+    let from = field.interpolated_as(network::http_url)?;
+    field.declare(NameKind::File, WALLPAPER);
+    Some(TemplateFile { from: Some(from), ..TemplateFile::empty(WALLPAPER.to_owned()) })
+}
+
+fn read_file(field: &FieldReader<'_>) -> Option<TemplateFile> {
+    field.object(|object| {
+        let to = object.need("to", |to| {
+            let target = to.interpolated_as(path::target)?;
+            to.declare(NameKind::File, &target);
+            Some(target)
+        });
+        let (from, is_secret) = read_source(object);
+        let inline = object.read("inline", |inline| inline.interpolated(MAX_SCRIPT_BYTES));
+        let mode = object.read("mode", |mode| mode.digits(name::mode));
+        let owner = object.read("owner", |owner| owner.plain(name::user));
+        let group = object.read("group", |group| group.plain(name::user));
+        let when = object.read("when", |when| {
+            let moment = when.choice()?;
+            if is_secret && moment == FileMoment::Build {
+                let message = "must be runtime for a secret, which would otherwise be in the snapshot";
+                when.report(Fault::new(FaultCode::Conflict, message).hint("write runtime, or leave it out"));
+            }
+            Some(moment)
+        });
+        let default = if is_secret { FileMoment::Runtime } else { FileMoment::Build };
+        Some(TemplateFile { to: to?, from, inline, mode, owner, group, when: when.unwrap_or(default) })
+    })
+}
+
+/// The source of a file, and whether it is a secret. Reports when the file has no content or two.
+fn read_source(object: &ObjectReader<'_>) -> (Option<String>, bool) {
+    let is_secret = Cell::new(false);
+    match (object.get("from").is_some(), object.get("inline").is_some()) {
+        (true, false) | (false, true) => {}
+        (has_from, _) => {
+            let (code, found) =
+                if has_from { (FaultCode::Conflict, "both") } else { (FaultCode::Required, "neither") };
+            object.itself().report(Fault::new(code, format!("must have from or inline, not {found}")));
+        }
+    }
+    let from = object.read("from", |from| {
+        from.interpolated_as(|text| {
+            if let path::FileSource::Secret(name) = path::source(text)? {
+                is_secret.set(true);
+                from.refer(NameKind::Secret, &name);
+            }
+            Ok(text.to_owned())
+        })
+    });
+    (from, is_secret.get())
+}
+
+impl TemplateFile {
+    /// A file of a path, without content.
+    fn empty(to: String) -> Self {
+        Self { to, from: None, inline: None, mode: None, owner: None, group: None, when: FileMoment::Build }
+    }
+}
