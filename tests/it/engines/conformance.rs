@@ -35,6 +35,10 @@ pub trait EngineFixture: Send + Sync {
     fn reopen(&self) -> Arc<dyn Engine>;
     /// Asserts that the host has no resource of a machine.
     fn expect_removed(&self, id: ComputerId);
+    /// Spec of a small machine with a random id and the engine's default isolation.
+    fn spec(&self) -> MachineSpec {
+        MachineSpec { isolation: self.engine().offers().default().isolation, ..machine_spec() }
+    }
 }
 
 /// Spec of a small machine with a random id.
@@ -71,7 +75,7 @@ async fn expect_observation(engine: &dyn Engine, id: ComputerId, expected: Obser
 }
 
 pub async fn a_machine_lives_stops_keeps_its_disk_and_goes(fixture: &dyn EngineFixture) {
-    let (engine, spec) = (fixture.engine(), machine_spec());
+    let (engine, spec) = (fixture.engine(), fixture.spec());
     expect_observation(&*engine, spec.id, Observation::Absent).await;
     engine.create(&spec).await.expect("created");
     expect_observation(&*engine, spec.id, Observation::Stopped).await;
@@ -98,7 +102,7 @@ pub async fn a_machine_lives_stops_keeps_its_disk_and_goes(fixture: &dyn EngineF
 }
 
 pub async fn every_verb_succeeds_when_it_is_so_already(fixture: &dyn EngineFixture) {
-    let (engine, spec) = (fixture.engine(), machine_spec());
+    let (engine, spec) = (fixture.engine(), fixture.spec());
     engine.stop(spec.id, GRACE).await.expect("stop of a missing machine succeeds");
     engine.destroy(spec.id).await.expect("destroy of a missing machine succeeds");
     for _ in 0..2 {
@@ -127,7 +131,7 @@ pub async fn every_verb_succeeds_when_it_is_so_already(fixture: &dyn EngineFixtu
 pub async fn a_machine_that_runs_is_not_started_for_another_boot_and_can_be_destroyed(
     fixture: &dyn EngineFixture,
 ) {
-    let (engine, spec) = (fixture.engine(), machine_spec());
+    let (engine, spec) = (fixture.engine(), fixture.spec());
     engine.create(&spec).await.expect("created");
     Guest::new(&engine.start(&spec, &boot(1)).await.expect("started")).wait_until_ready().await;
     let refused = engine.start(&spec, &boot(2)).await.expect_err("another generation");
@@ -139,14 +143,14 @@ pub async fn a_machine_that_runs_is_not_started_for_another_boot_and_can_be_dest
 }
 
 pub async fn what_is_not_there_cannot_start(fixture: &dyn EngineFixture) {
-    let (engine, spec) = (fixture.engine(), machine_spec());
+    let (engine, spec) = (fixture.engine(), fixture.spec());
     let refused = engine.start(&spec, &boot(1)).await.expect_err("a missing machine cannot start");
     assert!(matches!(refused, EngineError::Absent), "{refused:#}");
     fixture.expect_removed(spec.id);
 }
 
 pub async fn a_waiter_hears_of_every_end(fixture: &dyn EngineFixture) {
-    let (engine, spec) = (fixture.engine(), machine_spec());
+    let (engine, spec) = (fixture.engine(), fixture.spec());
     engine.create(&spec).await.expect("created");
     engine.wait_stopped(spec.id).await.expect("returns at once for a stopped machine");
 
@@ -170,7 +174,7 @@ pub async fn a_waiter_hears_of_every_end(fixture: &dyn EngineFixture) {
 }
 
 pub async fn a_restarted_controller_finds_what_runs(fixture: &dyn EngineFixture) {
-    let (engine, running, stopped_machine) = (fixture.engine(), machine_spec(), machine_spec());
+    let (engine, running, stopped_machine) = (fixture.engine(), fixture.spec(), fixture.spec());
     engine.create(&running).await.expect("created");
     engine.create(&stopped_machine).await.expect("created");
     Guest::new(&engine.start(&running, &boot(5)).await.expect("started")).wait_until_ready().await;
@@ -194,7 +198,7 @@ pub async fn a_restarted_controller_finds_what_runs(fixture: &dyn EngineFixture)
 }
 
 pub async fn a_machine_goes_on_where_it_was_suspended(fixture: &dyn EngineFixture) {
-    let (engine, spec) = (fixture.engine(), machine_spec());
+    let (engine, spec) = (fixture.engine(), fixture.spec());
     engine.create(&spec).await.expect("created");
     let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
     guest.wait_until_ready().await;

@@ -22,9 +22,9 @@ use crate::harness::host::{control_groups, find_leftover, guest_processes, loop_
 use crate::harness::program::program;
 use crate::harness::small_disk::SmallDisk;
 
-conformance_tests!(ContainerFixture::without_network());
-conformance_tests!(ContainerFixture::without_network(), copies);
-conformance_tests!(ContainerFixture::without_network();
+conformance_tests!(ContainerFixture::without_network().map(ContainerFixture::beside_others));
+conformance_tests!(ContainerFixture::without_network().map(ContainerFixture::beside_others), copies);
+conformance_tests!(ContainerFixture::without_network().map(ContainerFixture::beside_others);
     a_machine_whose_processes_are_stopped_can_be_ended,
     a_machine_whose_groups_are_frozen_can_be_ended,
 );

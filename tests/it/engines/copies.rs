@@ -21,7 +21,7 @@ use crate::harness::small_disk::SmallDisk;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
 
 pub async fn a_copy_goes_its_own_way(fixture: &dyn EngineFixture) {
-    let (engine, source, copy) = (fixture.engine(), machine_spec(), machine_spec());
+    let (engine, source, copy) = (fixture.engine(), fixture.spec(), fixture.spec());
     engine.create(&source).await.expect("created");
     let first = Guest::new(&engine.start(&source, &boot(1)).await.expect("started"));
     first.wait_until_ready().await;
@@ -55,7 +55,7 @@ pub async fn a_copy_goes_its_own_way(fixture: &dyn EngineFixture) {
 }
 
 pub async fn what_is_not_there_is_not_copied(fixture: &dyn EngineFixture) {
-    let (engine, source, copy) = (fixture.engine(), machine_spec(), machine_spec());
+    let (engine, source, copy) = (fixture.engine(), fixture.spec(), fixture.spec());
     let refused = engine.copy_disk(source.id, &copy).await.expect_err("a missing source cannot be copied");
     assert!(matches!(refused, EngineError::Absent), "{refused:#}");
     engine.destroy(copy.id).await.expect("destroyed");

@@ -16,8 +16,8 @@ use super::host::{ContainerFixture, container, open_engine};
 use crate::harness::controller::runsc;
 use crate::harness::small_disk::SmallDisk;
 
-conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled()));
-conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled());
+conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled()).map(ContainerFixture::beside_others));
+conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled()).map(ContainerFixture::beside_others);
     a_machine_whose_processes_are_stopped_can_be_ended,
     a_machine_whose_groups_are_frozen_can_be_ended,
 );

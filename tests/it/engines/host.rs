@@ -12,6 +12,7 @@ use hotdesk::engine::{
 
 use super::conformance::{EngineFixture, boot};
 use super::guest::Guest;
+use super::isolations::add_others;
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{image, runsc, skip_reason};
 use crate::harness::host::find_leftover;
@@ -113,6 +114,13 @@ impl ContainerFixture {
             Some(["/usr/bin/python3", "-I", "-S", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
         let engine = open_engine(config.clone());
         Some(Self { config, engine, interfaces: Mutex::default(), _folder: folder })
+    }
+
+    /// The same, beside the engines of all other isolations.
+    pub fn beside_others(mut self) -> Self {
+        add_others(&mut self.config, self.engine.offers().default().isolation);
+        self.engine = open_engine(self.config.clone());
+        self
     }
 
     /// Creates and starts a machine; returns its spec, its id and its ready agent.

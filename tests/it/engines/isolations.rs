@@ -16,26 +16,42 @@ use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{runsc, skip_reason};
 use crate::harness::host::find_leftover;
 
+/// The engine of an isolation; the skip where this host cannot run it.
+fn engine_of(isolation: Isolation) -> Result<EngineKind, Skip> {
+    let container = |runtime: &str| {
+        EngineKind::Container(ContainerSettings { runtime: runtime.to_owned(), isolation: Some(isolation) })
+    };
+    match isolation {
+        Isolation::Shared => Ok(container("runc")),
+        Isolation::Sandbox if !std::path::Path::new(&runsc()).exists() => {
+            Err(Skip::new(Capability::Gvisor, "runsc is not installed (packaging/dev/deps test)"))
+        }
+        Isolation::Sandbox => Ok(container(&runsc())),
+        Isolation::Vm => qemu::qemu_skip_reason().map_or_else(|| Ok(qemu::engine()), Err),
+    }
+}
+
+/// Adds the engines of all isolations besides `own`, the default, that this host can run.
+pub fn add_others(settings: &mut EngineSettings, own: Isolation) {
+    for isolation in Isolation::ALL.into_iter().filter(|isolation| *isolation != own) {
+        match engine_of(isolation) {
+            Ok(kind) => settings.kinds.push(kind),
+            Err(skip) => skip.report(),
+        }
+    }
+}
+
 /// The engines of all isolations that this host can run, the shared one first; `None` without gVisor.
 fn settings(folder: &tempfile::TempDir) -> Option<EngineSettings> {
-    let missing = (!std::path::Path::new(&runsc()).exists())
-        .then(|| Skip::new(Capability::Gvisor, "runsc is not installed (packaging/dev/deps test)"));
-    if let Some(skip) = skip_reason().or(missing) {
+    let sandbox = engine_of(Isolation::Sandbox).err();
+    if let Some(skip) = skip_reason().or(sandbox) {
         skip.report();
         return None;
     }
-    let container = |runtime: String, isolation| {
-        EngineKind::Container(ContainerSettings { runtime, isolation: Some(isolation) })
-    };
-    let mut settings = qemu::settings(folder.path().join("state"));
-    let virtual_machines = std::mem::take(&mut settings.kinds);
-    settings.kinds =
-        vec![container("runc".to_owned(), Isolation::Shared), container(runsc(), Isolation::Sandbox)];
-    match qemu::qemu_skip_reason() {
-        Some(skip) => skip.report(),
-        None => settings.kinds.extend(virtual_machines),
-    }
-    Some(settings)
+    let kinds = [Isolation::Shared, Isolation::Sandbox, Isolation::Vm]
+        .into_iter()
+        .filter_map(|isolation| engine_of(isolation).map_err(Skip::report).ok());
+    Some(EngineSettings { kinds: kinds.collect(), ..qemu::settings(folder.path().join("state")) })
 }
 
 /// Destroys all machines at the end of a test.

@@ -12,7 +12,7 @@ use super::guest::Guest;
 use super::host::ContainerFixture;
 
 pub async fn a_fork_goes_on_beside_its_source(fixture: &dyn EngineFixture) {
-    let (engine, source, fork) = (fixture.engine(), machine_spec(), machine_spec());
+    let (engine, source, fork) = (fixture.engine(), fixture.spec(), fixture.spec());
     engine.create(&source).await.expect("created");
     let first = Guest::new(&engine.start(&source, &boot(1)).await.expect("started"));
     first.wait_until_ready().await;
@@ -60,7 +60,7 @@ pub async fn a_fork_goes_on_beside_its_source(fixture: &dyn EngineFixture) {
 }
 
 pub async fn a_snapshot_of_memory_is_gone_back_to(fixture: &dyn EngineFixture) {
-    let (engine, spec, snapshot) = (fixture.engine(), machine_spec(), Uuid::new_v4());
+    let (engine, spec, snapshot) = (fixture.engine(), fixture.spec(), Uuid::new_v4());
     let id = spec.id;
     engine.create(&spec).await.expect("created");
     let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
@@ -107,8 +107,8 @@ pub async fn a_snapshot_of_memory_is_gone_back_to(fixture: &dyn EngineFixture) {
 }
 
 pub async fn machines_are_launched_from_one_snapshot(fixture: &dyn EngineFixture) {
-    let (engine, source, snapshot) = (fixture.engine(), machine_spec(), Uuid::new_v4());
-    let launched = [machine_spec(), machine_spec(), machine_spec()];
+    let (engine, source, snapshot) = (fixture.engine(), fixture.spec(), Uuid::new_v4());
+    let launched = [fixture.spec(), fixture.spec(), fixture.spec()];
     engine.create(&source).await.expect("created");
     let guest = Guest::new(&engine.start(&source, &boot(1)).await.expect("started"));
     guest.wait_until_ready().await;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::wait;
+use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::{
     Engine, EngineError, EngineKind, EngineSettings, HostSettings, MachineSpec, NetworkConfig, Observation,
     QemuSettings,
@@ -21,6 +22,7 @@ use serde_json::Value;
 use super::conformance::{EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec};
 use super::guest::Guest;
 use super::host::{container, open_engine};
+use super::isolations::add_others;
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{image, skip_reason};
 use crate::harness::host::find_leftover;
@@ -73,9 +75,17 @@ pub fn settings_with_program(state: PathBuf, qemu: String) -> EngineSettings {
     host.network = NetworkConfig::disabled();
     host.init_args =
         Some(["/usr/bin/python3", "-I", "-S", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
+    EngineSettings { host, kinds: vec![engine_with_program(qemu)] }
+}
+
+/// The engine of virtual machines.
+pub fn engine() -> EngineKind {
+    engine_with_program("qemu-system-x86_64".to_owned())
+}
+
+fn engine_with_program(program: String) -> EngineKind {
     // Each test is a process and would detect KVM again; `qemu_desktop` tests the detection.
-    let kind = EngineKind::Qemu(QemuSettings { program: qemu, kernel: kernel(), emulate: true });
-    EngineSettings { host, kinds: vec![kind] }
+    EngineKind::Qemu(QemuSettings { program, kernel: kernel(), emulate: true })
 }
 
 impl QemuFixture {
@@ -104,6 +114,13 @@ impl QemuFixture {
         configure(&mut config);
         let engine = open_engine(config.clone());
         Some(Self { config, engine, _folder: folder })
+    }
+
+    /// The same, beside the engines of all other isolations.
+    pub fn beside_others(mut self) -> Self {
+        add_others(&mut self.config, Isolation::Vm);
+        self.engine = open_engine(self.config.clone());
+        self
     }
 
     fn root(&self) -> PathBuf {
@@ -181,9 +198,9 @@ impl Drop for QemuFixture {
     }
 }
 
-conformance_tests!(QemuFixture::without_network());
-conformance_tests!(QemuFixture::without_network(), copies);
-conformance_tests!(QemuFixture::without_network();
+conformance_tests!(QemuFixture::without_network().map(QemuFixture::beside_others));
+conformance_tests!(QemuFixture::without_network().map(QemuFixture::beside_others), copies);
+conformance_tests!(QemuFixture::without_network().map(QemuFixture::beside_others);
     a_machine_whose_processes_are_stopped_can_be_ended,
 );
 

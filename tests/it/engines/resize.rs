@@ -16,7 +16,7 @@ use super::limits::cgroup_value;
 use crate::harness::network::TestNetwork;
 
 pub async fn hardware_changes_when_the_engine_says(fixture: &dyn EngineFixture) {
-    let (engine, mut spec) = (fixture.engine(), machine_spec());
+    let (engine, mut spec) = (fixture.engine(), fixture.spec());
     let id = spec.id;
     let refused = engine.resize(id, Change::Cpu(2.0)).await.expect_err("a missing machine cannot change");
     assert!(matches!(refused, EngineError::Absent), "{refused:#}");

@@ -7,7 +7,7 @@ use hotdesk::engine::{
 };
 use uuid::Uuid;
 
-use super::conformance::{EngineFixture, boot, expect_running, machine_spec};
+use super::conformance::{EngineFixture, boot, expect_running};
 use super::guest::Guest;
 
 /// Chunk size; small enough that a file needs several chunks.
@@ -50,7 +50,7 @@ pub async fn a_saved_state_leaves_its_host_and_comes_back(fixture: &dyn EngineFi
     if !engine.offers().default().capabilities.evict {
         return;
     }
-    let spec = machine_spec();
+    let spec = fixture.spec();
     engine.create(&spec).await.expect("created");
     let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
     guest.wait_until_ready().await;

@@ -12,7 +12,7 @@ use super::guest::Guest;
 use super::host::ContainerFixture;
 
 pub async fn a_rollback_brings_back_what_a_snapshot_kept(fixture: &dyn EngineFixture) {
-    let (engine, spec) = (fixture.engine(), machine_spec());
+    let (engine, spec) = (fixture.engine(), fixture.spec());
     let (id, first_snapshot, second_snapshot) = (spec.id, Uuid::new_v4(), Uuid::new_v4());
     engine.create(&spec).await.expect("created");
     let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));

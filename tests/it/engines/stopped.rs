@@ -3,12 +3,12 @@
 use hotdesk::base::ids::ComputerId;
 use hotdesk::engine::Observation;
 
-use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};
+use super::conformance::{EngineFixture, GRACE, boot, expect_running};
 use super::guest::Guest;
 use crate::harness::host::{control_groups, stop_processes};
 
 async fn started(fixture: &dyn EngineFixture) -> (hotdesk::engine::MachineSpec, Guest) {
-    let (engine, spec) = (fixture.engine(), machine_spec());
+    let (engine, spec) = (fixture.engine(), fixture.spec());
     engine.create(&spec).await.expect("created");
     let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
     guest.wait_until_ready().await;
