@@ -65,7 +65,7 @@ async fn inspect(config: &Config, yes: bool) -> Outcome<(Vec<LeftoverReport>, Ve
     store.close().await;
     let rows = rows?;
     let owned: BTreeSet<ComputerId> = rows.iter().map(|row| row.id).collect();
-    let leftovers = hotdesk_engine::leftovers(config.engine_settings()?)?;
+    let leftovers = hotdesk_engine::leftovers(config.all_engine_settings()?)?;
     let mut unsettled = Vec::new();
     for row in &rows {
         let what = match leftovers.engine().observe(row.id).await {

@@ -211,7 +211,7 @@ pub fn purge(options: &Options) -> Outcome<()> {
         .build()
         .map_err(|error| format!("cannot start the async runtime: {error}"))?;
     runtime.block_on(async {
-        let engine = hotdesk_engine::open(config.engine_settings()?, OpenMode::Remove)?;
+        let engine = hotdesk_engine::open(config.all_engine_settings()?, OpenMode::Remove)?;
         let machines = engine.list().await?;
         let (mut failures, mut removed) = (Vec::new(), Vec::new());
         for machine in machines {

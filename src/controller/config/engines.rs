@@ -38,7 +38,23 @@ impl Config {
     /// `Internal`, with the reason, when an isolation or the subnet is invalid, or the path of this program cannot be
     /// determined.
     pub fn engine_settings(&self) -> Result<EngineSettings> {
-        let isolations = self.engines.isolations()?;
+        self.settings_of(self.engines.isolations()?)
+    }
+
+    /// [`Self::engine_settings`] with the engines of all other isolations: for the removal of machines, whatever the
+    /// configuration was when they were made.
+    ///
+    /// # Errors
+    /// As [`Self::engine_settings`].
+    pub fn all_engine_settings(&self) -> Result<EngineSettings> {
+        let mut isolations = self.engines.isolations()?;
+        let others: Vec<_> =
+            Isolation::ALL.into_iter().filter(|isolation| !isolations.contains(isolation)).collect();
+        isolations.extend(others);
+        self.settings_of(isolations)
+    }
+
+    fn settings_of(&self, isolations: Vec<Isolation>) -> Result<EngineSettings> {
         let kinds = isolations.into_iter().map(|isolation| self.engine_of(isolation)).collect();
         Ok(EngineSettings { host: self.host_settings()?, kinds })
     }
@@ -95,9 +111,9 @@ mod tests {
 
     #[test]
     fn each_isolation_has_its_engine() {
-        let runtimes = |config: &Config| -> Vec<String> {
-            let kinds = config.engine_settings().unwrap().kinds;
-            kinds
+        let runtimes = |settings: EngineSettings| -> Vec<String> {
+            settings
+                .kinds
                 .into_iter()
                 .map(|kind| match kind {
                     EngineKind::Container(own) => own.runtime,
@@ -105,8 +121,10 @@ mod tests {
                 })
                 .collect()
         };
-        assert_eq!(runtimes(&Config::default()), ["runsc", "runc"]);
+        assert_eq!(runtimes(Config::default().engine_settings().unwrap()), ["runsc", "runc"]);
         let engines = Engines { offered: "vm, sandbox".to_owned(), ..Engines::default() };
-        assert_eq!(runtimes(&Config { engines, ..Config::default() }), ["qemu-system-x86_64", "runsc"]);
+        let config = Config { engines, ..Config::default() };
+        assert_eq!(runtimes(config.engine_settings().unwrap()), ["qemu-system-x86_64", "runsc"]);
+        assert_eq!(runtimes(config.all_engine_settings().unwrap()), ["qemu-system-x86_64", "runsc", "runc"]);
     }
 }

@@ -254,15 +254,14 @@ async fn a_repair_knows_virtual_machines_too() {
         .map(|id| ("machine".to_owned(), data.join("machines").join(id.to_string()).display().to_string()));
     expected.sort();
     let expected = [&expected[..], &[("unfinished file".to_owned(), format!("{mark}/agent/new"))]].concat();
-    let qemu = ["--isolations", "vm"];
-    let (code, findings) = run_doctor(&controller, &qemu);
+    let (code, findings) = run_doctor(&controller, &[]);
     assert_eq!((code, own_findings(&findings, &[&mark])), (1, expected));
     assert!(!host::processes(&running.to_string()).is_empty(), "nothing was changed");
-    let (_, done) = run_doctor(&controller, &[&qemu[..], &["--yes"]].concat());
+    let (_, done) = run_doctor(&controller, &["--yes"]);
     let all = done["leftovers"].as_array().expect("a list").iter();
     let mut own = all.filter(|it| it["place"].as_str().expect("a place").contains(&mark));
     assert!(own.all(|it| it["done"] == true), "{done}");
-    assert_eq!(own_findings(&run_doctor(&controller, &qemu).1, &[&mark]), []);
+    assert_eq!(own_findings(&run_doctor(&controller, &[]).1, &[&mark]), []);
     for left in [running, stopped] {
         assert_eq!(host::find_leftover(&left.to_string()), None);
         assert!(!controller.machine(&left.to_string()).exists());
