@@ -246,7 +246,8 @@ pub async fn start_with(
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
     let offers = engine.offers();
-    store.adopt_isolation(offers.default().isolation, offers.all().count() == 1).await?;
+    let only = (offers.all().count() == 1).then(|| offers.default().isolation);
+    store.adopt_isolation(only).await?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let (sizes, limits) = config.pool.parse(engine.offers())?;
     let prepared = if config.encryption.computers {

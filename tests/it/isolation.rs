@@ -2,6 +2,7 @@
 
 use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::{Capabilities, Offer, Offers};
+use hotdesk::store::Store;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -151,14 +152,25 @@ async fn a_stopped_computer_changes_its_isolation_at_its_next_start() {
 }
 
 #[tokio::test]
-async fn a_virtual_machine_stays_one_and_rows_of_earlier_versions_get_the_default() {
+async fn rows_of_earlier_versions_get_the_only_isolation_and_are_refused_beside_several() {
+    let (controller, workspace) = several().await;
+    let id = controller.computer(&workspace, "desk").await;
+    controller.sql("UPDATE computers SET isolation = NULL").await;
+    let store = Store::open(&controller.data_dir().join("hotdesk.db")).await.expect("a store");
+    let refused = store.adopt_isolation(None).await.expect_err("nobody knows which one it had");
+    assert!(refused.message.contains("1 computers of an earlier version"), "{}", refused.message);
+    store.adopt_isolation(Some(Isolation::Shared)).await.expect("the only one");
+    store.adopt_isolation(None).await.expect("each has one");
+    store.close().await;
+    assert_eq!(controller.get(&format!("/computers/{id}")).await.body["isolation"], "shared");
+}
+
+#[tokio::test]
+async fn a_virtual_machine_stays_one() {
     let (mut controller, workspace) = several().await;
     let id = controller.computer(&workspace, "desk").await;
     controller.post(&format!("/computers/{id}/stop"), json!({})).await;
     controller.until_status(&id, "stopped").await;
-    controller.sql("UPDATE computers SET isolation = NULL").await;
-    controller.restart().await;
-    assert_eq!(controller.get(&format!("/computers/{id}")).await.body["isolation"], "shared");
     // The operator offers virtual machines no more.
     controller.sql("UPDATE computers SET isolation = 'vm'").await;
     controller.restart().await;

@@ -162,7 +162,8 @@ impl Runtime {
     }
 
     /// The state of a machine's container; `None` when there is none. That of a gVisor guest is the recorded one while its
-    /// kernel runs, because `runsc` takes 20 to 50 ms to answer the same.
+    /// kernel runs, because `runsc` takes 20 to 50 ms. Unlike `runsc` it says `running` while a kernel whose process 1 has
+    /// ended still exits, and `created` while a start has not recorded its end.
     pub(super) fn state(&self, id: ComputerId) -> EngineResult<Option<ContainerState>> {
         const STEP: &str = "read the container's state";
         if self.kind == RuntimeKind::Gvisor

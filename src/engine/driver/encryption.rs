@@ -8,7 +8,7 @@
 //! Everything in a folder has its policy, also what is made later. A locked folder can be removed, and nothing else: names and
 //! contents are unreadable. While its key is [`KeyStatus::Absent`], nothing of the machine runs, because no file is open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -34,8 +34,16 @@ pub(super) fn add_keys<M: GuestDriver>(engine: &M, keys: &[FileKey]) -> EngineRe
         }
     }
     let guard = lock(engine);
+    let mut known = BTreeSet::new();
+    for folder in state.list()?.into_iter().map(|id| state.folder(id)) {
+        known.extend(folder.key()?.map(|(key, _)| key));
+    }
     for key in keys {
-        add_key(state, key)?;
+        let added = add_key(state, key)?;
+        // The kernel's memory for keys is bounded, so only keys of machines may stay there.
+        if !known.contains(&added) {
+            remove(state, added)?;
+        }
     }
     drop(guard);
     for folder in &locked {
@@ -95,13 +103,14 @@ fn is_used(folder: &Folder) -> EngineResult<bool> {
 }
 
 /// Whether a folder is encrypted and nothing in it can be open, so that it can be removed like any other folder. Blocks.
-pub(super) fn is_sealed(state: &StateDir, folder: &Folder) -> EngineResult<bool> {
+pub(super) fn is_sealed<M: GuestDriver>(engine: &M, folder: &Folder) -> EngineResult<bool> {
+    let _guard = lock(engine);
     match folder.key()? {
         None | Some((_, KeyStatus::Present)) => Ok(false),
         Some((_, KeyStatus::Absent)) => Ok(true),
         // Its files may have been closed since.
         Some((key, KeyStatus::OpenFiles)) => {
-            remove(state, key)?;
+            remove(engine.state(), key)?;
             Ok(folder.key()?.is_some_and(|(_, status)| status == KeyStatus::Absent))
         }
     }

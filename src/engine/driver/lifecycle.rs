@@ -143,7 +143,7 @@ pub(super) async fn wait_stopped<M: GuestDriver>(engine: &M, id: ComputerId) -> 
 pub(super) async fn destroy<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
     let sealed = folder.clone();
-    let is_sealed = engine.blocking(move |engine| encryption::is_sealed(engine.state(), &sealed)).await?;
+    let is_sealed = engine.blocking(move |engine| encryption::is_sealed(engine, &sealed)).await?;
     if is_sealed {
         engine.blocking(move |engine| trash::folder(engine.state(), &folder)).await?;
     } else if let Some(_guard) = MachineLock::acquire(&folder).await? {

@@ -48,11 +48,11 @@ pub(super) fn recover_machine(engine: &impl GuestDriver, folder: &Folder) -> Eng
     Ok(())
 }
 
-/// Records the default isolation of a machine of an earlier version, because a later configuration may have another
-/// default.
+/// Records the isolation of a machine of an earlier version, because a later configuration may have another. Of several
+/// nobody knows which one it had.
 fn record_isolation(engine: &impl GuestDriver, folder: &Folder) -> EngineResult<()> {
     let Some(record) = folder.find_record()? else { return Ok(()) };
-    if record.isolation().is_some() {
+    if record.isolation().is_some() || engine.host().offers.all().count() > 1 {
         return Ok(());
     }
     let isolation = Some(engine.host().offers.default().isolation.name().to_owned());

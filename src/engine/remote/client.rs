@@ -24,8 +24,9 @@ use hotdesk_domain::computer::isolation::Isolation;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
-/// Attempts of a call whose helper died before it answered. A second death is probably the call's fault.
-const ATTEMPTS: u32 = 2;
+/// Attempts of a call whose helper died before it answered. A second death is probably the call's fault, and one attempt
+/// may have reached the socket of a helper that was already dying.
+const ATTEMPTS: u32 = 3;
 
 /// Keys in one call: their text is half of the longest request.
 const KEYS_AT_ONCE: usize = 1000;
@@ -64,7 +65,7 @@ enum CallFailure {
 }
 
 impl HelperConnection {
-    /// Calls the helper, and once more when it died before it answered.
+    /// Calls the helper, and again when it died before it answered.
     async fn call(&self, call: Call, data: &[u8]) -> EngineResult<(Reply, Vec<u8>)> {
         let request = Request { version: VERSION, session: self.session, call };
         let mut attempt = 1;
@@ -76,6 +77,7 @@ impl HelperConnection {
                 Err(CallFailure::Lost(error)) if attempt < ATTEMPTS => {
                     tracing::warn!(%error, "the host helper ended during a call, which is repeated");
                     attempt += 1;
+                    tokio::time::sleep(CONNECT_PAUSE).await;
                 }
                 Err(CallFailure::Lost(error)) => {
                     return Err(EngineError::failed(STEP, format!("{}: {error}", self.socket.display())));

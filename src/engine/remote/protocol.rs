@@ -149,11 +149,11 @@ impl Call {
         let ids = match self {
             Self::Describe {}
             | Self::BootInputs { .. }
-            | Self::AddKeys { .. }
-            | Self::RemoveUnusedKeys {}
             | Self::List {}
             | Self::Maintain {}
             | Self::WatchDisk {} => Vec::new(),
+            // Keys of all machines: one id, so that such calls of two controllers come one after the other.
+            Self::AddKeys { .. } | Self::RemoveUnusedKeys {} => vec![Uuid::nil()],
             Self::Create { spec } | Self::Start { spec, .. } | Self::Resume { spec, .. } => vec![spec.id],
             Self::Stop { id, .. }
             | Self::Destroy { id }

@@ -12,6 +12,7 @@ use rustix::fs::{SeekFrom, copy_file_range, ioctl_ficlone, seek};
 use crate::host::command::host_error;
 use crate::host::files::{remove_if_there, sync_folder};
 use crate::host::freeze;
+use crate::host::syscalls::fscrypt;
 use crate::state::disk;
 use crate::{EngineError, EngineResult};
 
@@ -48,13 +49,20 @@ pub(crate) fn copy_disk_during(
     copied
 }
 
-/// Hard-links a file that nothing writes, replacing what has that name; copies it where the kernel allows no link: into a
-/// folder that is encrypted with another key. Blocks.
+/// Hard-links a file that nothing writes, replacing what has that name; copies it into a folder that is
+/// encrypted with another key, or not. Blocks.
 pub(crate) fn link_or_copy(from: &Path, to: &Path) -> EngineResult<()> {
-    let failed = host_error("link a file of a machine", to);
-    match remove_if_there(to).and_then(|()| fs::hard_link(from, to)) {
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
-        linked => return linked.map_err(failed),
+    const STEP: &str = "link a file of a machine";
+    let failed = host_error(STEP, to);
+    let folder = to.parent().ok_or_else(|| EngineError::failed(STEP, "a path without a folder"))?;
+    let key = |path: &Path| File::open(path).and_then(|file| fscrypt::key_of(&file));
+    remove_if_there(to).map_err(&failed)?;
+    // The kernel also links an encrypted file into a plain folder, where it would stay unreadable without its key.
+    if key(from).map_err(&failed)? == key(folder).map_err(&failed)? {
+        match fs::hard_link(from, to) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
+            linked => return linked.map_err(failed),
+        }
     }
     copy_disk_during(from, &to.with_extension("new"), to, |copy| {
         let copied = copy(None)?;

@@ -35,9 +35,13 @@ pub trait EngineFixture: Send + Sync {
     fn reopen(&self) -> Arc<dyn Engine>;
     /// Asserts that the host has no resource of a machine.
     fn expect_removed(&self, id: ComputerId);
-    /// Spec of a small machine with a random id and the engine's default isolation.
+    /// The isolation under test, which is the engine's default.
+    fn isolation(&self) -> Isolation {
+        Isolation::Shared
+    }
+    /// Spec of a small machine with a random id.
     fn spec(&self) -> MachineSpec {
-        MachineSpec { isolation: self.engine().offers().default().isolation, ..machine_spec() }
+        MachineSpec { isolation: self.isolation(), ..machine_spec() }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hotdesk::base::ids::ComputerId;
+use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::{
     ContainerSettings, Engine, EngineKind, EngineSettings, HostSettings, MachineSpec, NetworkConfig,
     Observation, OpenMode,
@@ -162,6 +163,10 @@ impl EngineFixture for ContainerFixture {
 
     fn reopen(&self) -> Arc<dyn Engine> {
         open_engine(self.config.clone())
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.engine.offers().default().isolation
     }
 
     fn expect_removed(&self, id: ComputerId) {

@@ -175,6 +175,10 @@ impl EngineFixture for QemuFixture {
         open_engine(self.config.clone())
     }
 
+    fn isolation(&self) -> Isolation {
+        self.engine.offers().default().isolation
+    }
+
     fn expect_removed(&self, id: ComputerId) {
         let text = id.to_string();
         assert_eq!(find_leftover(&text), None);

@@ -340,6 +340,30 @@ async fn plain_copies_and_the_end_of_the_setting_leave_computers_usable() {
     encrypted_computers_work_without_the_setting(&mut scene).await;
 }
 
+/// The kernel links an encrypted file into a plain folder, where it would be lost with the key of its source.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_made_after_the_end_of_the_setting_has_no_file_that_is_encrypted() {
+    let Some(configuration) = gvisor() else { return };
+    if let Some(skip) = encryption_skip() {
+        return skip.report();
+    }
+    let mut scene = EncryptedScene::boot(&configuration, true, false).await;
+    scene.controller.stop();
+    let file = scene.controller.folder().join("hotdesk.toml");
+    let configuration = fs::read_to_string(&file).expect("a configuration");
+    fs::write(&file, configuration.replace("computers = true", "computers = false")).expect("written");
+    scene.controller.start_again().await;
+    scene.controller.until_status(&scene.id, "running").await;
+    let asked = json!({ "name": "fork" });
+    let fork = id_of(&scene.controller.create(&format!("/computers/{}/fork", scene.id), asked).await);
+    let (source, folder) = (scene.folder(&scene.id), scene.folder(&fork));
+    assert!(identifier(&source.join("agent")).is_some());
+    for path in [folder.join("agent"), folder] {
+        assert_eq!(identifier(&path), None, "{}", path.display());
+    }
+    assert_eq!(scene.controller.bash(&fork, "echo works").await, "works\n");
+}
+
 /// While the key is missing, no record can be read that tells the isolation.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_encrypted_computer_of_another_isolation_than_the_default_gets_its_key_back() {
