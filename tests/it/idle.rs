@@ -227,9 +227,11 @@ async fn who_acts_while_rest_waits_for_its_turn_keeps_the_computer_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_hangs_holds_up_itself_alone() {
     let (controller, _activity) = boot_controller().await;
-    let hung = computer(&controller, "hung", 1).await;
+    let hung = computer(&controller, "hung", 0).await;
     // The kernel accepts connections to this socket, and no agent answers.
     let _silent = controller.replace_agent(&hung);
+    let setting = format!("/computers/{hung}/auto-stop");
+    assert_eq!(controller.patch(&setting, json!({"auto_stop_minutes": 1})).await.status, 200);
     let fine = computer(&controller, "fine", 1).await;
     let began = Instant::now();
     controller.until_status(&fine, "stopped").await;
