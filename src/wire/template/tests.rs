@@ -329,7 +329,7 @@ fn documents_beyond_a_bound_are_refused() {
     assert_eq!((errors.len(), &*errors[100].code), (101, "too_large"));
     assert_eq!(errors[100].message, "the document has 24002 errors, of which 100 are listed");
     let sentence = InvalidTemplate::from(errors).error;
-    assert!(sentence.starts_with("the template has more than 100 errors: line 1: "), "{sentence}");
+    assert!(sentence.starts_with("the template has more than 100 errors: line 2: a: "), "{sentence}");
 }
 
 #[test]
