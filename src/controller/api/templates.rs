@@ -34,9 +34,9 @@ pub fn router() -> OpenApiRouter<AppState> {
 async fn validate(_: AuthenticatedCaller, body: Body) -> Result<Json<ValidTemplate>> {
     let document = read_body(body, MAX_DOCUMENT_BYTES).await?;
     // The largest documents take longer than other requests may wait for this thread.
-    let checked = tokio::task::spawn_blocking(move || template::validate(&document));
+    let checked = tokio::task::spawn_blocking(move || template::validate(&document).map(ValidTemplate::from));
     match checked.await.map_err(Error::internal)? {
-        Ok(definition) => Ok(Json(definition.into())),
+        Ok(answer) => Ok(Json(answer)),
         Err(errors) => Err(refusal(errors).into()),
     }
 }

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::TemplateDefinition;
-use hotdesk_domain::computer::template::Fault;
+use hotdesk_domain::computer::template::bounds::MAX_ERRORS;
+use hotdesk_domain::computer::template::{Fault, FaultCode};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::plural::plural;
 
@@ -62,6 +63,41 @@ impl TemplateError {
     }
 }
 
+/// Errors of a document: the first [`MAX_ERRORS`], and the number of the others.
+#[derive(Debug, Default)]
+pub struct ErrorList {
+    listed: Vec<TemplateError>,
+    unlisted: usize,
+}
+
+impl ErrorList {
+    /// Whether further errors are only counted.
+    pub fn is_full(&self) -> bool {
+        self.listed.len() >= MAX_ERRORS
+    }
+
+    /// Adds an error. It is made only if the list has room, because paths and hints take time and memory.
+    pub fn add(&mut self, error: impl FnOnce() -> TemplateError) {
+        if self.is_full() {
+            self.unlisted += 1;
+        } else {
+            self.listed.push(error());
+        }
+    }
+
+    /// The errors in the order of the document. The last one counts those that are not listed.
+    pub fn finish(self) -> Vec<TemplateError> {
+        let Self { listed: mut errors, unlisted } = self;
+        errors.sort_by_key(|error| (error.line, error.column));
+        if unlisted > 0 {
+            let count = errors.len() + unlisted;
+            let message = format!("the document has {count} errors, of which {} are listed", errors.len());
+            errors.push(TemplateError::new("", Position::START, Fault::new(FaultCode::TooLarge, message)));
+        }
+        errors
+    }
+}
+
 /// Answer to an invalid definition file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InvalidTemplate {
@@ -83,7 +119,11 @@ pub struct InvalidTemplate {
 
 impl From<Vec<TemplateError>> for InvalidTemplate {
     fn from(errors: Vec<TemplateError>) -> Self {
-        let count = plural(u32::try_from(errors.len()).unwrap_or(u32::MAX), "error");
+        let count = if errors.len() > MAX_ERRORS {
+            format!("more than {MAX_ERRORS} errors")
+        } else {
+            plural(u32::try_from(errors.len()).unwrap_or(u32::MAX), "error")
+        };
         let first = errors.first().map(|error| format!(": line {}: {}", error.line, error.sentence()));
         Self {
             ok: false,

@@ -1,7 +1,7 @@
 //! Applications of a template: services, health checks, ports and autostart.
 
 use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_SCRIPT_BYTES, MAX_STEPS};
-use hotdesk_domain::computer::template::fault::{Fault, FaultCode};
+use hotdesk_domain::computer::template::fault::RuleResult;
 use hotdesk_domain::computer::template::{name, network, path, timing};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -201,22 +201,27 @@ fn read_service(field: &FieldReader<'_>) -> Option<Service> {
 fn read_port(field: &FieldReader<'_>) -> Option<TemplatePort> {
     field.object(|object| {
         let protocol = object.read("protocol", FieldReader::choice).unwrap_or_default();
-        let internal = object.need("internal", |field| {
-            let port = field.accept(network::guest_port(field.whole(0, u64::MAX)?))?;
-            // A UDP port and a TCP port of one number are two.
-            let family = if protocol == PortProtocol::Udp { "udp" } else { "tcp" };
-            field.declare(NameKind::Port, &format!("{port}/{family}"));
-            Some(port)
-        });
-        let external =
-            object.read("external", |field| field.accept(network::any_port(field.whole(0, u64::MAX)?)));
+        // A UDP port and a TCP port of one number are two.
+        let family = if protocol == PortProtocol::Udp { "udp" } else { "tcp" };
+        let internal =
+            object.need("internal", |field| read_number(field, NameKind::Port, family, network::guest_port));
+        let external = object
+            .read("external", |field| read_number(field, NameKind::ExternalPort, family, network::any_port));
         let public = object.read("public", FieldReader::flag).unwrap_or_default();
-        if external.is_some() && !public {
-            let fault = Fault::new(FaultCode::Conflict, "has an external port, but is not public");
-            object.itself().report(fault.hint("write public: true, or remove external"));
-        }
         Some(TemplatePort { internal: internal?, external, protocol, public })
     })
+}
+
+/// Reads the number of a port, which is the only one of its kind and family in the document.
+fn read_number(
+    field: &FieldReader<'_>,
+    kind: NameKind,
+    family: &str,
+    rule: fn(u64) -> RuleResult<u16>,
+) -> Option<u16> {
+    let port = field.accept(rule(field.whole(0, u64::MAX)?))?;
+    field.accept(field.unique(kind, format!("{port}/{family}")))?;
+    Some(port)
 }
 
 fn read_autostart(field: &FieldReader<'_>) -> Option<Autostart> {

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Tag, options};
 use hotdesk_domain::computer::template::bounds::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_ENTRIES, MAX_NODES};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, quoted};
+use hotdesk_domain::computer::template::name::MAX_NAME;
 
-use super::answer::{Position, TemplateError};
+use super::answer::{ErrorList, Position, TemplateError};
 
 /// A value with its position.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,10 +47,14 @@ pub struct NodeEntry {
     pub node: Node,
 }
 
+/// Longest name that a path has in full, in bytes: the longest valid name. A key of a document may be as long as the
+/// document, and each of its errors has a path.
+const MAX_PLAIN_NAME: usize = MAX_NAME;
+
 /// The path of a field of an object.
 pub fn field_path(object: &str, name: &str) -> String {
-    let is_plain =
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    let is_plain = (1..=MAX_PLAIN_NAME).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     match (is_plain, object.is_empty()) {
         (true, true) => name.to_owned(),
         (true, false) => format!("{object}.{name}"),
@@ -68,7 +73,7 @@ pub fn entry_path(list: &str, index: usize) -> String {
 /// # Errors
 /// The error that ends the reading: `Syntax` for what is no YAML or no single document, `TooLarge` beyond a bound,
 /// `Unsupported` for tags.
-pub fn read(text: &str) -> Result<(Node, Vec<TemplateError>), TemplateError> {
+pub fn read(text: &str) -> Result<(Node, ErrorList), TemplateError> {
     let limits = options! {
         emit_comments: false,
         // Nesting that the loader below refuses by its depth.
@@ -124,7 +129,7 @@ struct Loader {
     root: Option<Node>,
     nodes: usize,
     bytes: usize,
-    errors: Vec<TemplateError>,
+    errors: ErrorList,
 }
 
 impl Loader {
@@ -136,23 +141,23 @@ impl Loader {
             }
             Event::DocumentStart(..) => Ok(()),
             Event::Scalar(text, style, anchor, tag) => {
-                let as_text = self.check_tag(tag.as_deref(), position)?;
+                let as_text = self.check_tag(tag.as_deref(), true, position)?;
                 self.spend(Cost { nodes: 1, bytes: text.len(), depth: 1 }, position)?;
                 if !text.chars().all(is_printable) {
-                    let fault =
-                        Fault::invalid("must not have control characters other than tabs and line breaks");
-                    self.errors.push(self.refusal(position, fault));
+                    let message = "must not have control characters other than tabs and line breaks";
+                    self.errors
+                        .add(|| TemplateError::new(path_of(&self.open), position, Fault::invalid(message)));
                 }
                 let is_plain = style == ScalarStyle::Plain && !as_text;
                 let value = if is_plain { resolve(&text) } else { NodeValue::Text(text.into_owned()) };
                 self.complete(Node { position, value }, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), position)?;
+                self.check_tag(tag.as_deref(), false, position)?;
                 self.enter(OpenNode { position, anchor, content: OpenContent::List(Vec::new()) })
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), position)?;
+                self.check_tag(tag.as_deref(), false, position)?;
                 self.enter(OpenNode { position, anchor, content: OpenContent::Map(Vec::new(), None) })
             }
             Event::SequenceEnd | Event::MappingEnd => {
@@ -183,16 +188,19 @@ impl Loader {
     }
 
     /// Whether the tag makes a scalar a text. Other tags have no meaning here.
-    fn check_tag(&self, tag: Option<&Tag>, position: Position) -> Result<bool, TemplateError> {
+    fn check_tag(
+        &self,
+        tag: Option<&Tag>,
+        is_scalar: bool,
+        position: Position,
+    ) -> Result<bool, TemplateError> {
         match tag {
             None => Ok(false),
-            Some(tag) if tag.core_suffix() == Some("str") => Ok(true),
+            Some(tag) if is_scalar && tag.core_suffix() == Some("str") => Ok(true),
             Some(tag) => {
-                let message = format!(
-                    "has the tag {}{}, and tags are not supported",
-                    tag.original_handle(),
-                    tag.suffix()
-                );
+                // Escapes in a tag are decoded, so it may have any characters.
+                let tag = quoted(&format!("{}{}", tag.original_handle(), tag.suffix()));
+                let message = format!("has the tag {tag}, and tags are not supported");
                 Err(self.refusal(position, Fault::new(FaultCode::Unsupported, message).hint("remove it")))
             }
         }
@@ -227,7 +235,6 @@ impl Loader {
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), cost_of(&node)));
         }
-        let path = self.path();
         let position = node.position;
         let Some(parent) = self.open.last_mut() else {
             self.root = Some(node);
@@ -238,12 +245,15 @@ impl Loader {
             OpenContent::Map(entries, _) if entries.len() >= MAX_ENTRIES => {
                 // Each key is compared with those before it.
                 let message = format!("a map has more than {MAX_ENTRIES} entries");
-                return Err(TemplateError::new(path, position, Fault::new(FaultCode::TooLarge, message)));
+                return Err(self.refusal(position, Fault::new(FaultCode::TooLarge, message)));
             }
             OpenContent::Map(entries, pending) => match pending.take() {
                 Some((key, position)) if entries.iter().any(|entry| entry.key == key) => {
-                    let fault = Fault::new(FaultCode::Duplicate, "is there twice in one map");
-                    self.errors.push(TemplateError::new(path, position, fault));
+                    self.errors.add(|| {
+                        let path = field_path(&path_of(&self.open), &key);
+                        let fault = Fault::new(FaultCode::Duplicate, "is there twice in one map");
+                        TemplateError::new(path, position, fault)
+                    });
                 }
                 Some((key, position)) => entries.push(NodeEntry { key, position, node }),
                 None => {
@@ -259,17 +269,8 @@ impl Loader {
         Ok(())
     }
 
-    /// The path of the value that is read next.
-    fn path(&self) -> String {
-        self.open.iter().fold(String::new(), |path, node| match &node.content {
-            OpenContent::List(nodes) => entry_path(&path, nodes.len()),
-            OpenContent::Map(_, Some((key, _))) => field_path(&path, key),
-            OpenContent::Map(_, None) => path,
-        })
-    }
-
     fn refusal(&self, position: Position, fault: Fault) -> TemplateError {
-        TemplateError::new(self.path(), position, fault)
+        TemplateError::new(path_of(&self.open), position, fault)
     }
 
     fn scan_error(&self, error: &ScanError) -> TemplateError {
@@ -281,6 +282,15 @@ impl Loader {
         let message = format!("the document is no YAML: {}", error.kind());
         TemplateError::new("", position, Fault::new(FaultCode::Syntax, message))
     }
+}
+
+/// The path of the value that is read next.
+fn path_of(open: &[OpenNode]) -> String {
+    open.iter().fold(String::new(), |path, node| match &node.content {
+        OpenContent::List(nodes) => entry_path(&path, nodes.len()),
+        OpenContent::Map(_, Some((key, _))) => field_path(&path, key),
+        OpenContent::Map(_, None) => path,
+    })
 }
 
 /// The cost of a node. Its recursion ends at the depth that the loader allows.
@@ -350,11 +360,13 @@ fn is_number(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use hotdesk_domain::computer::template::bounds::MAX_ERRORS;
+
     use super::*;
 
     fn root(text: &str) -> NodeValue {
         let (node, errors) = read(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
-        assert_eq!(errors, []);
+        assert_eq!(errors.finish(), []);
         node.value
     }
 
@@ -432,6 +444,8 @@ mod tests {
             ("? [a]\n: b\n", "syntax", 1),
             ("a: !secret b\n", "unsupported", 1),
             ("a: !!binary b\n", "unsupported", 1),
+            ("a: !!str {b: c}\n", "unsupported", 1),
+            ("a: !!str [b]\n", "unsupported", 1),
             ("a:\n\tb: 1\n", "syntax", 2),
         ] {
             let (found, at, _) = refused(text);
@@ -440,10 +454,33 @@ mod tests {
     }
 
     #[test]
+    fn tags_are_shown_escaped_and_in_part() {
+        for tag in ["!%1b%5b31m".to_owned(), format!("!{}", "x".repeat(100_000))] {
+            let message = read(&format!("a: {tag} b\n")).expect_err(&tag).message;
+            assert!(message.len() < 200 && !message.contains(char::is_control), "{message}");
+        }
+    }
+
+    #[test]
+    fn errors_are_small_whatever_the_keys_are() {
+        let key = "k".repeat(MAX_DOCUMENT_BYTES * 3 / 4);
+        // Errors of control characters, and of keys that are there twice.
+        let items = ["\"\\a\",".repeat(20_000), "{a: 1, a: 2},".repeat(9_000)];
+        for items in items {
+            let (_, errors) = read(&format!("? {key}\n: [{items}]\n")).expect("a document");
+            let errors = errors.finish();
+            assert_eq!(errors.len(), MAX_ERRORS + 1);
+            let longest = errors.iter().map(|error| error.sentence().len()).max();
+            assert!(longest < Some(500), "{longest:?}");
+        }
+    }
+
+    #[test]
     fn a_key_that_is_there_twice_is_an_error_and_the_first_counts() {
         let (node, errors) = read("a:\n  - b: 1\n    b: 2\n").unwrap();
         let NodeValue::Map(entries) = node.value else { panic!() };
         assert_eq!(entries.len(), 1);
+        let errors = errors.finish();
         let found: Vec<_> = errors.iter().map(|e| (&*e.field, &*e.code, e.line, e.column)).collect();
         assert_eq!(found, [("a[0].b", "duplicate", 3, 5)]);
     }

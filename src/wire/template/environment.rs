@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hotdesk_domain::computer::template::bounds::MAX_ENTRIES;
+use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_TEXT_BYTES};
 use hotdesk_domain::computer::template::fault::Fault;
 use hotdesk_domain::computer::template::name;
 use schemars::JsonSchema;
@@ -63,12 +63,12 @@ pub(super) fn read_variables(field: &FieldReader<'_>) -> BTreeMap<String, String
         }
         Some(text)
     };
-    field.map(name::variable, value).into_iter().collect()
+    field.map(|key| key.plain(name::variable), value).into_iter().collect()
 }
 
 /// Reads environment variables.
 pub(super) fn read(field: &FieldReader<'_>) -> Environment {
-    field.map(name::environment, text_or_secret).into_iter().collect()
+    field.map(|key| key.plain(name::environment), text_or_secret).into_iter().collect()
 }
 
 /// Reads `env`. The second value has the literal values after interpolation, and `None` for secrets.
@@ -76,7 +76,8 @@ pub(super) fn read_global(field: &FieldReader<'_>) -> (Environment, BTreeMap<Str
     let (mut environment, mut literals) = (Environment::new(), BTreeMap::new());
     // A wrong value stays defined, as in `vars`.
     let wrong = || (TextOrSecret::Literal(String::new()), Some(String::new()));
-    let entries = field.map(name::environment, |field| Some(read_value(field).unwrap_or_else(wrong)));
+    let value = |field: &FieldReader<'_>| Some(read_value(field).unwrap_or_else(wrong));
+    let entries = field.map(|key| key.plain(name::environment), value);
     for (name, (value, literal)) in entries {
         literals.insert(name.clone(), literal);
         environment.insert(name, value);
@@ -98,6 +99,6 @@ fn read_value(field: &FieldReader<'_>) -> Option<(TextOrSecret, Option<String>)>
         });
     }
     let text = field.scalar()?;
-    let expanded = field.expand(&text)?;
+    let expanded = field.expand(&text, MAX_TEXT_BYTES)?;
     Some((TextOrSecret::Literal(text), Some(expanded)))
 }

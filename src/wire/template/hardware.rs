@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::choice::choices;
+use super::is_default;
 use super::reader::{FieldReader, ObjectReader};
 
 choices! {
@@ -48,8 +49,8 @@ pub struct TemplateHardware {
     #[schemars(range(max = 1440))]
     pub auto_stop_minutes: Option<u64>,
     /// Whether the desktop has sound.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub audio: Option<bool>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub audio: bool,
     /// Bandwidth in each direction, in Mbit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
@@ -68,7 +69,7 @@ pub(super) fn read(field: &FieldReader<'_>) -> Option<TemplateHardware> {
             resolution: object.read("resolution", resolution),
             auto_stop_minutes: object
                 .read("auto_stop_minutes", |minutes| minutes.whole(0, MAX_AUTO_STOP_MINUTES)),
-            audio: object.read("audio", FieldReader::flag),
+            audio: object.read("audio", FieldReader::flag).unwrap_or_default(),
             bandwidth_mbps: object.read("bandwidth_mbps", |mbps| mbps.whole(1, u64::from(FASTEST_MBPS))),
         })
     })

@@ -100,8 +100,8 @@ pub struct TemplateDefinition {
     #[serde(default, skip_serializing_if = "is_default")]
     pub hooks: Hooks,
     /// What a computer reports about itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub telemetry: Option<Telemetry>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub telemetry: Telemetry,
     /// Which destinations a computer reaches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress_policy: Option<EgressPolicy>,
@@ -190,13 +190,12 @@ fn read(object: &ObjectReader<'_>, scope: &Scope) -> Option<TemplateDefinition> 
     let (env, literals) = object.get("env").map(|field| environment::read_global(&field)).unwrap_or_default();
     scope.define_environment(literals);
     let build = object.read("build", software::read_build).unwrap_or_default();
-    let mut files = object.get("files").map(|field| software::read_files(&field)).unwrap_or_default();
-    files.extend(object.read("wallpaper", software::read_wallpaper));
+    let files = software::read_files(object);
     let apps = object.list("apps", MAX_STEPS, application::read);
     let triggers = object.list("triggers", MAX_STEPS, trigger::read);
     let terminal = object.list("terminal", MAX_STEPS, surroundings::read_terminal);
     let hooks = read_hooks(object);
-    let telemetry = object.read("telemetry", surroundings::read_telemetry);
+    let telemetry = object.read("telemetry", surroundings::read_telemetry).unwrap_or_default();
     let egress_policy = object.read("egress_policy", surroundings::read_egress);
     let streaming =
         object.get("streaming").map(|field| surroundings::read_streams(&field)).unwrap_or_default();

@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-use hotdesk_domain::computer::template::bounds::{MAX_ERRORS, MAX_TEXT_BYTES};
-use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, nearest, quoted};
+use hotdesk_domain::computer::template::bounds::{MAX_INSERTED_BYTES, MAX_SCRIPT_BYTES, MAX_TEXT_BYTES};
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, nearest, quoted, shortened};
 use hotdesk_domain::computer::template::interpolation::{self, ReferenceKind};
 
-use super::answer::{Position, TemplateError};
+use super::answer::{ErrorList, Position, TemplateError};
 use super::choice::Choice;
 use super::document::{Node, NodeEntry, NodeValue, entry_path, field_path};
 
@@ -30,6 +30,8 @@ pub enum NameKind {
     File,
     /// A port in the guest.
     Port,
+    /// A port on the outside.
+    ExternalPort,
 }
 
 impl NameKind {
@@ -43,6 +45,7 @@ impl NameKind {
             Self::Stream => "stream",
             Self::File => "file",
             Self::Port => "port",
+            Self::ExternalPort => "external port",
         }
     }
 }
@@ -58,9 +61,9 @@ struct NameUse {
 /// What the readers of one document share.
 #[derive(Default)]
 pub struct Scope {
-    errors: RefCell<Vec<TemplateError>>,
-    /// Errors beside those of `errors`, which has at most [`MAX_ERRORS`].
-    unlisted: Cell<usize>,
+    errors: RefCell<ErrorList>,
+    /// Bytes that references have inserted into texts.
+    inserted: Cell<usize>,
     variables: RefCell<BTreeMap<String, String>>,
     /// Literal values after interpolation, and `None` for secrets; absent while `env` itself is read.
     environment: RefCell<Option<BTreeMap<String, Option<String>>>>,
@@ -70,7 +73,7 @@ pub struct Scope {
 
 impl Scope {
     /// A scope that has the errors of the document's text.
-    pub fn with(errors: Vec<TemplateError>) -> Self {
+    pub fn with(errors: ErrorList) -> Self {
         Self { errors: RefCell::new(errors), ..Self::default() }
     }
 
@@ -84,55 +87,79 @@ impl Scope {
         *self.environment.borrow_mut() = Some(environment);
     }
 
-    /// Adds an error while the list has room, and counts it otherwise.
     fn push(&self, error: TemplateError) {
-        if self.is_full() {
-            self.unlisted.set(self.unlisted.get() + 1);
-        } else {
-            self.errors.borrow_mut().push(error);
-        }
+        self.errors.borrow_mut().add(|| error);
     }
 
-    /// Whether no more errors are listed, so that their hints, which take time, are not needed.
-    fn is_full(&self) -> bool {
-        self.errors.borrow().len() >= MAX_ERRORS
-    }
-
-    /// Adds the nearest of `known` names as a hint.
+    /// Adds the nearest of `known` names as a hint, if the error will be listed.
     fn suggest(&self, fault: Fault, name: &str, known: &[&str]) -> Fault {
-        if self.is_full() {
-            return fault;
-        }
-        match nearest(name, known) {
-            Some(near) => fault.hint(format!("did you mean {near}?")),
-            None => fault,
-        }
+        if self.errors.borrow().is_full() { fault } else { with_nearest(fault, name, known) }
     }
 
     /// The errors in the order of the document, with those of names that nothing defines.
     pub fn finish(self) -> Vec<TemplateError> {
-        let names = self.names.take();
-        for NameUse { kind, name, field, position } in self.uses.take() {
+        let names = self.names.into_inner();
+        let mut errors = self.errors.into_inner();
+        for NameUse { kind, name, field, position } in self.uses.into_inner() {
             if names.contains(&(kind, name.clone())) {
                 continue;
             }
-            let noun = kind.noun();
-            let known: Vec<&str> =
-                names.iter().filter(|(other, _)| *other == kind).map(|(_, name)| &**name).collect();
-            let message = format!("names the {noun} {}, which the template does not have", quoted(&name));
-            let fault = self.suggest(Fault::new(FaultCode::UnknownRef, message), &name, &known);
-            let needs_hint = fault.hint.is_none() && kind == NameKind::Secret;
-            let fault = if needs_hint { fault.hint("add it to secrets") } else { fault };
-            self.push(TemplateError::new(field, position, fault));
+            errors.add(|| {
+                let noun = kind.noun();
+                let known: Vec<&str> =
+                    names.iter().filter(|(other, _)| *other == kind).map(|(_, name)| &**name).collect();
+                let message = format!("names the {noun} {}, which the template does not have", quoted(&name));
+                let fault = with_nearest(Fault::new(FaultCode::UnknownRef, message), &name, &known);
+                let needs_hint = fault.hint.is_none() && kind == NameKind::Secret;
+                let fault = if needs_hint { fault.hint("add it to secrets") } else { fault };
+                TemplateError::new(field, position, fault)
+            });
         }
-        let mut errors = self.errors.into_inner();
-        errors.sort_by_key(|error| (error.line, error.column));
-        if self.unlisted.get() > 0 {
-            let count = errors.len() + self.unlisted.get();
-            let message = format!("the document has {count} errors, of which {} are listed", errors.len());
-            errors.push(TemplateError::new("", Position::START, Fault::new(FaultCode::TooLarge, message)));
+        errors.finish()
+    }
+
+    /// Records a name, which must be the only one of its kind in the document.
+    fn unique(&self, kind: NameKind, name: String) -> RuleResult<String> {
+        if self.names.borrow_mut().insert((kind, name.clone())) {
+            return Ok(name);
         }
-        errors
+        let message = format!("must be unique, but another {} is {}", kind.noun(), quoted(&name));
+        Err(Fault::new(FaultCode::Duplicate, message))
+    }
+
+    /// Expands the references of a text of at most `most` bytes. After the document's bound of inserted bytes, which is
+    /// reported once, no text is expanded.
+    fn expand(&self, text: &str, most: usize, report: impl Fn(Fault)) -> Option<String> {
+        if self.inserted.get() > MAX_INSERTED_BYTES {
+            return None;
+        }
+        interpolation::expand(text, most, |kind, name| self.insert(kind, name), report)
+    }
+
+    /// Expands the references of a text, of which a rule makes a value. Returns the text as it is written if it has
+    /// references.
+    fn expand_as(
+        &self,
+        text: &str,
+        rule: impl Fn(&str) -> RuleResult<String>,
+        report: impl Fn(Fault),
+    ) -> Option<String> {
+        let expanded = self.expand(text, MAX_TEXT_BYTES, &report)?;
+        let value = rule(&expanded).map_err(&report).ok()?;
+        Some(if expanded == text { value } else { text.to_owned() })
+    }
+
+    /// The value of a reference, which counts as inserted.
+    fn insert(&self, kind: ReferenceKind, name: &str) -> RuleResult<String> {
+        let value = self.value(kind, name)?;
+        self.inserted.set(self.inserted.get() + value.len());
+        if self.inserted.get() > MAX_INSERTED_BYTES {
+            let message = format!(
+                "makes the values that references insert into the document longer than {MAX_INSERTED_BYTES} bytes"
+            );
+            return Err(Fault::new(FaultCode::TooLarge, message));
+        }
+        Ok(value)
     }
 
     fn value(&self, kind: ReferenceKind, name: &str) -> RuleResult<String> {
@@ -186,15 +213,11 @@ impl<'a> FieldReader<'a> {
     }
 
     /// Reports a fault of this field.
-    pub fn report(&self, fault: Fault) {
-        self.report_at(self.node.position, fault);
-    }
-
-    fn report_at(&self, position: Position, mut fault: Fault) {
+    pub fn report(&self, mut fault: Fault) {
         if self.path.is_empty() {
             fault.message = format!("the document {}", fault.message);
         }
-        self.scope.push(TemplateError::new(&*self.path, position, fault));
+        self.scope.push(TemplateError::new(&*self.path, self.node.position, fault));
     }
 
     /// The value of a rule, or its fault reported.
@@ -206,7 +229,7 @@ impl<'a> FieldReader<'a> {
         let found = match &self.node.value {
             NodeValue::Null => "nothing".to_owned(),
             NodeValue::Flag(_, text) => format!("the truth value {text}"),
-            NodeValue::Number(text) => format!("the number {}", quoted(text).trim_matches('"')),
+            NodeValue::Number(text) => format!("the number {}", shortened(text)),
             NodeValue::Text(text) => format!("the text {}", quoted(text)),
             NodeValue::List(_) => "a list".to_owned(),
             NodeValue::Map(_) => "a map".to_owned(),
@@ -216,8 +239,17 @@ impl<'a> FieldReader<'a> {
 
     /// The text of at most `most` bytes. An empty one is an error.
     fn text(&self, most: usize) -> Option<&'a str> {
+        let text = self.any_text(most)?;
+        if text.trim().is_empty() {
+            self.report(Fault::invalid("must not be empty"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// The text of at most `most` bytes, which may be empty.
+    fn any_text(&self, most: usize) -> Option<&'a str> {
         let fault = match &self.node.value {
-            NodeValue::Text(text) if text.trim().is_empty() => Fault::invalid("must not be empty"),
             NodeValue::Text(text) if text.len() > most => {
                 Fault::new(FaultCode::TooLarge, format!("must have at most {most} bytes, not {}", text.len()))
             }
@@ -244,16 +276,22 @@ impl<'a> FieldReader<'a> {
     /// A duration or a rate. A number gets a hint of the likely unit.
     pub fn timing(&self, rule: impl Fn(&str) -> RuleResult<String>) -> Option<String> {
         if let NodeValue::Number(number) = &self.node.value {
-            self.report(self.wrong_type("a text with a unit").hint(format!("write {number}s for seconds")));
+            let hint = format!("write {}s for seconds", shortened(number));
+            self.report(self.wrong_type("a text with a unit").hint(hint));
             return None;
         }
         self.plain(rule)
     }
 
-    /// The mode of a file. A number counts by its digits, because `0644` is a number in YAML.
+    /// The mode of a file. `0644` is a number in YAML, and counts by its digits. Other numbers are errors: a program
+    /// that writes JSON may mean the permissions 0644 by 420.
     pub fn digits<T>(&self, rule: impl Fn(&str) -> RuleResult<T>) -> Option<T> {
         match &self.node.value {
-            NodeValue::Number(text) => self.accept(rule(text)),
+            NodeValue::Number(text) if text.starts_with('0') => self.accept(rule(text)),
+            NodeValue::Number(_) => {
+                self.report(self.wrong_type("octal digits in quotes").hint("write for example \"0644\""));
+                None
+            }
             NodeValue::Null
             | NodeValue::Flag(..)
             | NodeValue::Text(_)
@@ -264,24 +302,34 @@ impl<'a> FieldReader<'a> {
 
     /// A text of at most `most` bytes that may refer to variables. Returns it as it is written.
     pub fn interpolated(&self, most: usize) -> Option<String> {
-        let text = self.text(most)?;
-        self.expand(text).map(|_| text.to_owned())
+        self.checked(self.text(most)?, most, |_| Ok(()))
+    }
+
+    /// A script that may refer to variables, and that follows a rule afterwards. Returns it as it is written.
+    pub fn script(&self, check: impl Fn(&str) -> RuleResult<()>) -> Option<String> {
+        self.checked(self.text(MAX_SCRIPT_BYTES)?, MAX_SCRIPT_BYTES, check)
+    }
+
+    /// The content of a file or a request: as [`script`](Self::script), but it may be empty.
+    pub fn content(&self, check: impl Fn(&str) -> RuleResult<()>) -> Option<String> {
+        self.checked(self.any_text(MAX_SCRIPT_BYTES)?, MAX_SCRIPT_BYTES, check)
+    }
+
+    fn checked(&self, text: &str, most: usize, check: impl Fn(&str) -> RuleResult<()>) -> Option<String> {
+        let expanded = self.expand(text, most)?;
+        self.accept(check(&expanded))?;
+        Some(text.to_owned())
     }
 
     /// A text that may refer to variables, and that follows a rule afterwards. Returns what the rule makes of it; with
     /// references, the text as it is written.
     pub fn interpolated_as(&self, rule: impl Fn(&str) -> RuleResult<String>) -> Option<String> {
-        let text = self.text(MAX_TEXT_BYTES)?;
-        let expanded = self.expand(text)?;
-        let value = self.accept(rule(&expanded))?;
-        Some(if expanded == text { value } else { text.to_owned() })
+        self.scope.expand_as(self.text(MAX_TEXT_BYTES)?, rule, |fault| self.report(fault))
     }
 
-    /// Expands the references of a text, and reports the wrong ones.
-    pub fn expand(&self, text: &str) -> Option<String> {
-        interpolation::expand(text, |kind, name| self.scope.value(kind, name))
-            .map_err(|faults| faults.into_iter().for_each(|fault| self.report(fault)))
-            .ok()
+    /// Expands the references of a text to at most `most` bytes, and reports the wrong ones.
+    pub fn expand(&self, text: &str, most: usize) -> Option<String> {
+        self.scope.expand(text, most, |fault| self.report(fault))
     }
 
     /// The value of an environment variable: a text, which may be empty, a number or a truth value as it is written.
@@ -329,7 +377,7 @@ impl<'a> FieldReader<'a> {
             let is_whole = number(text).is_some_and(|value| value.fract() == 0.0);
             let range =
                 if most == u64::MAX { format!("{least} or more") } else { format!("from {least} to {most}") };
-            let message = format!("must be a whole number {range}, not {text}");
+            let message = format!("must be a whole number {range}, not {}", shortened(text));
             let code = if is_whole { FaultCode::OutOfRange } else { FaultCode::InvalidType };
             self.report(Fault::new(code, message));
         }
@@ -383,10 +431,10 @@ impl<'a> FieldReader<'a> {
             .collect()
     }
 
-    /// The entries of a map with free keys: the key as a rule accepts it, and the value.
-    pub fn map<K: Ord, V>(
+    /// The entries of a map with free keys: what `key` makes of the key, and `read` of the value.
+    pub fn map<K, V>(
         &self,
-        key: impl Fn(&str) -> RuleResult<K>,
+        key: impl Fn(&KeyReader<'_>) -> Option<K>,
         read: impl Fn(&FieldReader<'a>) -> Option<V>,
     ) -> Vec<(K, V)> {
         let NodeValue::Map(entries) = &self.node.value else {
@@ -396,13 +444,10 @@ impl<'a> FieldReader<'a> {
         let read_entry = |entry: &'a NodeEntry| {
             let field =
                 Self { node: &entry.node, path: field_path(&self.path, &entry.key), scope: self.scope };
-            let key = key(&entry.key).map_err(|fault| {
-                let fault = Fault { message: format!("the name {}", fault.message), ..fault };
-                field.report_at(entry.position, fault);
-            });
             // Both are read, so that both report their faults.
+            let key = key(&KeyReader { entry, path: &field.path, scope: self.scope });
             let value = read(&field);
-            Some((key.ok()?, value?))
+            Some((key?, value?))
         };
         entries.iter().filter_map(read_entry).collect()
     }
@@ -434,12 +479,12 @@ impl<'a> FieldReader<'a> {
         value
     }
 
-    /// Declares a name, which must be the only one of its kind.
-    pub fn declare(&self, kind: NameKind, name: &str) {
-        if !self.scope.names.borrow_mut().insert((kind, name.to_owned())) {
-            let message = format!("must be unique, but another {} is {}", kind.noun(), quoted(name));
-            self.report(Fault::new(FaultCode::Duplicate, message));
-        }
+    /// Records a name, which must be the only one of its kind in the document. Returns it.
+    ///
+    /// # Errors
+    /// `Duplicate` for a further one.
+    pub fn unique(&self, kind: NameKind, name: String) -> RuleResult<String> {
+        self.scope.unique(kind, name)
     }
 
     /// Records that this field names something, which [`Scope::finish`] looks for.
@@ -454,9 +499,7 @@ impl<'a> FieldReader<'a> {
 
     /// A name that is declared.
     pub fn declared(&self, kind: NameKind, rule: impl Fn(&str) -> RuleResult<String>) -> Option<String> {
-        let name = self.plain(rule)?;
-        self.declare(kind, &name);
-        Some(name)
+        self.plain(|text| self.unique(kind, rule(text)?))
     }
 
     /// A name of something that the document declares elsewhere.
@@ -464,6 +507,36 @@ impl<'a> FieldReader<'a> {
         let name = self.plain(rule)?;
         self.refer(kind, &name);
         Some(name)
+    }
+}
+
+/// The key of an entry of a map with free keys.
+pub struct KeyReader<'a> {
+    entry: &'a NodeEntry,
+    path: &'a str,
+    scope: &'a Scope,
+}
+
+impl KeyReader<'_> {
+    fn report(&self, fault: Fault) {
+        let fault = Fault { message: format!("the name {}", fault.message), ..fault };
+        self.scope.push(TemplateError::new(self.path, self.entry.position, fault));
+    }
+
+    /// A key without interpolation, of which a rule makes a value.
+    pub fn plain<T>(&self, rule: impl Fn(&str) -> RuleResult<T>) -> Option<T> {
+        rule(&self.entry.key).map_err(|fault| self.report(fault)).ok()
+    }
+
+    /// A key that may refer to variables, as [`FieldReader::interpolated_as`].
+    pub fn interpolated_as(&self, rule: impl Fn(&str) -> RuleResult<String>) -> Option<String> {
+        let key = &*self.entry.key;
+        if key.len() > MAX_TEXT_BYTES {
+            let message = format!("must have at most {MAX_TEXT_BYTES} bytes, not {}", key.len());
+            self.report(Fault::new(FaultCode::TooLarge, message));
+            return None;
+        }
+        self.scope.expand_as(key, rule, |fault| self.report(fault))
     }
 }
 
@@ -526,6 +599,14 @@ impl<'a> ObjectReader<'a> {
         read: impl Fn(&FieldReader<'a>) -> Option<T>,
     ) -> Vec<T> {
         self.get(name).map_or_else(Vec::new, |field| field.list(most, read))
+    }
+}
+
+/// A fault with the nearest of `known` names as a hint.
+fn with_nearest(fault: Fault, name: &str, known: &[&str]) -> Fault {
+    match nearest(name, known) {
+        Some(near) => fault.hint(format!("did you mean {near}?")),
+        None => fault,
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use hotdesk_domain::computer::template::hardware::ANY_REGION;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -32,10 +33,11 @@ fn generate() -> Value {
     schema["title"] = json!("Template of hotdesk");
     schema["description"] = json!("Definition file of a template, in YAML or JSON.");
     add_shorthands(&mut schema);
-    // hotdesk has no GPU and no regions: only the values that ask for nothing are valid.
+    // hotdesk has no GPU and no regions: only the values that ask for nothing are valid, and reading drops them.
     let hardware = &mut schema["definitions"]["TemplateHardware"]["properties"];
     hardware["gpu"] = json!({ "const": "none", "description": "hotdesk computers have no GPU." });
     hardware["gpu_count"] = json!({ "const": 0, "description": "hotdesk computers have no GPU." });
+    hardware["region"] = json!({ "const": ANY_REGION, "description": "hotdesk has no regions." });
     schema
 }
 

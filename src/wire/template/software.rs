@@ -90,35 +90,47 @@ pub(super) fn read_build(field: &FieldReader<'_>) -> Option<BuildSteps> {
     })
 }
 
-/// Reads `files`: a list, or a map of paths to contents.
-pub(super) fn read_files(field: &FieldReader<'_>) -> Vec<TemplateFile> {
+/// Reads `files`, and `wallpaper`, which becomes the last of them.
+pub(super) fn read_files(object: &ObjectReader<'_>) -> Vec<TemplateFile> {
+    let mut files = object.get("files").map(|field| read_list_or_map(&field)).unwrap_or_default();
+    if let Some(field) = object.get("wallpaper") {
+        if files.len() >= MAX_ENTRIES {
+            let message = format!("would be one file too many: a template has at most {MAX_ENTRIES}");
+            field.report(Fault::new(FaultCode::TooLarge, message));
+        }
+        files.extend(read_wallpaper(&field));
+    }
+    files
+}
+
+/// Reads `files`: a list, or a map of paths to contents, which has no order.
+fn read_list_or_map(field: &FieldReader<'_>) -> Vec<TemplateFile> {
     if !field.is_map() {
         return field.list(MAX_ENTRIES, read_file);
     }
-    let entries = field.map(path::target, |text| Some((text.clone(), text.interpolated(MAX_SCRIPT_BYTES)?)));
-    let file = |(to, (field, inline)): (String, (FieldReader<'_>, String))| {
-        field.declare(NameKind::File, &to);
-        TemplateFile { inline: Some(inline), ..TemplateFile::empty(to) }
-    };
-    entries.into_iter().map(file).collect()
+    let entries = field.map(
+        |key| key.interpolated_as(|to| field.unique(NameKind::File, path::target(to)?)),
+        |text| text.content(|_| Ok(())),
+    );
+    let file = |(to, inline)| TemplateFile { inline: Some(inline), ..TemplateFile::empty(to) };
+    let mut files: Vec<TemplateFile> = entries.into_iter().map(file).collect();
+    files.sort_by(|a, b| a.to.cmp(&b.to));
+    files
 }
 
 /// Reads `wallpaper`: the URL of a picture.
-pub(super) fn read_wallpaper(field: &FieldReader<'_>) -> Option<TemplateFile> {
+fn read_wallpaper(field: &FieldReader<'_>) -> Option<TemplateFile> {
     let from = field.interpolated_as(network::http_url)?;
-    field.declare(NameKind::File, WALLPAPER);
-    Some(TemplateFile { from: Some(from), ..TemplateFile::empty(WALLPAPER.to_owned()) })
+    let to = field.accept(field.unique(NameKind::File, WALLPAPER.to_owned()))?;
+    Some(TemplateFile { from: Some(from), ..TemplateFile::empty(to) })
 }
 
 fn read_file(field: &FieldReader<'_>) -> Option<TemplateFile> {
     field.object(|object| {
-        let to = object.need("to", |to| {
-            let target = to.interpolated_as(path::target)?;
-            to.declare(NameKind::File, &target);
-            Some(target)
-        });
+        let to =
+            object.need("to", |to| to.interpolated_as(|text| to.unique(NameKind::File, path::target(text)?)));
         let (from, is_secret) = read_source(object);
-        let inline = object.read("inline", |inline| inline.interpolated(MAX_SCRIPT_BYTES));
+        let inline = object.read("inline", |inline| inline.content(|_| Ok(())));
         let mode = object.read("mode", |mode| mode.digits(name::mode));
         let owner = object.read("owner", |owner| owner.plain(name::user));
         let group = object.read("group", |group| group.plain(name::user));

@@ -53,7 +53,7 @@ pub struct Hooks {
 }
 
 /// What a computer reports about itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Telemetry {
     /// Whether it reports metrics.

@@ -1,5 +1,6 @@
 //! Properties of definition files: normalisation is stable, and no text breaks the validation.
 
+use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_INSERTED_BYTES, MAX_TEXT_BYTES};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -60,14 +61,16 @@ fn hardware() -> BoxedStrategy<Value> {
         maybe((4u64..=64).prop_map(|gb| json!(gb))),
         maybe(one_of(&[json!("1280x800"), json!("800x600x16")])),
         maybe(one_of(&[json!("none")])),
+        maybe(one_of(&[json!("auto-us")])),
         maybe(any::<bool>().prop_map(|audio| json!(audio))),
     )
-        .prop_map(|(cpu, ram, resolution, gpu, audio)| {
+        .prop_map(|(cpu, ram, resolution, gpu, region, audio)| {
             object(vec![
                 ("cpu", cpu),
                 ("ram_gb", ram),
                 ("resolution", resolution),
                 ("gpu", gpu),
+                ("region", region),
                 ("audio", audio),
             ])
         })
@@ -77,10 +80,15 @@ fn hardware() -> BoxedStrategy<Value> {
 fn file(index: usize) -> BoxedStrategy<Value> {
     let content = prop_oneof![
         text().prop_map(|text| ("inline", text)),
+        one_of(&[json!(""), json!(" \n")]).prop_map(|text| ("inline", text)),
         one_of(&[json!("secret://api_key"), json!("https://example.com/x"), json!("app/x")])
             .prop_map(|from| ("from", from)),
     ];
-    (content, maybe(one_of(&[json!("644"), json!(755), json!("0600")])), maybe(one_of(&[json!("runtime")])))
+    (
+        content,
+        maybe(one_of(&[json!("644"), json!("0755"), json!("0600")])),
+        maybe(one_of(&[json!("runtime")])),
+    )
         .prop_map(move |((source, content), mode, when)| {
             let to = json!(format!("/opt//file-{index}"));
             object(vec![("to", Some(to)), (source, Some(content)), ("mode", mode), ("when", when)])
@@ -261,6 +269,35 @@ fn shorthands_and_long_forms_have_one_digest() {
 }
 
 #[test]
+fn documents_that_mean_the_same_have_one_digest() {
+    let digest = |fields: &str| {
+        let document = format!("api_version: hotdesk/v1\nname: lab@1.0.0\n{fields}\n");
+        validate(document.as_bytes()).unwrap_or_else(|errors| panic!("{fields}: {errors:#?}")).digest()
+    };
+    for (one, other) in [
+        ("", "hardware: {audio: false, gpu: none, gpu_count: 0, region: auto-us}"),
+        ("", "telemetry: {}"),
+        ("", "telemetry: {metrics: false, logs: []}"),
+        ("", "hooks: {}\nbuild: {apt: []}\nfiles: {}"),
+        ("files: {/a: x, /b: y}", "files: {/b: y, /a: x}"),
+        ("files: {/a: x, /b: y}", "files: [{to: //a, inline: x}, {to: /b, inline: y, when: build}]"),
+        (
+            "egress_policy: {mode: allow, rules: [10.0.0.1, \"2001:db8::1\"]}",
+            "egress_policy: {mode: allow, rules: [10.0.0.1/32, \"2001:DB8::1/128\"]}",
+        ),
+    ] {
+        assert_eq!(digest(one), digest(other), "{one} and {other}");
+    }
+    for (one, other) in [
+        ("", "hardware: {audio: true}"),
+        ("", "telemetry: {metrics: true}"),
+        ("files: {/a: ''}", "files: {/a: ' '}"),
+    ] {
+        assert_ne!(digest(one), digest(other), "{one} and {other}");
+    }
+}
+
+#[test]
 fn the_digest_of_a_document_never_changes() {
     // Published templates are found by it, so a change of the canonical form is a change of the API version.
     let document = json!({"api_version": "hotdesk/v1", "name": "lab@1.0.0"});
@@ -287,10 +324,100 @@ fn documents_beyond_a_bound_are_refused() {
     // Every entry is wrong: the answer has a hundred errors, and says that there are more.
     let found = with("secrets", json!(vec![json!({"name": "A"}); 200]));
     assert_eq!((found.len(), found.last()), (101, Some(&(String::new(), "too_large".to_owned()))));
+    // Errors of the text count as well: 23,999 repeated keys, one unknown field, two absent fields.
+    let errors = validate("a: 1\n".repeat(24_000).as_bytes()).unwrap_err();
+    assert_eq!((errors.len(), &*errors[100].code), (101, "too_large"));
+    assert_eq!(errors[100].message, "the document has 24002 errors, of which 100 are listed");
+    let sentence = InvalidTemplate::from(errors).error;
+    assert!(sentence.starts_with("the template has more than 100 errors: line 2: a: "), "{sentence}");
 }
 
 #[test]
-fn a_large_document_is_checked_in_a_moment() {
+fn a_wallpaper_counts_as_a_file() {
+    let files = |count: usize| {
+        let files: Vec<Value> = (0..count).map(|n| json!({"to": format!("/f{n}"), "inline": ""})).collect();
+        json!({
+            "api_version": "hotdesk/v1", "name": "lab@1.0.0", "files": files, "wallpaper": "https://example.com/w",
+        })
+    };
+    assert_eq!(normalised(&files(MAX_ENTRIES - 1)).files.len(), MAX_ENTRIES);
+    let errors = validate(files(MAX_ENTRIES).to_string().as_bytes()).unwrap_err();
+    let found: Vec<_> = errors.iter().map(|error| (&*error.field, &*error.code)).collect();
+    assert_eq!(found, [("wallpaper", "too_large")]);
+}
+
+#[test]
+fn numbers_of_any_length_are_shown_in_part() {
+    let number = "1".repeat(100_000);
+    let document = format!(
+        "api_version: hotdesk/v1\nname: {number}\ncpu: {number}\nhardware: {{audio: {number}}}\n\
+         apps: [{{name: a, autostart: [{{run: x, delay: {number}}}]}}]\n"
+    );
+    let errors = validate(document.as_bytes()).unwrap_err();
+    assert_eq!(errors.len(), 4, "{errors:#?}");
+    for error in errors {
+        assert!(error.sentence().len() < 300, "{}", error.sentence());
+    }
+}
+
+/// The fields and codes of the errors of a document whose variable `a` has the longest value.
+fn errors_with_a_long_value(fields: &Value) -> Vec<(String, String)> {
+    let mut document = json!({
+        "api_version": "hotdesk/v1", "name": "lab@1.0.0", "vars": {"a": "x".repeat(MAX_TEXT_BYTES), "b": "y"},
+    });
+    let sections = document.as_object_mut().expect("an object");
+    sections.extend(fields.as_object().expect("sections").clone());
+    let errors = validate(document.to_string().as_bytes()).err().unwrap_or_default();
+    errors.into_iter().map(|error| (error.field, error.code)).collect()
+}
+
+#[test]
+fn texts_have_their_bounds_after_interpolation_too() {
+    let longest = "${var.a}".repeat(MAX_SCRIPT_BYTES / MAX_TEXT_BYTES);
+    for (good, bad, field) in [
+        (json!({"env": {"X": "${var.a}"}}), json!({"env": {"X": "${var.a}${var.b}"}}), "env.X"),
+        (
+            json!({"terminal": [{"name": "a", "cwd": "/${var.b}"}]}),
+            json!({"terminal": [{"name": "a", "cwd": "/${var.a}"}]}),
+            "terminal[0].cwd",
+        ),
+        (json!({"files": {"/${var.b}": ""}}), json!({"files": {"/${var.a}": ""}}), "files[\"/${var.a}\"]"),
+        (
+            json!({"build": {"run": [longest]}}),
+            json!({"build": {"run": [format!("{longest}y")]}}),
+            "build.run[0]",
+        ),
+    ] {
+        assert_eq!(errors_with_a_long_value(&good), [], "{field}");
+        assert_eq!(errors_with_a_long_value(&bad), [(field.to_owned(), "too_large".to_owned())]);
+    }
+}
+
+#[test]
+fn references_insert_a_bounded_number_of_bytes_into_a_document() {
+    let script = "${var.a}".repeat(MAX_SCRIPT_BYTES / MAX_TEXT_BYTES);
+    let most = MAX_INSERTED_BYTES / MAX_SCRIPT_BYTES;
+    let run = |count: usize| json!({"build": {"run": vec![&script; count]}});
+    assert_eq!(errors_with_a_long_value(&run(most)), []);
+    // One error, although the texts behind it have references as well.
+    let found = errors_with_a_long_value(&run(most * 2));
+    assert_eq!(found, [(format!("build.run[{most}]"), "too_large".to_owned())]);
+}
+
+#[test]
+fn wrong_references_in_one_text_are_counted_and_not_listed() {
+    let vars: Map<String, Value> = (0..20).map(|n| (format!("{}-{n}", "v".repeat(60)), json!(""))).collect();
+    let wrong = format!("${{var.{}}}", "w".repeat(64));
+    let document = json!({
+        "api_version": "hotdesk/v1", "name": "lab@1.0.0", "vars": vars, "on_first_boot": wrong.repeat(3_000),
+    });
+    let errors = validate(document.to_string().as_bytes()).unwrap_err();
+    assert_eq!(errors.len(), 101);
+    assert_eq!(errors[100].message, "the document has 3000 errors, of which 100 are listed");
+}
+
+#[test]
+fn a_large_document_with_many_references_is_valid() {
     let services: Vec<Value> = (0..64)
         .map(
             |n| json!({"name": format!("s-{n}"), "run": "x ${var.a}".repeat(1000), "env": {"A": "${var.a}"}}),

@@ -1,10 +1,11 @@
 //! Actions of triggers.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hotdesk_domain::computer::template::bounds::MAX_SCRIPT_BYTES;
-use hotdesk_domain::computer::template::fault::{Fault, RuleResult, quoted};
-use hotdesk_domain::computer::template::{interpolation, name, network, path, timing};
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, quoted};
+use hotdesk_domain::computer::template::interpolation::check_event_references;
+use hotdesk_domain::computer::template::{name, network, path, timing};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -156,13 +157,12 @@ fn read_kind(object: &ObjectReader<'_>, kind: ActionKind) -> Option<TriggerActio
         ActionKind::Webhook => {
             let url = object.need("url", |field| field.interpolated_as(webhook_url));
             let method = object.read("method", FieldReader::choice).unwrap_or_else(HttpMethod::of_webhook);
-            let headers = object
-                .read("headers", |field| Some(field.map(header_name, template_line).into_iter().collect()));
-            let body = object.read("body", template_text);
-            Some(TriggerAction::Webhook { url: url?, method, headers: headers.unwrap_or_default(), body })
+            let headers = object.get("headers").map(|field| read_headers(&field)).unwrap_or_default();
+            let body = object.read("body", |field| field.content(check_event_references));
+            Some(TriggerAction::Webhook { url: url?, method, headers, body })
         }
         ActionKind::Command => {
-            let run = object.need("run", template_text);
+            let run = object.need("run", |field| field.script(check_event_references));
             let cwd = object.read("cwd", |field| field.interpolated_as(path::guest));
             let timeout = object.read("timeout", |field| field.timing(timing::duration));
             Some(TriggerAction::Command { run: run?, cwd, timeout })
@@ -184,17 +184,24 @@ fn read_kind(object: &ObjectReader<'_>, kind: ActionKind) -> Option<TriggerActio
     }
 }
 
-/// A text of any length that may refer to the event.
-fn template_text(field: &FieldReader<'_>) -> Option<String> {
-    let text = field.interpolated(MAX_SCRIPT_BYTES)?;
-    field.accept(interpolation::check_event_references(&text))?;
-    Some(text)
+/// Reads `headers`. Their names are the same in upper and lower case.
+fn read_headers(field: &FieldReader<'_>) -> BTreeMap<String, String> {
+    let names = RefCell::new(BTreeSet::new());
+    let unique = |text: &str| {
+        let name = header_name(text)?;
+        if names.borrow_mut().insert(name.clone()) {
+            return Ok(name);
+        }
+        let message = format!("must be unique, but another header field is {}", quoted(&name));
+        Err(Fault::new(FaultCode::Duplicate, message))
+    };
+    field.map(|key| key.plain(unique), template_line).into_iter().collect()
 }
 
 /// A line that may refer to the event.
 fn template_line(field: &FieldReader<'_>) -> Option<String> {
     field.interpolated_as(|text| {
-        interpolation::check_event_references(text)?;
+        check_event_references(text)?;
         if text.contains(['\n', '\r']) {
             Err(Fault::invalid("must be one line"))
         } else {
@@ -204,7 +211,7 @@ fn template_line(field: &FieldReader<'_>) -> Option<String> {
 }
 
 fn webhook_url(text: &str) -> RuleResult<String> {
-    interpolation::check_event_references(text)?;
+    check_event_references(text)?;
     // A reference may have spaces, which a URL has not.
     network::http_url(&text.replace("{{ ", "{{").replace(" }}", "}}"))?;
     Ok(text.to_owned())

@@ -1,17 +1,20 @@
 //! Definition files of templates: a corpus of good and bad ones, by command line and by HTTP (docs/templates.md).
 //!
-//! Beside each bad file is one with its errors: a line `LINE:COLUMN: CODE: FIELD: MESSAGE (HINT)` for each.
+//! Beside each bad file is one with its errors: a line `LINE:COLUMN: CODE: FIELD: MESSAGE (HINT)` for each. Beside each
+//! good file is its normalised document.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use hotdesk::base::hex::hex;
 use hotdesk::domain::computer::template::FaultCode;
 use hotdesk::domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk::wire::template::{TemplateError, schema};
 use reqwest::Method;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::cli::person::Shell;
 use crate::clients::python;
@@ -19,13 +22,19 @@ use crate::floors::root;
 use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::simulation::Simulation;
 
-/// The definition files of a folder of the corpus, sorted.
+/// End of the name of a normalised document.
+const NORMALISED: &str = "normalised.json";
+
+/// The definition files of a folder of the corpus, sorted, without the normalised documents.
 fn corpus(folder: &str) -> Vec<PathBuf> {
     let entries =
         fs::read_dir(root().join("tests/it/templates").join(folder)).expect("a folder of the corpus");
     let paths = entries.map(|entry| entry.expect("an entry").path());
-    let mut files: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|it| it == "yaml" || it == "json")).collect();
+    let is_definition = |path: &PathBuf| {
+        let name = path.to_string_lossy();
+        (name.ends_with(".yaml") || name.ends_with(".json")) && !name.ends_with(NORMALISED)
+    };
+    let mut files: Vec<PathBuf> = paths.filter(is_definition).collect();
     files.sort();
     files
 }
@@ -80,6 +89,12 @@ async fn bad_files_have_exactly_their_errors_by_both_faces() {
     assert!(missing.is_empty(), "no bad file has the codes {missing:?}");
 }
 
+/// The digest of a normalised document (docs/templates.md#digest).
+fn digest_of(mut document: Value) -> String {
+    document["api_version"] = json!("hotdesk/v1");
+    format!("sha256:{}", hex(&Sha256::digest(document.to_string())))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn good_files_are_normalised_and_have_one_digest() {
     let controller = Simulation::boot().await;
@@ -88,8 +103,11 @@ async fn good_files_are_normalised_and_have_one_digest() {
         let name = file.display().to_string();
         let answer = validate(&controller, text_of(&file)).await;
         assert_eq!((answer.status, &answer.body["ok"]), (200, &json!(true)), "{name}: {}", answer.body);
+        let expected: Value =
+            serde_json::from_str(&text_of(&file.with_extension(NORMALISED))).expect("a normalised document");
+        assert_eq!(answer.body["template"], expected, "{name}: {}", answer.body["template"]);
         let digest = answer.body["digest"].as_str().expect("a digest");
-        assert!(digest.len() == 71 && digest.starts_with("sha256:"), "{name}: {digest}");
+        assert_eq!(digest, digest_of(expected), "{name}");
         // A document of the API version of other services has the same digest under our own name.
         let again =
             validate(&controller, answer.body["template"].to_string().replace("orgo.ai/v1", "hotdesk/v1"))
@@ -193,13 +211,11 @@ async fn the_schema_accepts_the_good_files_and_refuses_bad_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("schema.json");
     fs::write(&file, schema().to_string()).expect("the schema");
+    // A normalised document is a definition file as well.
+    let good: Vec<PathBuf> =
+        corpus("good").into_iter().flat_map(|file| [file.with_extension(NORMALISED), file]).collect();
     let mut command = Command::new(python);
-    command
-        .arg("-c")
-        .arg(CHECK)
-        .args(corpus("good"))
-        .args(&bad)
-        .stdin(fs::File::open(&file).expect("the schema"));
+    command.arg("-c").arg(CHECK).args(&good).args(&bad).stdin(fs::File::open(&file).expect("the schema"));
     let output =
         tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("it starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -209,5 +225,5 @@ async fn the_schema_accepts_the_good_files_and_refuses_bad_ones() {
         let is_bad = bad.contains(&PathBuf::from(&name));
         assert_eq!(!errors.is_empty(), is_bad, "{name}: {errors:?}");
     }
-    assert_eq!(out.lines().count(), bad.len() + corpus("good").len());
+    assert_eq!(out.lines().count(), bad.len() + good.len());
 }

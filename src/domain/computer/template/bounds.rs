@@ -8,17 +8,19 @@ pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 pub const MAX_NODES: usize = 50_000;
 /// Deepest nesting of values. The deepest field, an environment variable of a service, is at 7.
 pub const MAX_DEPTH: usize = 16;
-/// Most errors of an answer: who repairs a hundred validates again.
+/// Most errors in one answer. A person fixes these and validates again.
 pub const MAX_ERRORS: usize = 100;
 
 /// Most entries of a list or a map: more than any desktop starts or installs, few enough to check at once.
 pub const MAX_ENTRIES: usize = 256;
 /// Most lines of `build.run`, and most applications, services of one, triggers and terminals (docs/templates.md).
 pub const MAX_STEPS: usize = 64;
-/// Longest script or inline file, in bytes (256 KiB). Larger files have a `from`.
+/// Longest script or inline file, in bytes (256 KiB), before and after interpolation. Larger files have a `from`.
 pub const MAX_SCRIPT_BYTES: usize = 256 * 1024;
-/// Longest other text, in bytes: the longest path of Linux (`PATH_MAX`), which no URL or command line of a person
-/// exceeds.
+/// Longest other text, in bytes, before and after interpolation: the longest path of Linux (`PATH_MAX`), which no URL
+/// or command line of a person exceeds.
 pub const MAX_TEXT_BYTES: usize = 4096;
-/// Longest text after interpolation, in bytes (1 MiB): a script could name a long variable thousands of times.
-pub const MAX_EXPANDED_BYTES: usize = 1 << 20;
+/// Most bytes that references insert into all texts of a document (8 MiB): eight bytes of text name a value of
+/// [`MAX_TEXT_BYTES`], so that the largest document could stand for half a gigabyte. Eight times its own length is
+/// more than any template needs.
+pub const MAX_INSERTED_BYTES: usize = 8 << 20;

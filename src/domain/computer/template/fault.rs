@@ -125,6 +125,14 @@ pub fn quoted(value: &str) -> String {
     }
 }
 
+/// A number or a word of plain characters as messages show it: shortened, without quotes.
+pub fn shortened(value: &str) -> String {
+    match value.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
 /// Longest word that is compared with known ones, in bytes: the comparison takes quadratic time.
 const MAX_COMPARED: usize = 64;
 
@@ -173,6 +181,8 @@ mod tests {
     fn a_long_value_is_quoted_in_part() {
         assert_eq!(quoted("a\nb"), "\"a\\nb\"");
         assert_eq!(quoted(&"ä".repeat(50)), format!("\"{}\"…", "ä".repeat(40)));
+        assert_eq!(shortened("3000"), "3000");
+        assert_eq!(shortened(&"1".repeat(50)), format!("{}…", "1".repeat(40)));
     }
 
     #[test]

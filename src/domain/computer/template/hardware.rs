@@ -11,8 +11,10 @@ pub const RAM_GB: (u64, u64) = (4, 64);
 pub const MAX_AUTO_STOP_MINUTES: u64 = 1440;
 /// Graphics processors that a definition file can name.
 pub const GPUS: [&str; 8] = ["none", "t4", "l4", "a10", "l40s", "a100-40", "a100-80", "h100"];
+/// The region that names no place: the service chooses one.
+pub const ANY_REGION: &str = "auto-us";
 /// Regions that a definition file can name.
-pub const REGIONS: [&str; 4] = ["auto-us", "iad", "sjc", "lax"];
+pub const REGIONS: [&str; 4] = [ANY_REGION, "iad", "sjc", "lax"];
 
 /// Checks a number of vCPUs.
 ///
@@ -53,19 +55,20 @@ pub fn gpu_count(count: u64) -> RuleResult<()> {
         .hint("remove the field"))
 }
 
-/// Checks a region: none can be fulfilled, because a controller has one host.
+/// Checks a region: only [`ANY_REGION`] can be fulfilled, because a controller has one host.
 ///
 /// # Errors
-/// `Unsupported` for a known region, `InvalidEnum` for an unknown one.
+/// `Unsupported` for another known region, `InvalidEnum` for an unknown one.
 pub fn region(name: &str) -> RuleResult<()> {
-    if REGIONS.contains(&name) {
-        return Err(Fault::new(
+    match name {
+        ANY_REGION => Ok(()),
+        known if REGIONS.contains(&known) => Err(Fault::new(
             FaultCode::Unsupported,
-            format!("asks for the region {name}, but hotdesk has no regions: computers run on its own host"),
+            format!("asks for the region {known}, but hotdesk has no regions: computers run on its own host"),
         )
-        .hint("remove the field"));
+        .hint(format!("remove the field, or write {ANY_REGION}"))),
+        other => Err(Fault::none_of(other, &REGIONS)),
     }
-    Err(Fault::none_of(name, &REGIONS))
 }
 
 /// Reads an amount of RAM such as `4gb` or `8 GB`; returns it in GB.
@@ -89,14 +92,14 @@ pub fn ram(text: &str) -> RuleResult<u64> {
 /// Reads a resolution; returns it with its depth, which is 24 without one.
 ///
 /// # Errors
-/// `InvalidValue` for anything else.
+/// `InvalidValue` for anything else, with the reason as a hint.
 pub fn resolution(text: &str) -> RuleResult<String> {
     match text.parse::<Resolution>() {
         Ok(resolution) => Ok(resolution.to_string()),
-        Err(_) => Err(Fault::invalid(format!(
-            "must be WIDTHxHEIGHT or WIDTHxHEIGHTxDEPTH such as 1280x720x24, not {}",
-            quoted(text)
-        ))),
+        Err(error) => {
+            let message = format!("must be WIDTHxHEIGHT or WIDTHxHEIGHTxDEPTH, not {}", quoted(text));
+            Err(Fault::invalid(message).hint(error.message))
+        }
     }
 }
 
@@ -106,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_hotdesk_has_none_of_is_refused_by_name() {
-        assert!(gpu("none").is_ok() && gpu_count(0).is_ok());
+        assert!(gpu("none").is_ok() && gpu_count(0).is_ok() && region("auto-us").is_ok());
         for (checked, code) in [
             (gpu("h100"), FaultCode::Unsupported),
             (gpu("h1000"), FaultCode::InvalidEnum),
@@ -128,6 +131,14 @@ mod tests {
         }
         assert!(cpu(2).is_ok() && cpu(3).is_err() && cpu(0).is_err());
         assert_eq!(resolution("1280x800").unwrap(), "1280x800x24");
-        assert!(resolution("wide").is_err());
+        for (bad, reason) in [
+            ("wide", "1280x720x24"),
+            ("20000x20000", "7680"),
+            ("7680x7680", "33177600 pixels"),
+            ("800x600x8", "16, 24 or 32"),
+        ] {
+            let hint = resolution(bad).unwrap_err().hint.unwrap_or_default();
+            assert!(hint.contains(reason), "{bad}: {hint}");
+        }
     }
 }

@@ -70,7 +70,8 @@ pub fn rtmp_url(text: &str) -> RuleResult<String> {
 }
 
 /// Reads a destination of traffic: an IP address, a network in CIDR notation, or a domain name, which may begin
-/// with `*.`. Returns it in lower case; a network with its host bits cleared.
+/// with `*.`. Returns it in lower case; a network with its host bits cleared, and one of a single address as the
+/// address.
 ///
 /// # Errors
 /// `InvalidValue` for anything else.
@@ -79,7 +80,8 @@ pub fn destination(text: &str) -> RuleResult<String> {
         return Ok(address.to_string());
     }
     if let Ok(network) = text.parse::<IpNet>() {
-        return Ok(network.trunc().to_string());
+        let is_address = network.prefix_len() == network.max_prefix_len();
+        return Ok(if is_address { network.addr().to_string() } else { network.trunc().to_string() });
     }
     let domain = text.to_ascii_lowercase();
     let is_label = |label: &str| {
@@ -129,6 +131,8 @@ mod tests {
             ("*.example.com", "*.example.com"),
             ("10.0.0.1", "10.0.0.1"),
             ("10.1.2.3/8", "10.0.0.0/8"),
+            ("10.0.0.1/32", "10.0.0.1"),
+            ("2001:DB8::1/128", "2001:db8::1"),
             ("2001:DB8::/32", "2001:db8::/32"),
             ("localhost", "localhost"),
         ] {
