@@ -79,7 +79,12 @@ async fn a_stop_waits_for_what_the_guest_still_writes() {
     let speed = DiskSpeed { mb_per_second: 4, ops_per_second: 0 };
     let Some(fixture) = QemuFixture::with_config(|config| config.host.disk_speed = speed) else { return };
     let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
+    // Without these settings a busy machine is slow enough for the kernel to write most of it before the stop.
+    guest.run("cd /proc/sys/vm && echo 0 >dirty_writeback_centisecs && echo 90 >dirty_background_ratio && echo 95 >dirty_ratio").await;
     let sum = guest.run("head -c 30M /dev/urandom >/root/data; sha256sum </root/data").await;
+    let unwritten: u64 =
+        guest.run("awk '$1 == \"Dirty:\" { print $2 }' /proc/meminfo").await.trim().parse().expect("kB");
+    assert!(unwritten > 28 << 10, "the guest wrote before the stop: {unwritten} kB are left");
     let begun = Instant::now();
     fixture.engine.stop(id, SHORT_GRACE).await.expect("stopped");
     let took = begun.elapsed();

@@ -92,19 +92,19 @@ impl Screen {
             last = self.change_window(id, WindowChange::Restore).await?;
         }
         let until = Instant::now() + CHANGE_TIMEOUT;
-        let mut asked = place.clone();
+        let mut request = framed(place, &last);
         for _ in 0..PLACE_ATTEMPTS {
             if is_at(&last, place) {
                 break;
             }
-            let request = framed(&asked, &last);
-            self.run(move |worker, _| worker.place_window(window, &request)).await?;
+            let sent = request.clone();
+            self.run(move |worker, _| worker.place_window(window, &sent)).await?;
             last = self.placed(id, &last, place, until).await?;
-            let better = corrected(&asked, place, &last);
-            if (better.x, better.y) == (asked.x, asked.y) {
+            let better = corrected(&request, place, &last);
+            if (better.x, better.y) == (request.x, request.y) {
                 break;
             }
-            asked = better;
+            request = better;
         }
         Ok(last)
     }
@@ -208,14 +208,22 @@ fn framed(place: &WindowPlace, window: &Window) -> WindowPlace {
     WindowPlace { x, y, ..place.clone() }
 }
 
-/// The next request after a window ended elsewhere: moved by the error in the opposite direction.
-fn corrected(asked: &WindowPlace, place: &WindowPlace, became: &Window) -> WindowPlace {
-    let aim = |asked: Option<i32>, wanted: Option<i32>, became: i32| Some(asked? + wanted? - became);
-    WindowPlace { x: aim(asked.x, place.x, became.x), y: aim(asked.y, place.y, became.y), ..place.clone() }
+/// The next request after a window ended elsewhere: the last one, moved by the error in the opposite
+/// direction. The frame does not count again: the error contains it, even if the frame only appeared after
+/// the last request.
+fn corrected(request: &WindowPlace, place: &WindowPlace, became: &Window) -> WindowPlace {
+    let aim = |sent: Option<i32>, wanted: Option<i32>, became: i32| Some(sent? + wanted? - became);
+    WindowPlace {
+        x: aim(request.x, place.x, became.x),
+        y: aim(request.y, place.y, became.y),
+        ..place.clone()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -248,5 +256,28 @@ mod tests {
         ] {
             assert!(check(&bad).is_err(), "{bad:?}");
         }
+    }
+
+    /// A frame of one pixel that is not listed before the first request, or never.
+    #[test]
+    fn a_request_is_corrected_by_the_error_whether_the_frame_is_listed_or_not() {
+        let place = WindowPlace { x: Some(30), y: Some(40), ..WindowPlace::default() };
+        for listed_later in [0, 1] {
+            let before = window(0, 0, 0);
+            let first = framed(&place, &before);
+            let became = window(first.x.unwrap() + 1, first.y.unwrap() + 1, listed_later);
+            let second = corrected(&first, &place, &became);
+            assert_eq!((second.x, second.y), (Some(29), Some(39)), "frame of {listed_later}");
+        }
+    }
+
+    fn window(x: i32, y: i32, frame: u32) -> Window {
+        let frame = json!({"left": frame, "right": frame, "top": frame, "bottom": frame});
+        serde_json::from_value(json!({
+            "id": "0x1", "title": "", "class": "", "instance": "", "pid": null, "screen": "0", "x": x, "y": y,
+            "width": 10, "height": 10, "frame": frame, "focused": true, "minimized": false, "maximized": false,
+            "fullscreen": false, "desktop": 0, "type": "normal",
+        }))
+        .unwrap()
     }
 }
