@@ -96,7 +96,7 @@ enum Command {
     Clients(clients::Command),
     /// Show the computer quota of the account, or change it.
     Capacity(capacity::Options),
-    /// Check definition files of templates.
+    /// Manage templates: definition files, and what was built from them.
     #[command(subcommand, alias = "template")]
     Templates(templates::Command),
     /// Take a screenshot of a computer.
@@ -246,7 +246,12 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,
         Command::Man { dir } => settings::man(&dir)?,
-        Command::Templates(command) => return templates::run(&command, global.json),
+        Command::Templates(templates::Command::Validate { file }) => {
+            return templates::check(&file, global.json);
+        }
+        Command::Templates(it) => {
+            return global.with_session(async |session| templates::run(it, session).await);
+        }
         Command::Login => login::run(global.url(), global.profile(), global.json)?,
         Command::Admin { folder, command } => admin::run(&folder, command, global.json)?,
         Command::Secrets { folder, command } => secrets::run(&folder, &command)?,

@@ -37,8 +37,9 @@ use background::auto_stop::AutoStopper;
 use background::trials::Trials;
 use computers::directory::Directory;
 use computers::fleet::{Fleet, PreparedDesktops};
-use computers::rtmp_connections::RtmpConnections;
-use computers::streams::RtmpStreams;
+use computers::rtmp::connections::RtmpConnections;
+use computers::rtmp::streams::RtmpStreams;
+use computers::templates::Templates;
 use config::Config;
 use data_dir::blobs::BlobStore;
 use data_dir::files;
@@ -103,6 +104,8 @@ pub struct App {
     pub streams: RtmpStreams,
     /// Saved RTMP connections.
     pub rtmp_connections: RtmpConnections,
+    /// Templates and their builds.
+    pub templates: Templates,
     /// Stops of idle computers.
     pub auto_stop: AutoStopper,
     /// Ends of trials.
@@ -282,6 +285,7 @@ pub async fn start_with(
     let app = Arc::new(App {
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
+        templates: Templates::new(store.clone(), fleet.clone()),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
         hosts,
@@ -339,6 +343,7 @@ pub async fn start_with(
         signatures,
     });
     app.fleet.recover().await?;
+    app.templates.recover().await?;
     background::start(&app);
     // Last, because a start that fails must not create a key that nobody sees.
     let first_key = keys::first_key(&app.store).await?;

@@ -311,6 +311,14 @@ error_codes! {
 
     /// The definition file of a template is invalid.
     TemplateInvalid = "template_invalid",
+    /// Another document is published at the reference of the template.
+    TemplateExists = "template_exists",
+    /// Computers were launched from the template.
+    TemplateInUse = "template_in_use",
+    /// The template has no build from which computers can be launched.
+    TemplateNotReady = "TEMPLATE_NOT_READY",
+    /// The account has as many builds as may wait.
+    TooManyBuilds = "too_many_builds",
 }
 
 #[cfg(test)]

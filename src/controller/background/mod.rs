@@ -1,6 +1,6 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
 //! expired agent accounts, ends of streams, old usage, the engine's maintenance, boot snapshots, the pool, the guard of
-//! the host's disk.
+//! the host's disk, unused layers of templates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,9 @@ const END_STREAMS_INTERVAL: Duration = QUICK_TIMEOUT;
 /// Time between two removals of old usage records. Usage is reported by month, so an hour is frequent enough.
 const FORGET_USAGE_INTERVAL: Duration = Duration::from_secs(3600);
 
+/// Time between two removals of unused layers of templates, which stay for a day.
+const LAYER_SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
+
 /// Time between two rounds of the engine's maintenance. It balances computers over the host's CPUs; a burst of work that is
 /// shorter does not pay for a move.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
@@ -46,6 +49,9 @@ const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 pub fn start(app: &AppState) {
     repeat(app, "sweep", SWEEP_INTERVAL, sweep);
     repeat(app, "count-computers", COUNT_INTERVAL, count_computers);
+    repeat(app, "template layers", LAYER_SWEEP_INTERVAL, |app| async move {
+        app.templates.remove_unused_layers().await
+    });
     repeat(app, "audit", audit::WRITE_INTERVAL, |app| async move { app.audit.write().await });
     repeat(app, "last-used", credential_uses::WRITE_INTERVAL, |app| async move {
         app.credential_uses.write().await

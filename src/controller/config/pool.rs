@@ -69,7 +69,10 @@ impl PoolSettings {
                 settings.isolation.as_deref().map(parse_isolation).transpose().map_err(refused)?;
             let isolation = isolation.unwrap_or(offers.default().isolation);
             let isolation = check_offered(isolation, "isolation", &offers.isolations()).map_err(refused)?;
-            Ok(PoolSize { spec: DesktopSpec { isolation, hardware }, wanted: settings.wanted })
+            Ok(PoolSize {
+                spec: DesktopSpec { isolation, hardware, layers: Vec::new() },
+                wanted: settings.wanted,
+            })
         };
         let limits = PoolLimits {
             max_memory_gb: self.max_memory_gb,

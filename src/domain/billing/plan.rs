@@ -10,7 +10,6 @@ use crate::billing::quota::Quota;
 use crate::billing::{Payment, Variant, trial_ended};
 use crate::computer::Hardware;
 use crate::computer::allowance::{Allowance, ResourceUse};
-use crate::computer::template;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::plural::plural;
@@ -35,7 +34,7 @@ pub struct Plan {
     pub added_ram_gb: u32,
     /// GB of disk that each added computer adds to the account's limit.
     pub added_disk_gb: u32,
-    /// Whether the plan permits its accounts to author templates; see [`AccountTerms::may_author_templates`].
+    /// Whether the plan permits its accounts to author templates; see [`AccountTerms::check_template_authoring`].
     pub template_authoring: bool,
     /// Length of the trial in days, from the time when an account gets the plan; `None` means no trial.
     pub trial_days: Option<u32>,
@@ -151,10 +150,16 @@ impl Plan {
 }
 
 impl AccountTerms {
-    /// Whether the account can author templates: its plan permits it, and the service supports it
-    /// (docs/api/templates.md).
-    pub fn may_author_templates(&self) -> bool {
-        template::AUTHORABLE && self.plan.template_authoring
+    /// Checks that the account may author templates: validate, publish and build them (docs/api/templates.md).
+    ///
+    /// # Errors
+    /// `Forbidden` (`UPGRADE_REQUIRED`) when its plan does not permit it.
+    pub fn check_template_authoring(&self) -> Result<()> {
+        if self.plan.template_authoring {
+            return Ok(());
+        }
+        Err(Error::forbidden("This account's plan does not include template authoring")
+            .code(ErrorCode::UpgradeRequired))
     }
 
     /// Returns how a new computer of the account is paid for.
@@ -294,10 +299,14 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_authored_where_that_is_possible_and_the_plan_lets_it() {
+    fn templates_are_authored_where_the_plan_lets_it() {
         let lets = |template_authoring| Plans::new(Plan { template_authoring, ..plan() }, BTreeMap::new());
-        for (plans, expected) in [(lets(false), false), (lets(true), template::AUTHORABLE)] {
-            assert_eq!(plans.terms(&standing(None, 0)).unwrap().may_author_templates(), expected);
+        for permitted in [false, true] {
+            let checked = lets(permitted).terms(&standing(None, 0)).unwrap().check_template_authoring();
+            assert_eq!(
+                checked.map_err(|error| error.code).err(),
+                (!permitted).then_some(Some(ErrorCode::UpgradeRequired))
+            );
         }
     }
 

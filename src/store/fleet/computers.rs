@@ -1,11 +1,14 @@
 //! Computers: rows, creation, renaming and removal.
 
 use crate::fleet::status::BootSecrets;
+use crate::templates::{layers_text, parse_layers};
 use crate::vault::columns::{AGENT_TOKEN, SAVED_TOKEN, VNC_PASSWORD};
 use crate::vault::{SealedText, Vault};
 use crate::{Store, Write, failed, id, is_duplicate};
 use hotdesk_base::clock;
-use hotdesk_base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, SnapshotId, WorkspaceId};
+use hotdesk_base::ids::{
+    AccountId, ComputerId, ComputerRef, FileId, InstanceId, LayerId, SnapshotId, WorkspaceId,
+};
 use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
@@ -39,6 +42,10 @@ pub struct Computer {
     pub wanted: Option<Hardware>,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
+    /// The template that it was launched from.
+    pub template: Option<String>,
+    /// Read-only layers below its disk, the lowest first.
+    pub layers: Vec<LayerId>,
     /// Its billing.
     pub billing: Billing,
     /// Its status.
@@ -79,6 +86,10 @@ pub struct NewComputer {
     pub hardware: Hardware,
     /// The kernel behind its programs, which the host offers.
     pub isolation: Isolation,
+    /// The template that it is launched from.
+    pub template: Option<String>,
+    /// Read-only layers below its disk, the lowest first.
+    pub layers: Vec<LayerId>,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
     /// Whether it gets the earlier uploads of its whole workspace.
@@ -101,6 +112,8 @@ row! {
         disk_gb: i64,
         bandwidth_mbps: i64,
         isolation: Option<String>,
+        template_ref: Option<String>,
+        layers: String,
         wanted_cpu: Option<f64>,
         wanted_ram_gb: Option<i64>,
         wanted_disk_gb: Option<i64>,
@@ -177,6 +190,8 @@ impl Row {
             owner: id(&row.account_id)?,
             hardware,
             isolation,
+            template: row.template_ref,
+            layers: parse_layers(&row.layers)?,
             wanted,
             billing,
             status: Status::parse(&row.status).ok_or_else(|| bad("status"))?,
@@ -306,9 +321,9 @@ impl Write {
         let inserted = sqlx::query(
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
-             bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for) \
+             bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18, \
-              $19)",
+              $19, $20, $21)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -329,6 +344,8 @@ impl Write {
         .bind(terms.trial_ends_at.map(UnixMillis::as_i64))
         .bind(new.isolation.name())
         .bind(new.encrypt.then(|| new.workspace.to_string()))
+        .bind(new.template.as_deref())
+        .bind(layers_text(&new.layers))
         .execute(&mut *self.tx)
         .await;
         match inserted {

@@ -95,6 +95,8 @@ impl Store {
             name,
             hardware,
             isolation: source.isolation,
+            template: source.template.clone(),
+            layers: source.layers.clone(),
             auto_stop_minutes: 0,
             deliver_files: false,
             encrypt: copy.encrypt,

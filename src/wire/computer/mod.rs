@@ -5,6 +5,7 @@ pub mod resize;
 pub mod snapshot;
 pub mod ssh;
 pub mod suspension;
+pub mod template;
 pub mod ticket;
 
 use serde::{Deserialize, Serialize};

@@ -153,6 +153,6 @@ pub struct ValidTemplate {
 
 impl From<TemplateDefinition> for ValidTemplate {
     fn from(template: TemplateDefinition) -> Self {
-        Self { ok: true, reference: template.reference(), digest: template.digest(), template }
+        Self { ok: true, reference: template.reference().to_string(), digest: template.digest(), template }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use hotdesk_base::hex::hex;
 use hotdesk_domain::computer::template::bounds::{MAX_DOCUMENT_BYTES, MAX_SCRIPT_BYTES, MAX_STEPS};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, quoted};
-use hotdesk_domain::computer::template::{name, network};
+use hotdesk_domain::computer::template::{TemplateRef, name, network};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -21,6 +21,7 @@ mod application;
 mod choice;
 mod document;
 mod environment;
+mod expansion;
 mod hardware;
 mod health;
 mod reader;
@@ -30,19 +31,21 @@ mod surroundings;
 #[cfg(test)]
 mod tests;
 mod trigger;
-mod trigger_action;
 
 pub use answer::{InvalidTemplate, TemplateError, ValidTemplate};
+pub use environment::TextOrSecret;
+pub use hardware::TemplateHardware;
 pub use schema::schema;
+pub use software::{FileMoment, TemplateFile};
+pub use surroundings::{Hooks, Telemetry};
 
 use answer::Position;
 use application::TemplateApp;
 use choice::choices;
 use environment::{Environment, TemplateSecret};
-use hardware::TemplateHardware;
 use reader::{FieldReader, ObjectReader, Scope};
-use software::{BuildSteps, TemplateFile};
-use surroundings::{EgressPolicy, Hooks, Telemetry, TemplateStream, TemplateTerminal};
+use software::BuildSteps;
+use surroundings::{EgressPolicy, TemplateStream, TemplateTerminal};
 use trigger::Trigger;
 
 choices! {
@@ -138,9 +141,9 @@ pub struct TemplateMetadata {
 }
 
 impl TemplateDefinition {
-    /// The reference that the template would have, in the namespace of accounts (`default`).
-    pub fn reference(&self) -> String {
-        format!("default/{}@{}", self.template.name, self.template.version)
+    /// The reference that the template has when it is published.
+    pub fn reference(&self) -> TemplateRef {
+        TemplateRef::own(&self.template.name, &self.template.version)
     }
 
     /// `sha256:` and the SHA-256 of the normalised document: JSON without white space, its keys sorted. Documents of

@@ -88,7 +88,7 @@ async fn subscription(
 ) -> Result<Json<Subscription>> {
     check_account_wide(&caller, "see the account's plan")?;
     let terms = app.billing.terms(caller.account).await?;
-    let (allowed, template_authoring) = (terms.allowance, terms.may_author_templates());
+    let (allowed, template_authoring) = (terms.allowance, terms.check_template_authoring().is_ok());
     Ok(Json(Subscription {
         tier: terms.tier,
         plan_limits: Some(PlanLimits {

@@ -11,8 +11,10 @@ use crate::computers::view;
 use crate::web::origin::Origin;
 use crate::{AppState, audit};
 use hotdesk_domain::computer::lifecycle::{Command, Status};
-use hotdesk_domain::computer::template;
-use hotdesk_domain::computer::{ComputerRequest, parse_computer_request};
+use hotdesk_domain::computer::prepared::DesktopSpec;
+use hotdesk_domain::computer::template::hardware::{bandwidth, default_size};
+use hotdesk_domain::computer::template::requested_template;
+use hotdesk_domain::computer::{CPU_CHOICES, ComputerRequest, RAM_CHOICES, parse_computer_request};
 use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::access::Role;
 use hotdesk_domain::name::Name;
@@ -24,6 +26,7 @@ use hotdesk_wire::computer::{
     Computer, ComputerList, ComputerListQuery, CreateComputer, UpdateComputer, VncPassword,
 };
 use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::template::TemplateHardware;
 
 /// Most computers on one page of a list.
 const MAX_PAGE: u32 = 1000;
@@ -51,26 +54,40 @@ pub(crate) async fn create(
     let workspace = workspace.ok_or_else(|| Error::invalid("workspace_id is missing"))?;
     let workspace = app.directory.find_workspace(&caller, workspace).await?;
     let name = Name::parse(&wanted.name)?;
+    let launch = match requested_template(wanted.template_ref.as_deref(), wanted.image.as_deref())? {
+        Some(reference) => Some(app.templates.launch_source(workspace.account, &reference).await?),
+        None => None,
+    };
+    let (template, layers, defaults) = match launch {
+        Some(launch) => (Some(launch.reference.to_string()), launch.layers, launch.definition.hardware),
+        None => (None, Vec::new(), TemplateHardware::default()),
+    };
+    let allowance = app.billing.allowance(workspace.account).await?;
+    let auto_stop_minutes = wanted.auto_stop_minutes.or(defaults.auto_stop_minutes.map(u64::cast_signed));
     let order = ComputerRequest {
-        cpu: wanted.cpu,
-        ram: wanted.ram,
-        disk_gb: wanted.disk_size_gb,
-        resolution: wanted.resolution.as_deref(),
+        cpu: wanted.cpu.or(default_size(defaults.cpu, allowance.cpu, &CPU_CHOICES)),
+        ram: wanted.ram.or(default_size(defaults.ram_gb, allowance.ram_gb, &RAM_CHOICES)),
+        disk_gb: wanted
+            .disk_size_gb
+            .or(defaults.disk_gb.map(|disk| (disk.min(allowance.disk_gb.into())) as f64)),
+        resolution: wanted.resolution.as_deref().or(defaults.resolution.as_deref()),
         os: wanted.os.as_deref(),
         gpu: wanted.gpu.as_deref(),
-        auto_stop_minutes: wanted.auto_stop_minutes,
+        auto_stop_minutes,
     };
     let mut hardware = parse_computer_request(&order)?;
-    hardware.bandwidth_mbps = app.billing.allowance(workspace.account).await?.bandwidth_mbps;
+    hardware.bandwidth_mbps = bandwidth(allowance.bandwidth_mbps, defaults.bandwidth_mbps);
     let isolation = app.fleet.choose_isolation(wanted.isolation.as_deref(), &workspace)?;
-    template::check(wanted.template_ref.as_deref(), wanted.image.as_deref())?;
+    let spec = DesktopSpec { isolation, hardware, layers };
     let new = NewComputer {
-        id: app.fleet.id_for(isolation, &hardware),
+        id: app.fleet.id_for(&spec),
         workspace: workspace.id,
         name,
         hardware,
         isolation,
-        auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
+        template,
+        layers: spec.layers,
+        auto_stop_minutes: auto_stop_minutes.unwrap_or(0),
         deliver_files: wanted.deliver_files,
         encrypt: app.config.encryption.computers,
         plans: app.plans.clone(),

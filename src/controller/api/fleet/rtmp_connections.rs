@@ -11,7 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use crate::computers::rtmp_connections::check_access;
+use crate::computers::rtmp::connections::check_access;
 use hotdesk_domain::desktop::stream::{check_key, connection_name};
 use hotdesk_domain::name;
 use hotdesk_http::error_response::Result;

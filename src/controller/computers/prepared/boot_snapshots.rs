@@ -143,5 +143,5 @@ pub(super) fn count_begun(from: &'static str) {
 }
 
 fn desktop_spec(row: &Computer) -> DesktopSpec {
-    DesktopSpec { isolation: row.isolation, hardware: row.hardware }
+    DesktopSpec { isolation: row.isolation, hardware: row.hardware, layers: row.layers.clone() }
 }

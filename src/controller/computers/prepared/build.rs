@@ -12,7 +12,7 @@ use crate::computers::runner::{hardware_spec, refused};
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_engine::Boot;
+use hotdesk_engine::{Boot, MachineSpec};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::boot_snapshots::NewBootSnapshot;
 use hotdesk_wire::desktop::action::WaitStable;
@@ -145,8 +145,10 @@ impl FleetState {
 
     /// Makes and boots a machine and waits until its desktop is settled.
     async fn boot_prepared(&self, new: &NewBootSnapshot, spec: &DesktopSpec) -> Result<()> {
-        let DesktopSpec { isolation, hardware } = spec;
-        let spec = hardware_spec(new.machine, *isolation, &Hardware { bandwidth_mbps: 0, ..*hardware });
+        let DesktopSpec { isolation, hardware, layers } = spec;
+        let hardware = Hardware { bandwidth_mbps: 0, ..*hardware };
+        let spec =
+            MachineSpec { layers: layers.clone(), ..hardware_spec(new.machine, *isolation, &hardware) };
         self.engine.create(&spec).await.map_err(|error| refused(FAILED, &error))?;
         let boot = Boot { generation: GENERATION, token: new.token.clone(), resolution: hardware.resolution };
         settle(&boot_guest(&*self.engine, &spec, &boot).await?).await

@@ -14,8 +14,6 @@ use crate::computers::runner::Runner;
 use crate::computers::runner::registry::FleetState;
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
-use hotdesk_domain::computer::Hardware;
-use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::prepared::pool::{PoolPlan, PooledMachine, is_low_memory, plan};
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 use hotdesk_domain::error::{Error, Result};
@@ -31,9 +29,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(60);
 
 impl Fleet {
     /// Returns the id for a new computer: that of a machine of the pool, if it has one of this size.
-    pub fn id_for(&self, isolation: Isolation, hardware: &Hardware) -> ComputerId {
-        let spec = DesktopSpec { isolation, hardware: *hardware };
-        self.shared.pool.take(&spec).unwrap_or_else(ComputerId::random)
+    pub fn id_for(&self, spec: &DesktopSpec) -> ComputerId {
+        self.shared.pool.take(spec).unwrap_or_else(ComputerId::random)
     }
 
     /// Starts to keep the pool filled.

@@ -377,10 +377,10 @@ pub(super) fn computer_not_found() -> Error {
 }
 
 pub(super) fn machine_spec(row: &Computer) -> MachineSpec {
-    hardware_spec(row.id, row.isolation, &row.hardware)
+    MachineSpec { layers: row.layers.clone(), ..hardware_spec(row.id, row.isolation, &row.hardware) }
 }
 
-/// Returns the spec of a machine with this isolation and hardware.
+/// Returns the spec of a machine with this isolation and hardware, without layers.
 pub(super) fn hardware_spec(id: ComputerId, isolation: Isolation, hardware: &Hardware) -> MachineSpec {
     MachineSpec {
         id,

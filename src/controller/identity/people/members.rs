@@ -4,7 +4,7 @@
 
 use crate::audit;
 use crate::computers::directory::Directory;
-use crate::computers::streams::RtmpStreams;
+use crate::computers::rtmp::streams::RtmpStreams;
 use hotdesk_base::ids::AccountId;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};

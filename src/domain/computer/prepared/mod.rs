@@ -2,20 +2,23 @@
 
 use crate::computer::Hardware;
 use crate::computer::isolation::Isolation;
+use hotdesk_base::ids::LayerId;
 
 pub mod boot_snapshot;
 pub mod pool;
 
-/// Isolation and hardware of a desktop.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Isolation, hardware and layers of a desktop.
+#[derive(Clone, Debug, PartialEq)]
 pub struct DesktopSpec {
     /// The kernel behind its programs.
     pub isolation: Isolation,
     /// Its hardware. The bandwidth is set when a computer begins from it.
     pub hardware: Hardware,
+    /// Read-only layers below its disk, the lowest first.
+    pub layers: Vec<LayerId>,
 }
 
-/// Text that identifies isolation and size of a desktop, in the store and in the log. Memory continues only in a machine
+/// Text that identifies isolation, size and layers of a desktop, in the store and in the log. Memory continues only in a machine
 /// with the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DesktopSize(String);
@@ -33,10 +36,14 @@ impl DesktopSize {
 }
 
 impl From<&DesktopSpec> for DesktopSize {
-    fn from(DesktopSpec { isolation, hardware }: &DesktopSpec) -> Self {
+    fn from(DesktopSpec { isolation, hardware, layers }: &DesktopSpec) -> Self {
         let Hardware { cpu, ram_gb, disk_gb, resolution, bandwidth_mbps: _ } = hardware;
         let isolation = isolation.name();
-        Self(format!("{isolation}, {cpu} vCPU, {ram_gb} GB RAM, {disk_gb} GB disk, {resolution}"))
+        let mut text = format!("{isolation}, {cpu} vCPU, {ram_gb} GB RAM, {disk_gb} GB disk, {resolution}");
+        for layer in layers {
+            text.push_str(&format!(", layer {layer}"));
+        }
+        Self(text)
     }
 }
 
@@ -53,7 +60,7 @@ mod tests {
             resolution: "1280x720x24".parse().unwrap(),
             bandwidth_mbps: 0,
         };
-        let spec = |hardware| DesktopSpec { isolation: Isolation::Vm, hardware };
+        let spec = |hardware| DesktopSpec { isolation: Isolation::Vm, hardware, layers: Vec::new() };
         let size = DesktopSize::from(&spec(hardware));
         assert_eq!(size.as_str(), "vm, 0.5 vCPU, 4 GB RAM, 8 GB disk, 1280x720x24");
         assert_eq!(size, DesktopSize::from(&spec(Hardware { bandwidth_mbps: 5, ..hardware })));
@@ -65,6 +72,11 @@ mod tests {
         ] {
             assert_ne!(size, DesktopSize::from(&spec(other)), "{other:?}");
         }
-        assert_ne!(size, DesktopSize::from(&DesktopSpec { isolation: Isolation::Sandbox, hardware }));
+        assert_ne!(size, DesktopSize::from(&DesktopSpec { isolation: Isolation::Sandbox, ..spec(hardware) }));
+        let layers = vec![LayerId::random(), LayerId::random()];
+        let reversed = layers.iter().rev().copied().collect();
+        let [one, two] =
+            [layers, reversed].map(|layers| DesktopSize::from(&DesktopSpec { layers, ..spec(hardware) }));
+        assert!(size != one && one != two, "{one:?} {two:?}");
     }
 }

@@ -68,7 +68,7 @@ pub fn plan(
             }
         }
         if kept < *wanted && make.is_none() && fits(memory_gb) {
-            make = Some(*spec);
+            make = Some(spec.clone());
             memory_gb = memory_gb.saturating_add(ram_gb);
         }
     }
@@ -103,7 +103,11 @@ mod tests {
 
     fn spec(ram: f64) -> DesktopSpec {
         let request = ComputerRequest { ram: Some(ram), ..ComputerRequest::default() };
-        DesktopSpec { isolation: Isolation::Shared, hardware: parse_computer_request(&request).unwrap() }
+        DesktopSpec {
+            isolation: Isolation::Shared,
+            hardware: parse_computer_request(&request).unwrap(),
+            layers: Vec::new(),
+        }
     }
 
     fn machine(ram: f64, age: u64) -> PooledMachine {

@@ -24,3 +24,11 @@ pub const MAX_TEXT_BYTES: usize = 4096;
 /// [`MAX_TEXT_BYTES`], so that the largest document could stand for half a gigabyte. Eight times its own length is
 /// more than any template needs.
 pub const MAX_INSERTED_BYTES: usize = 8 << 20;
+
+/// Most templates of an account, versions counted singly. A list has all of them, each at most [`MAX_DOCUMENT_BYTES`] long.
+pub const MAX_TEMPLATES: i64 = 200;
+/// Most layers that the scripts of `build.run` become. With one each for `apt`, `pip`, `npm`, `files` and the applications
+/// there are at most 15 layers: an engine takes 16.
+pub const MAX_RUN_LAYERS: usize = 10;
+/// Part of the digest of every layer. It changes when a later version builds something else from the same definition.
+pub const SCRIPT_OF_BUILD_VERSION: &str = "1";

@@ -103,6 +103,21 @@ pub fn resolution(text: &str) -> RuleResult<String> {
     }
 }
 
+/// The size with which a computer is launched when its create request names none: the smallest of `choices` that is at
+/// least the template's, or the largest that the plan permits. `None` when the template names none either.
+pub fn default_size(size: Option<u64>, most: u32, choices: &[f64]) -> Option<f64> {
+    let size = size? as f64;
+    let fits = |choice: &&f64| **choice <= f64::from(most);
+    let enough = choices.iter().filter(fits).find(|choice| **choice >= size);
+    enough.or_else(|| choices.iter().rfind(fits)).copied().or(Some(size))
+}
+
+/// The bandwidth of a launched computer in Mbit/s, from that of its plan and that of its template; 0 is no limit.
+pub fn bandwidth(plan: u32, template: Option<u64>) -> u32 {
+    let limits = [Some(plan), template.map(|mbps| u32::try_from(mbps).unwrap_or(u32::MAX))];
+    limits.into_iter().flatten().filter(|mbps| *mbps > 0).min().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +154,33 @@ mod tests {
         ] {
             let hint = resolution(bad).unwrap_err().hint.unwrap_or_default();
             assert!(hint.contains(reason), "{bad}: {hint}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_a_template_are_rounded_up_and_capped_by_the_plan() {
+        let choices = [4.0, 8.0, 16.0];
+        for (size, most, expected) in [
+            (None, 16, None),
+            (Some(4), 16, Some(4.0)),
+            (Some(5), 16, Some(8.0)),
+            (Some(12), 8, Some(8.0)),
+            (Some(64), 16, Some(16.0)),
+            (Some(64), 100, Some(16.0)),
+            // The request is refused with the plan's own text then.
+            (Some(6), 2, Some(6.0)),
+        ] {
+            assert_eq!(default_size(size, most, &choices), expected, "{size:?} {most}");
+        }
+        for (plan, template, expected) in [
+            (0, None, 0),
+            (0, Some(5), 5),
+            (5, None, 5),
+            (5, Some(9), 5),
+            (9, Some(5), 5),
+            (9, Some(u64::MAX), 9),
+        ] {
+            assert_eq!(bandwidth(plan, template), expected, "{plan} {template:?}");
         }
     }
 }

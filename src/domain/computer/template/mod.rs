@@ -1,6 +1,7 @@
 //! Templates: references to them, and the rules of single values of a definition file (docs/templates.md).
 
 pub mod bounds;
+pub mod build;
 pub mod fault;
 pub mod hardware;
 pub mod interpolation;
@@ -11,4 +12,4 @@ pub mod reference;
 pub mod timing;
 
 pub use fault::{Fault, FaultCode};
-pub use reference::{AUTHORABLE, PLAIN_DESKTOP, check};
+pub use reference::{PLAIN_DESKTOP, TemplateRef, requested_template};

@@ -9,7 +9,10 @@ use serde::Serialize;
 
 use super::choice::choices;
 use super::reader::{FieldReader, NameKind, ObjectReader};
-use super::trigger_action::{self, HttpMethod, TriggerAction};
+
+mod action;
+
+use action::{HttpMethod, TriggerAction};
 
 /// Something to watch, and what to do when it happens.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -197,7 +200,7 @@ pub(super) fn read(field: &FieldReader<'_>) -> Option<Trigger> {
         let title = object.read("title", FieldReader::label);
         let source = object.need("source", read_source);
         let actions = object.need("actions", |field| {
-            let actions = field.list(MAX_STEPS, trigger_action::read);
+            let actions = field.list(MAX_STEPS, action::read);
             if field.is_empty_list() {
                 field.report(Fault::invalid("must have at least one action"));
             }

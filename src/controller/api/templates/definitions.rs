@@ -14,9 +14,9 @@ use hotdesk_domain::error::{Error, Field};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::read_body;
-use hotdesk_wire::template::{self, InvalidTemplate, TemplateError, ValidTemplate};
+use hotdesk_wire::template::{self, InvalidTemplate, TemplateDefinition, TemplateError, ValidTemplate};
 
-/// Returns the routes of templates.
+/// Returns the routes of definition files.
 pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(validate)).routes(routes!(schema))
 }
@@ -32,13 +32,21 @@ pub fn router() -> OpenApiRouter<AppState> {
         (status = 422, description = "The document is invalid, or the Idempotency-Key was used for another request",
             body = InvalidTemplate)))]
 async fn validate(_: AuthenticatedCaller, body: Body) -> Result<Json<ValidTemplate>> {
+    read_definition(body, ValidTemplate::from).await.map(Json)
+}
+
+/// Reads and checks a definition file and converts it. The largest documents take longer than other requests may wait for
+/// this thread, so that both happen on another one.
+///
+/// # Errors
+/// `Unprocessable` (`template_invalid`), with every error of the document; those of [`read_body`].
+pub async fn read_definition<T: Send + 'static>(
+    body: Body,
+    convert: impl FnOnce(TemplateDefinition) -> T + Send + 'static,
+) -> Result<T> {
     let document = read_body(body, MAX_DOCUMENT_BYTES).await?;
-    // The largest documents take longer than other requests may wait for this thread.
-    let checked = tokio::task::spawn_blocking(move || template::validate(&document).map(ValidTemplate::from));
-    match checked.await.map_err(Error::internal)? {
-        Ok(answer) => Ok(Json(answer)),
-        Err(errors) => Err(refusal(errors).into()),
-    }
+    let checked = tokio::task::spawn_blocking(move || template::validate(&document).map(convert));
+    checked.await.map_err(Error::internal)?.map_err(|errors| refusal(errors).into())
 }
 
 /// Returns the JSON Schema (draft 07) of the definition file, for editors.

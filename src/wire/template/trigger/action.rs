@@ -9,8 +9,8 @@ use hotdesk_domain::computer::template::{name, network, path, timing};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::choice::choices;
-use super::reader::{FieldReader, NameKind, ObjectReader};
+use crate::template::choice::choices;
+use crate::template::reader::{FieldReader, NameKind, ObjectReader};
 
 /// What a trigger does. Texts may refer to fields of the event: `{{ event.path }}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -39,7 +39,7 @@ pub enum TriggerAction {
         cwd: Option<String>,
         /// Longest time.
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[schemars(regex(pattern = super::schema::DURATION))]
+        #[schemars(regex(pattern = crate::template::schema::DURATION))]
         timeout: Option<String>,
     },
     /// Starts, stops or restarts a service.

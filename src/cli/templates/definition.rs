@@ -1,33 +1,20 @@
-//! `hotdesk templates`: definition files of templates.
+//! Definition files of templates: read and checked on this host.
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-
-use clap::Subcommand;
 
 use crate::failure::Outcome;
 use crate::output;
 use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
-use hotdesk_wire::template::{InvalidTemplate, ValidTemplate, validate};
+use hotdesk_wire::template::{InvalidTemplate, TemplateError, ValidTemplate, validate};
 
-/// `hotdesk templates`.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Check a definition file, without a server. Each error is a line FILE:LINE:COLUMN: FIELD: MESSAGE (HINT).
-    Validate {
-        /// Definition file in YAML or JSON; - reads standard input.
-        file: PathBuf,
-    },
-}
-
-/// Runs a subcommand. The exit code is 1 for an invalid file.
+/// Checks a definition file without a server. The exit code is 1 for an invalid file.
 ///
 /// # Errors
 /// When the file cannot be read, or the result cannot be printed.
-pub fn run(command: &Command, json: bool) -> Outcome {
-    let Command::Validate { file } = command;
+pub fn check(file: &Path, json: bool) -> Outcome {
     let document = read(file)?;
     match validate(&document) {
         Ok(definition) => {
@@ -45,16 +32,24 @@ pub fn run(command: &Command, json: bool) -> Outcome {
             Ok(ExitCode::FAILURE)
         }
         Err(errors) => {
-            for error in errors {
-                eprintln!("{}:{}:{}: {}", file.display(), error.line, error.column, error.sentence());
-            }
+            report(file, &errors);
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
+/// Prints each error as a line FILE:LINE:COLUMN: FIELD: MESSAGE (HINT).
+pub fn report(file: &Path, errors: &[TemplateError]) {
+    for error in errors {
+        eprintln!("{}:{}:{}: {}", file.display(), error.line, error.column, error.sentence());
+    }
+}
+
 /// Reads a file or standard input, up to one byte more than a document has, which the validation refuses.
-fn read(file: &Path) -> Outcome<Vec<u8>> {
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read(file: &Path) -> Outcome<Vec<u8>> {
     let mut document = Vec::new();
     let limit = MAX_DOCUMENT_BYTES as u64 + 1;
     let done = if file == Path::new("-") {

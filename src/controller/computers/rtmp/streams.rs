@@ -2,8 +2,8 @@
 
 use futures_util::{StreamExt, stream};
 
-use super::fleet::Fleet;
-use super::runner::stream_end;
+use crate::computers::fleet::Fleet;
+use crate::computers::runner::stream_end;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::Result;

@@ -1,0 +1,143 @@
+//! Builds of templates: begin, log and cancel.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use reqwest::Method;
+
+use crate::client::Session;
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::failure::Outcome;
+use crate::output;
+use hotdesk_domain::computer::template::TemplateRef;
+use hotdesk_domain::computer::template::build::BuildStatus;
+use hotdesk_wire::computer::template::{BuildLogEntry, TemplateBuild};
+
+/// Longest event of a log in bytes; the server's lines have at most 2 KiB.
+const MAX_EVENT: usize = 64 * 1024;
+/// For a cancel: the server stops the computer of the build first.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The path of a template in the API. A name without a namespace is the account's own template.
+///
+/// # Errors
+/// When the text is no reference.
+pub fn path(template: &str) -> Outcome<Vec<String>> {
+    let whole = if template.contains('/') { template.to_owned() } else { format!("default/{template}") };
+    let Some(reference) = TemplateRef::parse(&whole) else {
+        return Err(
+            format!("{template} is no template: write NAME@VERSION, such as browser-lab@1.0.0").into()
+        );
+    };
+    let TemplateRef { namespace, name, version } = reference;
+    Ok(vec!["templates".to_owned(), namespace, name, version])
+}
+
+/// The path of a template's build, with further segments.
+fn build_path(template: &str, more: &[&str]) -> Outcome<Vec<String>> {
+    let mut path = path(template)?;
+    path.push("build".to_owned());
+    path.extend(more.iter().map(|segment| (*segment).to_owned()));
+    Ok(path)
+}
+
+/// Begins a build, and prints its log until it ends. The exit code is 1 when it failed.
+///
+/// # Errors
+/// When the server refuses the request or is unreachable.
+pub async fn begin(session: &Session, template: &str, detach: bool) -> Outcome {
+    let path = build_path(template, &[])?;
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let response = session.api.call(Method::POST, &path, None::<&()>, REQUEST_TIMEOUT).await?;
+    let begun: TemplateBuild = response.decode()?;
+    if detach || begun.status != BuildStatus::Building.name() {
+        session.show(&response, || output::line(&format!("{}: {}", begun.reference, begun.status)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    follow(session, template).await?;
+    let response = session.api.get(&path, &[], REQUEST_TIMEOUT).await?;
+    let ended: TemplateBuild = response.decode()?;
+    if ended.status == BuildStatus::Ready.name() {
+        let seconds = ended.build_time_ms.unwrap_or_default() as f64 / 1000.0;
+        session.show(&response, || {
+            output::line(&format!("{} is ready after {seconds:.1} s.", ended.reference))
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    session.show(&response, || Ok(()))?;
+    Err(format!("{} is {}: {}", ended.reference, ended.status, ended.error.unwrap_or_default()).into())
+}
+
+/// Prints the log of the last build until it ends: on standard output, or on standard error beside `--json`.
+///
+/// # Errors
+/// When the server refuses the request or breaks off, or the log cannot be printed.
+pub async fn follow(session: &Session, template: &str) -> Outcome<()> {
+    let path = build_path(template, &["events"])?;
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let request = session.api.request(Method::GET, session.api.url(&path));
+    let mut response = session.api.stream(request).await?;
+    if !response.status().is_success() {
+        return Err(session.api.refusal(response).await);
+    }
+    let mut waiting = Vec::new();
+    while let Some(bytes) = response.chunk().await.map_err(|error| session.api.transport_failure(error))? {
+        waiting.extend_from_slice(&bytes);
+        while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = waiting.drain(..=end).collect();
+            if let Some(entry) = parse_event(&line) {
+                print(session, &entry)?;
+            }
+        }
+        if waiting.len() > MAX_EVENT {
+            return Err(format!("the server sent an event of over {MAX_EVENT} bytes").into());
+        }
+    }
+    Ok(())
+}
+
+/// An entry from a line of server-sent events; `None` for comments and empty lines.
+fn parse_event(line: &[u8]) -> Option<BuildLogEntry> {
+    let data = line.strip_prefix(b"data:")?;
+    serde_json::from_slice(data.trim_ascii()).ok()
+}
+
+fn print(session: &Session, entry: &BuildLogEntry) -> Outcome<()> {
+    let source = entry.source.as_deref().map(|source| format!("{source}: ")).unwrap_or_default();
+    let text = format!("{source}{}", entry.line.replace(|c: char| c.is_control() && c != '\t', " "));
+    if session.json {
+        eprintln!("{text}");
+        return Ok(());
+    }
+    output::line(&text)
+}
+
+/// Cancels a build.
+///
+/// # Errors
+/// When no build runs, or the server is unreachable.
+pub async fn cancel(session: &Session, template: &str) -> Outcome<()> {
+    let path = build_path(template, &[])?;
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let response = session.api.call(Method::DELETE, &path, None::<&()>, CANCEL_TIMEOUT).await?;
+    session.show(&response, || output::line(&format!("Cancelled the build of {template}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_may_leave_out_the_namespace() {
+        assert_eq!(path("lab@1.0.0").unwrap(), ["templates", "default", "lab", "1.0.0"]);
+        assert_eq!(path("system/desktop@1.0.0").unwrap(), ["templates", "system", "desktop", "1.0.0"]);
+        assert!(path("lab").is_err() && path("a/b/c@1").is_err() && path("").is_err());
+    }
+
+    #[test]
+    fn only_data_lines_are_entries() {
+        let line = br#"data: {"ts": "t", "level": "info", "phase": "install", "source": "build.run[0]", "line": "hi"}"#;
+        assert_eq!(parse_event(line).map(|entry| entry.line), Some("hi".to_owned()));
+        assert!(parse_event(b": keep-alive\n").is_none() && parse_event(b"\n").is_none());
+    }
+}

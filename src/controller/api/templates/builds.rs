@@ -1,0 +1,95 @@
+//! Builds of templates: begin, status, log and cancel.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::published::check_author;
+use crate::AppState;
+use crate::identity::auth::AuthenticatedCaller;
+use hotdesk_domain::computer::template::TemplateRef;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_wire::computer::template::{BuildLogEntry, TemplateBuild};
+use hotdesk_wire::desktop::action::Acknowledgement;
+
+/// Time between two comments of a log without entries, so that proxies do not end the connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Returns the routes of builds.
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(begin, status, cancel)).routes(routes!(events))
+}
+
+/// Builds a template.
+///
+/// A template that is built already is left alone (`reused`), and one that is being built goes on. The build continues
+/// if the client disconnects.
+#[utoipa::path(post, path = "/templates/{namespace}/{name}/{version}/build", tag = "templates",
+    params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
+    responses((status = 200, description = "The status of the build", body = TemplateBuild)))]
+async fn begin(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path((namespace, name, version)): Path<(String, String, String)>,
+) -> Result<Json<TemplateBuild>> {
+    check_author(&app, &caller).await?;
+    let template = app.templates.find(caller.account, &TemplateRef { namespace, name, version }).await?;
+    Ok(Json(app.templates.build(&template).await?))
+}
+
+/// Returns the status of a template's build.
+#[utoipa::path(get, path = "/templates/{namespace}/{name}/{version}/build", tag = "templates",
+    params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
+    responses((status = 200, description = "The status of the build", body = TemplateBuild)))]
+async fn status(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path((namespace, name, version)): Path<(String, String, String)>,
+) -> Result<Json<TemplateBuild>> {
+    let template = app.templates.find(caller.account, &TemplateRef { namespace, name, version }).await?;
+    Ok(Json(app.templates.status(&template).await?))
+}
+
+/// Cancels a template's build. The answer comes when nothing of it is left.
+#[utoipa::path(delete, path = "/templates/{namespace}/{name}/{version}/build", tag = "templates",
+    params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
+    responses((status = 200, description = "The build was cancelled", body = Acknowledgement)))]
+async fn cancel(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path((namespace, name, version)): Path<(String, String, String)>,
+) -> Result<Json<Acknowledgement>> {
+    check_author(&app, &caller).await?;
+    let template = app.templates.find(caller.account, &TemplateRef { namespace, name, version }).await?;
+    app.templates.cancel(&template).await?;
+    Ok(Json(Acknowledgement { success: true }))
+}
+
+/// Streams the log of a template's last build as server-sent events, until the build ends.
+///
+/// Each `data` is a `BuildLogEntry`. Logs are in memory: after a restart of the service there is none.
+#[utoipa::path(get, path = "/templates/{namespace}/{name}/{version}/build/events", tag = "templates",
+    params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
+    responses((status = 200, description = "The log", body = BuildLogEntry, content_type = "text/event-stream")))]
+async fn events(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path((namespace, name, version)): Path<(String, String, String)>,
+) -> Result<Response> {
+    let template = app.templates.find(caller.account, &TemplateRef { namespace, name, version }).await?;
+    let build = app.templates.log(&template);
+    let entries = stream::unfold((build, 0), |(build, number)| async move {
+        let (entry, next) = build.as_ref()?.log.next(number).await?;
+        let text = serde_json::to_string(&entry).ok()?;
+        Some((Ok::<_, Infallible>(Event::default().data(text)), (build, next)))
+    });
+    Ok(Sse::new(entries).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}

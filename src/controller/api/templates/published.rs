@@ -1,0 +1,209 @@
+//! Published templates: publish, list, read and delete.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::definitions::read_definition;
+use crate::AppState;
+use crate::identity::auth::AuthenticatedCaller;
+use hotdesk_base::ids::AccountId;
+use hotdesk_domain::computer::template::{PLAIN_DESKTOP, TemplateRef};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::identity::access::{Caller, check_account_wide};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Path, Query};
+use hotdesk_store::templates::definitions::StoredTemplate;
+use hotdesk_wire::computer::template::{PublishQuery, PublishedTemplate, Template, TemplateList};
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::template::{InvalidTemplate, TemplateDefinition};
+
+/// Definition of the guest image without additions, as a template.
+const PLAIN_DEFINITION: &str = "api_version: hotdesk/v1\nname: desktop@1.0.0\n";
+
+/// Returns the routes of published templates.
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(list, publish))
+        .routes(routes!(versions))
+        .routes(routes!(get, delete))
+        .routes(routes!(global))
+        .routes(routes!(global_versions))
+}
+
+/// Publishes a template: the definition file becomes immutable under its name and version.
+///
+/// The same document again changes nothing.
+#[utoipa::path(post, path = "/templates", tag = "templates", params(PublishQuery),
+    request_body(content = String, content_type = "application/yaml",
+        description = "The definition file. JSON is accepted as well, with any content type."),
+    responses(
+        (status = 201, description = "The template is published", body = PublishedTemplate),
+        (status = 422, description = "The document is invalid, or the Idempotency-Key was used for another request",
+            body = InvalidTemplate)))]
+async fn publish(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Query(query): Query<PublishQuery>,
+    body: Body,
+) -> Result<(StatusCode, Json<PublishedTemplate>)> {
+    check_author(&app, &caller).await?;
+    let definition = read_definition(body, |definition| definition).await?;
+    let template = app.templates.publish(caller.account, &definition, query.force.unwrap_or(false)).await?;
+    let auto_build = if query.auto_build.unwrap_or(false) {
+        Some(app.templates.build(&template).await?.status)
+    } else {
+        None
+    };
+    let reference = template.reference.to_string();
+    let published = PublishedTemplate { reference, digest: template.digest, published: true, auto_build };
+    Ok((StatusCode::CREATED, Json(published)))
+}
+
+/// Lists the templates of the account.
+#[utoipa::path(get, path = "/templates", tag = "templates",
+    responses((status = 200, description = "The templates", body = TemplateList)))]
+async fn list(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+) -> Result<Json<TemplateList>> {
+    let templates = own(&app, caller.account, None).await?;
+    Ok(Json(TemplateList { templates }))
+}
+
+/// Lists the versions of a template.
+#[utoipa::path(get, path = "/templates/{namespace}/{name}", tag = "templates",
+    params(("namespace" = String, Path), ("name" = String, Path)),
+    responses((status = 200, description = "The versions, oldest first", body = TemplateList)))]
+async fn versions(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<Json<TemplateList>> {
+    let any = TemplateRef { namespace, name, version: "0.0.0".to_owned() };
+    let templates = if any.is_own() {
+        own(&app, caller.account, Some(&any.name)).await?
+    } else {
+        of_service(&any.namespace, &any.name)?
+    };
+    if templates.is_empty() {
+        return Err(not_found(&any).into());
+    }
+    Ok(Json(TemplateList { templates }))
+}
+
+/// Returns a template.
+#[utoipa::path(get, path = "/templates/{namespace}/{name}/{version}", tag = "templates",
+    params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
+    responses((status = 200, description = "The template", body = Template)))]
+async fn get(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path((namespace, name, version)): Path<(String, String, String)>,
+) -> Result<Json<Template>> {
+    let reference = TemplateRef { namespace, name, version };
+    if reference.to_string() == PLAIN_DESKTOP {
+        return Ok(Json(plain_desktop()?));
+    }
+    let template = app.templates.find(caller.account, &reference).await?;
+    Ok(Json(record(&app, template).await?))
+}
+
+/// Deletes a template. Computers that were launched from it go on.
+#[utoipa::path(delete, path = "/templates/{namespace}/{name}/{version}", tag = "templates",
+    params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
+    responses((status = 200, description = "The template was deleted", body = Acknowledgement)))]
+async fn delete(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path((namespace, name, version)): Path<(String, String, String)>,
+) -> Result<Json<Acknowledgement>> {
+    check_author(&app, &caller).await?;
+    app.templates.remove(caller.account, &TemplateRef { namespace, name, version }).await?;
+    Ok(Json(Acknowledgement { success: true }))
+}
+
+/// Lists the templates of the service.
+#[utoipa::path(get, path = "/templates/global", tag = "templates",
+    responses((status = 200, description = "The templates", body = TemplateList)))]
+async fn global(_: AuthenticatedCaller) -> Result<Json<TemplateList>> {
+    Ok(Json(TemplateList { templates: vec![plain_desktop()?] }))
+}
+
+/// Lists the versions of a template of the service.
+#[utoipa::path(get, path = "/templates/global/{namespace}/{name}", tag = "templates",
+    params(("namespace" = String, Path), ("name" = String, Path)),
+    responses((status = 200, description = "The versions, oldest first", body = TemplateList)))]
+async fn global_versions(
+    _: AuthenticatedCaller,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<Json<TemplateList>> {
+    let templates = of_service(&namespace, &name)?;
+    if templates.is_empty() {
+        return Err(not_found(&TemplateRef { namespace, name, version: String::new() }).into());
+    }
+    Ok(Json(TemplateList { templates }))
+}
+
+/// Checks that a caller may publish, build and delete templates of its account.
+///
+/// # Errors
+/// `Forbidden` for a key of one workspace, and when the plan does not include it.
+pub async fn check_author(app: &AppState, caller: &Caller) -> hotdesk_domain::error::Result<()> {
+    check_account_wide(caller, "author templates")?;
+    app.billing.terms(caller.account).await?.check_template_authoring()
+}
+
+fn not_found(any: &TemplateRef) -> Error {
+    Error::not_found(format!("Template not found: {}/{}", any.namespace, any.name))
+}
+
+/// An account's templates, or those of one name.
+async fn own(
+    app: &AppState,
+    account: AccountId,
+    name: Option<&str>,
+) -> hotdesk_domain::error::Result<Vec<Template>> {
+    let mut templates = Vec::new();
+    for template in app.store.templates(account, name).await? {
+        templates.push(record(app, template).await?);
+    }
+    Ok(templates)
+}
+
+async fn record(app: &AppState, template: StoredTemplate) -> hotdesk_domain::error::Result<Template> {
+    let status = app.templates.status(&template).await?.status;
+    Ok(Template {
+        reference: template.reference.to_string(),
+        digest: template.digest,
+        published: true,
+        published_at: Some(template.created_at.iso8601()),
+        status,
+        template: serde_json::from_str(&template.definition).map_err(Error::internal)?,
+    })
+}
+
+/// The versions of a template of the service; none when it has no such template.
+fn of_service(namespace: &str, name: &str) -> hotdesk_domain::error::Result<Vec<Template>> {
+    let desktop = plain_desktop()?;
+    let is_it = desktop.reference.starts_with(&format!("{namespace}/{name}@"));
+    Ok(if is_it { vec![desktop] } else { Vec::new() })
+}
+
+/// The guest image without additions, which needs no build.
+fn plain_desktop() -> hotdesk_domain::error::Result<Template> {
+    let invalid = |_| Error::internal("the definition of the plain desktop is invalid");
+    let definition: TemplateDefinition =
+        hotdesk_wire::template::validate(PLAIN_DEFINITION.as_bytes()).map_err(invalid)?;
+    Ok(Template {
+        reference: PLAIN_DESKTOP.to_owned(),
+        digest: definition.digest(),
+        published: true,
+        published_at: None,
+        status: "ready".to_owned(),
+        template: serde_json::to_value(&definition).map_err(Error::internal)?,
+    })
+}

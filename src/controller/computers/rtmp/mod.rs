@@ -1,0 +1,4 @@
+//! RTMP: saved connections, and ends of streams.
+
+pub mod connections;
+pub mod streams;

@@ -1,0 +1,185 @@
+//! One build: layers from steps, in computers that nobody else reaches.
+//!
+//! ```text
+//! for each planned layer:   there is one with these inputs? -- yes --> use it
+//!   no: create a machine over the layers so far, boot, run the steps, stop, keep what it wrote, destroy it
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::build_log::{BuildLog, Level, Phase};
+use super::{BUILD_FAILED, step_run, steps, unsupported};
+use crate::computers::runner::power::boot_guest;
+use crate::computers::runner::registry::FleetState;
+use crate::computers::runner::{hardware_spec, refused};
+use hotdesk_base::ids::{AccountId, ComputerId, LayerId};
+use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::build::{PlannedLayer, plan_layers};
+use hotdesk_domain::computer::{ComputerRequest, Hardware, parse_computer_request};
+use hotdesk_domain::desktop::resolution::Resolution;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::plural::plural;
+use hotdesk_engine::{Boot, MachineSpec};
+use hotdesk_store::fleet::status::BootSecrets;
+use hotdesk_store::templates::builds::BuiltLayers;
+use hotdesk_wire::template::TemplateDefinition;
+
+/// vCPUs of a build's computer. Packages unpack with one and compile with several.
+const BUILD_CPUS: f64 = 2.0;
+/// Time for its programs to end before the disk is kept.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Lines of output in the error of a failed step.
+const ERROR_LINES: usize = 10;
+/// Generation of the boot: those of computers begin at the same.
+const GENERATION: u64 = 1;
+
+/// A build that runs.
+pub struct Build<'a> {
+    /// The fleet's engine and store.
+    pub fleet: &'a FleetState,
+    /// The account whose layers it uses.
+    pub account: AccountId,
+    /// The definition.
+    pub definition: &'a TemplateDefinition,
+    /// Its log.
+    pub log: &'a BuildLog,
+    /// Ends it.
+    pub cancel: &'a CancellationToken,
+    /// When it must have ended.
+    pub deadline: Instant,
+}
+
+impl Build<'_> {
+    /// Makes the layers of the definition. Whatever ends it, no machine and no unfinished layer stays.
+    ///
+    /// # Errors
+    /// What failed, for the template's author.
+    pub async fn run(&self) -> Result<BuiltLayers> {
+        let image = self.fleet.engine.image_id().await.map_err(Error::internal)?;
+        let isolation = self.isolation()?;
+        unsupported::check_supported(self.definition)?;
+        let environment = self.definition.values()?.environment().clone();
+        let steps = steps::steps(self.definition)?;
+        self.note(Phase::Compile, &plural(u32::try_from(steps.len()).unwrap_or(u32::MAX), "step"));
+        let environment_text = serde_json::to_string(&environment).map_err(Error::internal)?;
+        let mut layers = Vec::new();
+        for planned in plan_layers(&image, &environment_text, steps) {
+            let found = self.fleet.store.use_template_layer(self.account, &planned.inputs).await?;
+            let layer = match found {
+                Some(layer) => {
+                    self.note(Phase::Install, &format!("{}: unchanged", planned.title()));
+                    layer
+                }
+                None => self.make_layer(isolation, &layers, &planned, &environment).await?,
+            };
+            layers.push(layer);
+        }
+        Ok(BuiltLayers { image, layers })
+    }
+
+    /// The first isolation that this host offers whose disks it may read.
+    fn isolation(&self) -> Result<Isolation> {
+        let offered = self.fleet.engine.offers().isolations();
+        let found = offered.into_iter().find(|isolation| *isolation != Isolation::Vm);
+        found.ok_or_else(|| {
+            Error::conflict(
+                "templates are built by computers of isolation sandbox or shared, and this host offers neither: the \
+                 operator adds one to engines.offered",
+            )
+        })
+    }
+
+    fn note(&self, phase: Phase, line: &str) {
+        self.log.add(Level::Info, phase, None, line);
+    }
+
+    async fn make_layer(
+        &self,
+        isolation: Isolation,
+        below: &[LayerId],
+        planned: &PlannedLayer,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<LayerId> {
+        let (machine, layer) = (ComputerId::random(), LayerId::random());
+        let hardware = self.hardware()?;
+        let spec = MachineSpec { layers: below.to_vec(), ..hardware_spec(machine, isolation, &hardware) };
+        let made = tokio::select! {
+            made = self.fill_layer(machine, layer, spec, planned, environment) => made,
+            error = self.interruption() => Err(error),
+        };
+        if let Err(error) = self.fleet.engine.destroy(machine).await {
+            tracing::warn!(
+                computer = %machine,
+                error = format_args!("{error:#}"),
+                "could not remove the machine of a build; the next start retries"
+            );
+        }
+        if made.is_err() {
+            super::remove_layer(self.fleet, layer).await;
+        }
+        made.map(|()| layer)
+    }
+
+    /// Boots a machine over the layers so far, runs the steps, and keeps what they wrote.
+    async fn fill_layer(
+        &self,
+        machine: ComputerId,
+        layer: LayerId,
+        spec: MachineSpec,
+        planned: &PlannedLayer,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<()> {
+        let engine = &self.fleet.engine;
+        let failed = |error| refused(BUILD_FAILED, &error);
+        let guest = {
+            let _turn = self.fleet.starts.acquire().await.map_err(Error::internal)?;
+            self.note(Phase::Boot, &format!("a computer boots for {}", planned.title()));
+            engine.create(&spec).await.map_err(failed)?;
+            let token = BootSecrets::random().agent_token;
+            let boot = Boot { generation: GENERATION, token, resolution: Resolution::default() };
+            boot_guest(&**engine, &spec, &boot).await?
+        };
+        for step in &planned.steps {
+            self.note(Phase::Install, &format!("{} begins", step.field));
+            let code = step_run::run(&guest, step, environment, self.log).await?;
+            if code != 0 {
+                let output = self.log.last_output(ERROR_LINES).join("\n");
+                return Err(Error::conflict(format!(
+                    "{} ended with exit code {code}:\n{output}",
+                    step.field
+                )));
+            }
+        }
+        self.note(Phase::Snapshot, &format!("{} is kept", planned.title()));
+        engine.stop(machine, STOP_GRACE).await.map_err(failed)?;
+        self.fleet.store.add_template_layer(self.account, layer, &planned.inputs).await?;
+        let bytes = engine.keep_layer(machine, layer).await.map_err(failed)?;
+        self.fleet.store.finish_template_layer(layer, bytes).await
+    }
+
+    /// Waits for what ends a build early.
+    async fn interruption(&self) -> Error {
+        let stopping = self.fleet.tasks.stopping();
+        let (phase, why) = tokio::select! {
+            () = self.cancel.cancelled() => (Phase::Cancel, "the build was cancelled"),
+            () = tokio::time::sleep_until(self.deadline) => (Phase::Timeout, "the build took too long"),
+            () = stopping.cancelled() => (Phase::Cancel, "the service stopped during the build"),
+        };
+        self.note(phase, why);
+        Error::conflict(why)
+    }
+
+    /// The template's own disk size, with the CPUs and the RAM of a build.
+    fn hardware(&self) -> Result<Hardware> {
+        let request = ComputerRequest {
+            cpu: Some(BUILD_CPUS),
+            disk_gb: self.definition.hardware.disk_gb.map(|disk| disk as f64),
+            ..ComputerRequest::default()
+        };
+        parse_computer_request(&request)
+    }
+}

@@ -1,0 +1,366 @@
+//! Templates: publication, builds, and what computers are launched from (docs/templates.md).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+mod build;
+pub mod build_log;
+mod step_run;
+mod steps;
+mod unsupported;
+
+use super::fleet::Fleet;
+use super::runner::registry::FleetState;
+use build::Build;
+use build_log::{BuildLog, Level, Phase};
+use hotdesk_base::clock;
+use hotdesk_base::ids::{AccountId, LayerId};
+use hotdesk_base::time::UnixMillis;
+use hotdesk_domain::computer::template::TemplateRef;
+use hotdesk_domain::computer::template::build::BuildStatus;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_store::Store;
+use hotdesk_store::templates::builds::BuiltLayers;
+use hotdesk_store::templates::definitions::StoredTemplate;
+use hotdesk_wire::computer::template::TemplateBuild;
+use hotdesk_wire::template::{TemplateDefinition, validate};
+
+/// Builds that run at once: each boots computers and works with two CPUs.
+const BUILDS_AT_ONCE: usize = 2;
+/// Most builds of one account that wait or run.
+const MAX_BUILDS: usize = 8;
+/// Longest build.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Logs of builds in memory, ended ones included; the oldest ended one goes first.
+const MAX_LOGS: usize = 64;
+/// Seconds after which a refused build may be asked for again.
+const RETRY_SECONDS: u32 = 10;
+/// Status of a template without a build.
+const NOT_BUILT: &str = "not_built";
+const BUILD_FAILED: &str = "The template could not be built";
+const INTERRUPTED: &str = "the service stopped during the build: build it again";
+
+/// Templates of all accounts; cheap to clone.
+#[derive(Clone)]
+pub struct Templates(Arc<TemplatesState>);
+
+struct TemplatesState {
+    store: Store,
+    fleet: Fleet,
+    turns: Semaphore,
+    /// The builds that run, and the last ones that ended, in the order of their begin.
+    builds: Mutex<VecDeque<Arc<RunningBuild>>>,
+}
+
+/// A build since the start of the controller.
+pub struct RunningBuild {
+    account: AccountId,
+    digest: String,
+    /// Its log.
+    pub log: BuildLog,
+    cancel: CancellationToken,
+    ended: CancellationToken,
+}
+
+impl RunningBuild {
+    fn is_of(&self, account: AccountId, digest: &str) -> bool {
+        self.account == account && self.digest == digest
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+}
+
+/// What a computer is launched from.
+#[derive(Clone, Debug)]
+pub struct LaunchSource {
+    /// The template.
+    pub reference: TemplateRef,
+    /// Its definition.
+    pub definition: TemplateDefinition,
+    /// Its layers, the lowest first.
+    pub layers: Vec<LayerId>,
+}
+
+impl Templates {
+    /// Creates the service of this fleet.
+    pub fn new(store: Store, fleet: Fleet) -> Self {
+        let turns = Semaphore::new(BUILDS_AT_ONCE);
+        Self(Arc::new(TemplatesState { store, fleet, turns, builds: Mutex::default() }))
+    }
+
+    fn builds(&self) -> MutexGuard<'_, VecDeque<Arc<RunningBuild>>> {
+        self.0.builds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes a valid definition. With `replace` it may take the place of another document.
+    ///
+    /// # Errors
+    /// Those of [`Store::publish_template`].
+    pub async fn publish(
+        &self,
+        account: AccountId,
+        definition: &TemplateDefinition,
+        replace: bool,
+    ) -> Result<StoredTemplate> {
+        let template = StoredTemplate {
+            account,
+            reference: definition.reference(),
+            digest: definition.digest(),
+            definition: serde_json::to_string(definition).map_err(Error::internal)?,
+            created_at: clock::now(),
+        };
+        self.0.store.publish_template(&template, replace).await?;
+        Ok(template)
+    }
+
+    /// Returns one of an account's templates.
+    ///
+    /// # Errors
+    /// `NotFound`; `Internal` when the database fails.
+    pub async fn find(&self, account: AccountId, reference: &TemplateRef) -> Result<StoredTemplate> {
+        let found = if reference.is_own() { self.0.store.template(account, reference).await? } else { None };
+        found.ok_or_else(|| reference.not_found())
+    }
+
+    /// Removes a template; its build is cancelled if no other template has the same document.
+    ///
+    /// # Errors
+    /// `NotFound`; `Internal` when the database fails.
+    pub async fn remove(&self, account: AccountId, reference: &TemplateRef) -> Result<()> {
+        let template = self.find(account, reference).await?;
+        self.0.store.remove_template(account, reference).await?;
+        if self.0.store.template_build(account, &template.digest).await?.is_none() {
+            self.cancel_build(account, &template.digest).await;
+        }
+        Ok(())
+    }
+
+    /// Returns the status of a template's build.
+    ///
+    /// # Errors
+    /// `Internal` when the database fails.
+    pub async fn status(&self, template: &StoredTemplate) -> Result<TemplateBuild> {
+        let build = self.0.store.template_build(template.account, &template.digest).await?;
+        let time = |began_at: UnixMillis, ended_at: Option<UnixMillis>| {
+            let duration = ended_at?.since(began_at)?;
+            u64::try_from(duration.as_millis()).ok()
+        };
+        Ok(TemplateBuild {
+            reference: template.reference.to_string(),
+            digest: template.digest.clone(),
+            status: build.as_ref().map_or(NOT_BUILT, |build| build.status.name()).to_owned(),
+            build_time_ms: build.as_ref().and_then(|build| time(build.began_at, build.ended_at)),
+            reused: None,
+            error: build.and_then(|build| build.error),
+        })
+    }
+
+    /// Returns the log of the last build of a template since the start of the controller.
+    pub fn log(&self, template: &StoredTemplate) -> Option<Arc<RunningBuild>> {
+        let builds = self.builds();
+        builds.iter().rev().find(|build| build.is_of(template.account, &template.digest)).map(Arc::clone)
+    }
+
+    /// Cancels the build of a document and waits until nothing of it is left.
+    ///
+    /// # Errors
+    /// `Conflict` when none runs.
+    pub async fn cancel(&self, template: &StoredTemplate) -> Result<()> {
+        if self.cancel_build(template.account, &template.digest).await {
+            return Ok(());
+        }
+        Err(Error::conflict(format!("no build of {} runs", template.reference)))
+    }
+
+    async fn cancel_build(&self, account: AccountId, digest: &str) -> bool {
+        let running = {
+            let builds = self.builds();
+            let running = builds.iter().find(|build| build.is_of(account, digest) && !build.has_ended());
+            running.map(Arc::clone)
+        };
+        let Some(build) = running else { return false };
+        build.cancel.cancel();
+        build.ended.cancelled().await;
+        true
+    }
+
+    /// Begins the build of a template, unless it is built already or being built. It continues if the caller disconnects.
+    ///
+    /// # Errors
+    /// `TooManyRequests` (`too_many_builds`) at [`MAX_BUILDS`]; `Internal` when the database fails.
+    pub async fn build(&self, template: &StoredTemplate) -> Result<TemplateBuild> {
+        let (account, digest) = (template.account, &template.digest);
+        if self.ready_layers(template).await?.is_some() {
+            return Ok(TemplateBuild { reused: Some(true), ..self.status(template).await? });
+        }
+        let build = Arc::new(RunningBuild {
+            account,
+            digest: digest.clone(),
+            log: BuildLog::default(),
+            cancel: CancellationToken::new(),
+            ended: CancellationToken::new(),
+        });
+        {
+            let mut builds = self.builds();
+            let running = || builds.iter().filter(|other| !other.has_ended());
+            if running().any(|other| other.is_of(account, digest)) {
+                drop(builds);
+                return self.status(template).await;
+            }
+            if running().filter(|other| other.account == account).count() >= MAX_BUILDS {
+                let message = format!("{MAX_BUILDS} builds of this account wait or run: wait for one");
+                let refused = Error::rate_limited(RETRY_SECONDS).code(ErrorCode::TooManyBuilds);
+                return Err(Error { message, ..refused });
+            }
+            while builds.len() >= MAX_LOGS {
+                let Some(oldest) = builds.iter().position(|other| other.has_ended()) else { break };
+                builds.remove(oldest);
+            }
+            builds.push_back(Arc::clone(&build));
+        }
+        if let Err(error) = self.0.store.begin_template_build(account, digest).await {
+            build.ended.cancel();
+            return Err(error);
+        }
+        let status = self.status(template).await;
+        let (this, template) = (self.clone(), template.clone());
+        let _task = self.0.fleet.shared.tasks.spawn("template build", async move {
+            this.run(&build, &template).await;
+        });
+        status
+    }
+
+    async fn run(&self, build: &RunningBuild, template: &StoredTemplate) {
+        let outcome = self.make(build, template).await;
+        let told = match &outcome {
+            Ok(built) => Ok(built),
+            Err(error) => Err(error.message.as_str()),
+        };
+        match &outcome {
+            Ok(_) => build.log.add(Level::Success, Phase::Ready, None, "the template is ready"),
+            Err(error) => {
+                tracing::info!(template = %template.reference, error = format_args!("{error:#}"), "a build failed");
+                build.log.add(Level::Error, Phase::Install, None, &error.message);
+            }
+        }
+        if let Err(error) = self.0.store.end_template_build(build.account, &build.digest, told).await {
+            tracing::error!(
+                template = %template.reference,
+                error = format_args!("{error:#}"),
+                "could not store how a build ended; the next start stores that it failed"
+            );
+        }
+        build.log.end();
+        build.ended.cancel();
+    }
+
+    async fn make(&self, build: &RunningBuild, template: &StoredTemplate) -> Result<BuiltLayers> {
+        let definition = parse(template)?;
+        let _turn = tokio::select! {
+            turn = self.0.turns.acquire() => turn.map_err(Error::internal)?,
+            () = build.cancel.cancelled() => return Err(Error::conflict("the build was cancelled")),
+        };
+        let build = Build {
+            fleet: &self.0.fleet.shared,
+            account: build.account,
+            definition: &definition,
+            log: &build.log,
+            cancel: &build.cancel,
+            deadline: Instant::now() + BUILD_TIMEOUT,
+        };
+        build.run().await
+    }
+
+    /// Returns what a computer of an account is launched from.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` (`TEMPLATE_NOT_READY`) when it is not built, or was built for another guest image.
+    pub async fn launch_source(&self, account: AccountId, reference: &TemplateRef) -> Result<LaunchSource> {
+        let template = self.find(account, reference).await?;
+        let Some(layers) = self.ready_layers(&template).await? else {
+            let status = self.status(&template).await?.status;
+            let message = match BuildStatus::parse(&status) {
+                Some(BuildStatus::Building) => {
+                    format!("The template {reference} is being built: wait until it is ready")
+                }
+                Some(BuildStatus::Ready) => {
+                    format!("The template {reference} was built for another guest image: build it again")
+                }
+                Some(BuildStatus::Failed) | None => {
+                    format!("The template {reference} is not built: build it first")
+                }
+            };
+            return Err(Error::conflict(message).code(ErrorCode::TemplateNotReady));
+        };
+        Ok(LaunchSource { reference: reference.clone(), definition: parse(&template)?, layers })
+    }
+
+    /// The layers of a template's build, if it is ready and of the present guest image.
+    async fn ready_layers(&self, template: &StoredTemplate) -> Result<Option<Vec<LayerId>>> {
+        let build = self.0.store.template_build(template.account, &template.digest).await?;
+        let Some(built) = build.and_then(|build| build.built) else { return Ok(None) };
+        let image = self.0.fleet.engine().image_id().await.map_err(Error::internal)?;
+        Ok((built.image == image).then_some(built.layers))
+    }
+
+    /// Removes the layers that nothing needs any more.
+    ///
+    /// # Errors
+    /// `Internal` when the database fails.
+    pub async fn remove_unused_layers(&self) -> Result<()> {
+        for (layer, retained) in self.0.store.template_layers().await? {
+            if retained.is_expired(clock::now(), false) {
+                remove_layer(&self.0.fleet.shared, layer).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes what an earlier run of the controller left: ends its builds and removes their unfinished layers.
+    ///
+    /// # Errors
+    /// `Internal` when the database or the engine fails.
+    pub async fn recover(&self) -> Result<()> {
+        let TemplatesState { store, fleet, .. } = &*self.0;
+        store.fail_unfinished_builds(INTERRUPTED).await?;
+        let stored = store.template_layers().await?;
+        for (layer, retained) in &stored {
+            if retained.is_expired(clock::now(), true) {
+                remove_layer(&fleet.shared, *layer).await;
+            }
+        }
+        for layer in fleet.engine().layers().await.map_err(Error::internal)? {
+            if stored.iter().all(|(known, _)| *known != layer) {
+                remove_layer(&fleet.shared, layer).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes a layer from the host and then its row. A failure is retried at the next start.
+async fn remove_layer(fleet: &FleetState, layer: LayerId) {
+    let removed = match fleet.engine.remove_layer(layer).await {
+        Ok(()) => fleet.store.remove_template_layer(layer).await,
+        Err(error) => Err(Error::internal(error)),
+    };
+    if let Err(error) = removed {
+        tracing::warn!(%layer, error = format_args!("{error:#}"), "could not remove a layer; it is retried");
+    }
+}
+
+/// The definition of a published template.
+fn parse(template: &StoredTemplate) -> Result<TemplateDefinition> {
+    validate(template.definition.as_bytes()).map_err(|errors| {
+        let first = errors.first().map(|error| error.sentence()).unwrap_or_default();
+        Error::internal(format!("the published template {} is invalid: {first}", template.reference))
+    })
+}

@@ -1,0 +1,163 @@
+//! Steps of a build from a definition: one script for each.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use hotdesk_domain::computer::template::build::{BuildStep, StepKind};
+use hotdesk_domain::error::Result;
+use hotdesk_wire::template::{FileMoment, TemplateDefinition, TemplateFile};
+
+use super::unsupported::download_url;
+
+/// Installs Debian packages without questions. The package lists do not stay: they are large and grow old.
+const APT: &str = "export DEBIAN_FRONTEND=noninteractive\n\
+    apt-get -q update\n\
+    apt-get -qy -o Dpkg::Options::=--force-confold install --no-install-recommends -- ";
+const APT_CLEAN: &str = "\napt-get clean\nrm -rf /var/lib/apt/lists/*\n";
+/// `--break-system-packages`: the computer is the environment of these packages.
+const PIP: &str = "python3 -m pip install --no-cache-dir --no-input --break-system-packages -- ";
+const NPM: &str = "npm install --global --no-fund --no-audit -- ";
+
+/// Returns the steps of a definition, in the order in which they run.
+///
+/// # Errors
+/// `Internal` for a definition that is not valid.
+pub fn steps(definition: &TemplateDefinition) -> Result<Vec<BuildStep>> {
+    let values = definition.values()?;
+    let mut steps = Vec::new();
+    let build = &definition.build;
+    let lists = [
+        (StepKind::Apt, "build.apt", &build.apt),
+        (StepKind::Pip, "build.pip", &build.pip),
+        (StepKind::Npm, "build.npm", &build.npm),
+    ];
+    for (kind, field, packages) in lists {
+        if !packages.is_empty() {
+            let packages: Vec<String> =
+                packages.iter().map(|package| values.expand(package)).collect::<Result<_>>()?;
+            let script = install_script(kind, &shell_words::join(packages));
+            steps.push(BuildStep { kind, field: field.to_owned(), script });
+        }
+    }
+    let mut files = String::new();
+    for file in definition.files.iter().filter(|file| file.when == FileMoment::Build) {
+        let text = |text: &Option<String>| text.as_deref().map(|text| values.expand(text)).transpose();
+        let (to, inline, from) = (values.expand(&file.to)?, text(&file.inline)?, text(&file.from)?);
+        files.push_str(&file_script(file, &to, inline.as_deref(), from.as_deref()));
+    }
+    if !files.is_empty() {
+        steps.push(BuildStep { kind: StepKind::Files, field: "files".to_owned(), script: files });
+    }
+    let installs =
+        definition.apps.iter().enumerate().filter_map(|(at, app)| Some((at, app.install.as_ref()?)));
+    for (at, script) in installs {
+        let (field, script) = (format!("apps[{at}].install"), values.expand(script)?);
+        steps.push(BuildStep { kind: StepKind::Install, field, script });
+    }
+    for (at, script) in build.run.iter().enumerate() {
+        let (field, script) = (format!("build.run[{at}]"), values.expand(script)?);
+        steps.push(BuildStep { kind: StepKind::Run, field, script });
+    }
+    Ok(steps)
+}
+
+/// The script that installs packages with a tool, and the tool first where the image lacks it.
+fn install_script(kind: StepKind, packages: &str) -> String {
+    let tool =
+        |check: &str, package: &str| format!("{check} >/dev/null 2>&1 || {{\n{APT}{package}{APT_CLEAN}}}\n");
+    match kind {
+        StepKind::Pip => format!("{}{PIP}{packages}\n", tool("python3 -m pip --version", "python3-pip")),
+        StepKind::Npm => format!("{}{NPM}{packages}\n", tool("npm --version", "npm")),
+        StepKind::Apt | StepKind::Files | StepKind::Install | StepKind::Run => {
+            format!("{APT}{packages}{APT_CLEAN}")
+        }
+    }
+}
+
+/// The script that writes a file, with its folders. The content is in it as Base64: it may have any bytes.
+fn file_script(file: &TemplateFile, to: &str, inline: Option<&str>, from: Option<&str>) -> String {
+    let to = guest_path(to);
+    let mut script = format!("mkdir -p -- \"$(dirname -- {to})\"\n");
+    if let Some(content) = inline {
+        script.push_str(&format!("base64 -d >{to} <<'END'\n{}\nEND\n", STANDARD.encode(content)));
+    }
+    if let Some(url) = from.and_then(download_url) {
+        script.push_str(&format!("curl -fsSL --retry 3 -o {to} -- {}\n", shell_words::quote(url)));
+    }
+    if let Some(mode) = &file.mode {
+        script.push_str(&format!("chmod {mode} -- {to}\n"));
+    }
+    let owner = match (&file.owner, &file.group) {
+        (None, None) => return script,
+        (Some(owner), None) => owner.clone(),
+        (owner, Some(group)) => format!("{}:{group}", owner.as_deref().unwrap_or_default()),
+    };
+    script.push_str(&format!("chown {} -- {to}\n", shell_words::quote(&owner)));
+    script
+}
+
+/// A path of a definition as a word of the shell.
+fn guest_path(path: &str) -> String {
+    match path.strip_prefix("~/") {
+        Some(rest) => format!("\"$HOME\"/{}", shell_words::quote(rest)),
+        None => shell_words::quote(path).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps_of(text: &str) -> Vec<(StepKind, String, String)> {
+        let definition = hotdesk_wire::template::validate(text.as_bytes()).unwrap();
+        steps(&definition).unwrap().into_iter().map(|step| (step.kind, step.field, step.script)).collect()
+    }
+
+    #[test]
+    fn steps_run_in_the_documented_order_with_their_references_replaced() {
+        let all = steps_of(
+            "api_version: hotdesk/v1\nname: lab@1.0.0\nvars: {tool: jq, port: 3000}\n\
+             build: {run: ['echo ${var.port}', 'echo ${HOME}'], npm: [left-pad], pip: ['six==1.16.0'], apt: ['${var.tool}', curl]}\n\
+             files: [{to: /etc/motd, inline: 'port ${var.port}', mode: '0640', owner: root, group: adm}]\n\
+             apps: [{name: web, install: 'make install'}]\n",
+        );
+        let fields: Vec<&str> = all.iter().map(|(_, field, _)| field.as_str()).collect();
+        assert_eq!(
+            fields,
+            [
+                "build.apt",
+                "build.pip",
+                "build.npm",
+                "files",
+                "apps[0].install",
+                "build.run[0]",
+                "build.run[1]"
+            ]
+        );
+        assert!(all[0].2.contains(" -- jq curl\n"), "{}", all[0].2);
+        assert!(all[1].2.ends_with(" -- six==1.16.0\n") && all[2].2.ends_with(" -- left-pad\n"));
+        let content = STANDARD.encode("port 3000");
+        let expected = format!(
+            "mkdir -p -- \"$(dirname -- /etc/motd)\"\nbase64 -d >/etc/motd <<'END'\n{content}\nEND\n\
+             chmod 0640 -- /etc/motd\nchown root:adm -- /etc/motd\n"
+        );
+        assert_eq!(all[3].2, expected);
+        assert_eq!((all[5].2.as_str(), all[6].2.as_str()), ("echo 3000", "echo ${HOME}"));
+    }
+
+    #[test]
+    fn texts_of_a_definition_are_single_words_of_the_shell() {
+        let all = steps_of(
+            "api_version: hotdesk/v1\nname: lab@1.0.0\n\
+             files: [{to: \"~/a b'$(id)\", from: 'https://example.com/x?a=1&b=$(id)'}, {to: /opt/x, inline: '', owner: web}]\n",
+        );
+        let script = &all[0].2;
+        for part in [
+            "mkdir -p -- \"$(dirname -- \"$HOME\"/'a b'\\''$(id)')\"\n",
+            "-- 'https://example.com/x?a=1&b=$(id)'\n",
+            "chown web -- /opt/x\n",
+        ] {
+            assert!(script.contains(part), "{part} is not in {script}");
+        }
+    }
+}

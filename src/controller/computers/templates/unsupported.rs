@@ -1,0 +1,86 @@
+//! What builds and launches cannot do yet with a valid definition. It is refused, never ignored.
+
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_wire::template::{FileMoment, TemplateDefinition, TextOrSecret};
+
+/// The URL of a file's source, if a build can download it.
+pub fn download_url(from: &str) -> Option<&str> {
+    Some(from).filter(|from| ["https://", "http://"].iter().any(|scheme| from.starts_with(scheme)))
+}
+
+/// Checks that a definition has no field that a build would have to ignore.
+///
+/// # Errors
+/// `Unprocessable` (`template_invalid`), with all such fields.
+pub fn check_supported(definition: &TemplateDefinition) -> Result<()> {
+    let mut fields = Vec::new();
+    let mut note = |is_there: bool, field: &str| {
+        if is_there {
+            fields.push(field.to_owned());
+        }
+    };
+    note(!definition.secrets.is_empty(), "secrets");
+    note(definition.env.values().any(|value| matches!(value, TextOrSecret::Secret { .. })), "secrets in env");
+    note(!definition.triggers.is_empty(), "triggers");
+    note(!definition.terminal.is_empty(), "terminal");
+    note(definition.hooks != hotdesk_wire::template::Hooks::default(), "hooks");
+    note(definition.telemetry != hotdesk_wire::template::Telemetry::default(), "telemetry");
+    note(definition.egress_policy.is_some(), "egress_policy");
+    note(!definition.streaming.is_empty(), "streaming");
+    for (at, app) in definition.apps.iter().enumerate() {
+        note(!app.services.is_empty(), &format!("apps[{at}].services"));
+        note(app.health.is_some(), &format!("apps[{at}].health"));
+        note(!app.ports.is_empty(), &format!("apps[{at}].ports"));
+        note(!app.autostart.is_empty(), &format!("apps[{at}].autostart"));
+    }
+    for (at, file) in definition.files.iter().enumerate() {
+        note(file.when == FileMoment::Runtime, &format!("files[{at}] at runtime"));
+        let is_other = file.from.as_deref().is_some_and(|from| download_url(from).is_none());
+        note(is_other, &format!("files[{at}].from other than http:// and https://"));
+    }
+    if fields.is_empty() {
+        return Ok(());
+    }
+    let message = format!("this service cannot build these parts yet: {}", fields.join(", "));
+    Err(Error::unprocessable(message).code(ErrorCode::TemplateInvalid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ignored_field_is_named() {
+        let check = |text: &str| {
+            let text = format!("api_version: hotdesk/v1\nname: lab@1.0.0\n{text}");
+            let definition = hotdesk_wire::template::validate(text.as_bytes()).unwrap();
+            check_supported(&definition).map_err(|error| error.message)
+        };
+        let fine = "env: {A: b}\nbuild: {apt: [jq], run: ['true']}\nfiles: {/etc/motd: hi}\n\
+                    apps: [{name: web, install: 'true'}]\nhardware: {cpu: 2}";
+        assert_eq!(check(fine), Ok(()));
+        for (text, field) in [
+            ("secrets: [{name: key}]", "secrets"),
+            ("secrets: [{name: key}]\nenv: {A: {secret: key}}", "secrets, secrets in env"),
+            ("terminal: [{name: main}]", "terminal"),
+            ("hooks: {on_resume: 'true'}", "hooks"),
+            ("telemetry: {metrics: true}", "telemetry"),
+            ("egress_policy: {mode: allow}", "egress_policy"),
+            ("streaming: [{name: live, url: 'rtmp://live.example/app'}]", "streaming"),
+            ("apps: [{name: web, services: [{name: api, run: x}]}]", "apps[0].services"),
+            ("apps: [{name: web, ports: [{internal: 3000}]}]", "apps[0].ports"),
+            ("apps: [{name: web, autostart: [{run: x}]}]", "apps[0].autostart"),
+            ("apps: [{name: web, health: {type: tcp, port: 3000}}]", "apps[0].health"),
+            ("files: [{to: /a, inline: x, when: runtime}]", "files[0] at runtime"),
+            ("files: [{to: /a, from: assets/x}]", "files[0].from other than http:// and https://"),
+            (
+                "triggers: [{name: t, source: {type: process, process: x}, actions: [{type: log, message: m}]}]",
+                "triggers",
+            ),
+        ] {
+            let expected = format!("this service cannot build these parts yet: {field}");
+            assert_eq!(check(text), Err(expected), "{text}");
+        }
+    }
+}

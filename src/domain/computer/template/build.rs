@@ -1,0 +1,233 @@
+//! Steps of a build, and their division into layers.
+
+use std::time::Duration;
+
+use hotdesk_base::hex::hex;
+use hotdesk_base::time::UnixMillis;
+use sha2::{Digest, Sha256};
+
+use super::bounds::{MAX_RUN_LAYERS, SCRIPT_OF_BUILD_VERSION};
+
+/// Status of the last build of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildStatus {
+    /// It waits or runs.
+    Building,
+    /// Computers can be launched.
+    Ready,
+    /// It failed or was cancelled.
+    Failed,
+}
+
+impl BuildStatus {
+    const ALL: [Self; 3] = [Self::Building, Self::Ready, Self::Failed];
+
+    /// Returns the name in the API and in the store.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Building => "building",
+            Self::Ready => "ready",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Parses a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
+/// Kind of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Packages of Debian.
+    Apt,
+    /// Packages of Python.
+    Pip,
+    /// Packages of Node.js.
+    Npm,
+    /// Files.
+    Files,
+    /// The script `install` of an application.
+    Install,
+    /// A script of `build.run`.
+    Run,
+}
+
+/// A step of a build: a script that root runs with `bash -e`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildStep {
+    /// Its kind.
+    pub kind: StepKind,
+    /// The field of the definition file, such as `build.run[0]`.
+    pub field: String,
+    /// The script.
+    pub script: String,
+}
+
+/// A layer to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedLayer {
+    /// Digest of the image, the environment and all steps up to this layer, in hexadecimal.
+    pub inputs: String,
+    /// The steps that run in a computer with the layers before.
+    pub steps: Vec<BuildStep>,
+}
+
+/// Divides the steps of a build into layers. Each step becomes one, so that a change repeats only the steps from there on;
+/// the scripts of `build.run` share layers evenly when there are more than [`MAX_RUN_LAYERS`], and the applications share
+/// one.
+///
+/// `base` identifies the image, `environment` the variables of all steps.
+pub fn plan_layers(base: &str, environment: &str, steps: Vec<BuildStep>) -> Vec<PlannedLayer> {
+    let runs = steps.iter().filter(|step| step.kind == StepKind::Run).count();
+    let most_runs = runs.div_ceil(MAX_RUN_LAYERS).max(1);
+    let mut inputs = digest(&[SCRIPT_OF_BUILD_VERSION, base, environment]);
+    let mut layers: Vec<PlannedLayer> = Vec::new();
+    for step in steps {
+        inputs = digest(&[&inputs, &step.script]);
+        let shared = layers.last_mut().filter(|layer| match step.kind {
+            StepKind::Run => layer.has_only(StepKind::Run) && layer.steps.len() < most_runs,
+            StepKind::Install => layer.has_only(StepKind::Install),
+            StepKind::Apt | StepKind::Pip | StepKind::Npm | StepKind::Files => false,
+        });
+        match shared {
+            Some(layer) => {
+                layer.inputs.clone_from(&inputs);
+                layer.steps.push(step);
+            }
+            None => layers.push(PlannedLayer { inputs: inputs.clone(), steps: vec![step] }),
+        }
+    }
+    layers
+}
+
+impl PlannedLayer {
+    /// The fields of its steps, for the build's log.
+    pub fn title(&self) -> String {
+        let fields: Vec<&str> = self.steps.iter().map(|step| step.field.as_str()).collect();
+        fields.join(", ")
+    }
+
+    fn has_only(&self, kind: StepKind) -> bool {
+        self.steps.iter().all(|step| step.kind == kind)
+    }
+}
+
+/// Time for which a layer stays that no build and no computer has: a changed template is often changed back.
+pub const KEEP_UNUSED_LAYER: Duration = Duration::from_secs(24 * 3600);
+
+/// What the retention of a layer depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetainedLayer {
+    /// Whether it is complete.
+    pub ready: bool,
+    /// Whether a build or a computer has it.
+    pub used: bool,
+    /// When a build used it last.
+    pub used_at: UnixMillis,
+}
+
+impl RetainedLayer {
+    /// Whether it can be removed now. One that is not complete belongs to a build that runs, except at a start of the
+    /// controller (`at_start`).
+    pub fn is_expired(&self, now: UnixMillis, at_start: bool) -> bool {
+        if !self.ready {
+            return at_start;
+        }
+        !self.used && now.since(self.used_at).is_some_and(|age| age >= KEEP_UNUSED_LAYER)
+    }
+}
+
+/// Digest of texts, each with its length, so that no two lists have one.
+fn digest(texts: &[&str]) -> String {
+    let mut sum = Sha256::new();
+    for text in texts {
+        sum.update((text.len() as u64).to_be_bytes());
+        sum.update(text);
+    }
+    hex(&sum.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::computer::template::bounds::MAX_STEPS;
+
+    fn step(kind: StepKind, script: &str) -> BuildStep {
+        BuildStep { kind, field: script.to_owned(), script: script.to_owned() }
+    }
+
+    fn runs(count: usize) -> Vec<BuildStep> {
+        (0..count).map(|number| step(StepKind::Run, &number.to_string())).collect()
+    }
+
+    fn inputs(base: &str, environment: &str, steps: Vec<BuildStep>) -> Vec<String> {
+        plan_layers(base, environment, steps).into_iter().map(|layer| layer.inputs).collect()
+    }
+
+    #[test]
+    fn steps_share_layers_only_where_there_are_many() {
+        let mut steps = vec![step(StepKind::Apt, "a"), step(StepKind::Pip, "p"), step(StepKind::Npm, "n")];
+        steps.extend([
+            step(StepKind::Files, "f"),
+            step(StepKind::Install, "i"),
+            step(StepKind::Install, "j"),
+        ]);
+        let sizes = |steps: &[BuildStep]| -> Vec<usize> {
+            plan_layers("", "", steps.to_vec()).iter().map(|layer| layer.steps.len()).collect()
+        };
+        assert_eq!(sizes(&steps), [1, 1, 1, 1, 2]);
+        for (count, expected) in
+            [(0, vec![]), (1, vec![1]), (10, vec![1; 10]), (11, vec![2, 2, 2, 2, 2, 1]), (21, vec![3; 7])]
+        {
+            assert_eq!(sizes(&runs(count)), expected, "{count}");
+        }
+        steps.extend(runs(MAX_STEPS));
+        let layers = plan_layers("", "", steps.clone());
+        assert_eq!(layers.len(), 15);
+        assert_eq!(layers.into_iter().flat_map(|layer| layer.steps).collect::<Vec<_>>(), steps);
+    }
+
+    #[test]
+    fn a_change_changes_the_layers_from_there_on() {
+        let before = inputs("image", "env", runs(4));
+        let changed = |at: usize| {
+            let mut steps = runs(4);
+            steps[at].script.push('x');
+            inputs("image", "env", steps)
+        };
+        for at in 0..4 {
+            let after = changed(at);
+            let equal: Vec<bool> = before.iter().zip(&after).map(|(a, b)| a == b).collect();
+            assert_eq!(equal, (0..4).map(|other| other < at).collect::<Vec<_>>(), "{at}");
+        }
+        assert_eq!(inputs("image", "env", runs(3)), before[..3]);
+        for other in
+            [inputs("imag", "env", runs(4)), inputs("image", "", runs(4)), inputs("imagee", "nv", runs(4))]
+        {
+            assert!(before.iter().zip(&other).all(|(a, b)| a != b));
+        }
+        assert_ne!(
+            inputs("", "", vec![step(StepKind::Run, "ab"), step(StepKind::Run, "c")])[1],
+            inputs("", "", vec![step(StepKind::Run, "a"), step(StepKind::Run, "bc")])[1]
+        );
+    }
+
+    #[test]
+    fn layers_stay_while_something_needs_them() {
+        let used_at = UnixMillis::new(1_000_000);
+        let (soon, late) = (used_at.plus(KEEP_UNUSED_LAYER / 2), used_at.plus(KEEP_UNUSED_LAYER));
+        for (ready, used, now, at_start, expired) in [
+            (true, false, late, false, true),
+            (true, false, late, true, true),
+            (true, false, soon, true, false),
+            (true, true, late, true, false),
+            (false, false, late, false, false),
+            (false, false, soon, true, true),
+        ] {
+            let layer = RetainedLayer { ready, used, used_at };
+            assert_eq!(layer.is_expired(now, at_start), expired, "{layer:?} {now:?} {at_start}");
+        }
+    }
+}

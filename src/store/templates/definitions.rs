@@ -1,0 +1,189 @@
+//! Published templates: one immutable document per name and version.
+
+use crate::{Store, failed, id};
+use hotdesk_base::clock;
+use hotdesk_base::ids::AccountId;
+use hotdesk_base::time::UnixMillis;
+use hotdesk_domain::computer::template::TemplateRef;
+use hotdesk_domain::computer::template::bounds::MAX_TEMPLATES;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
+
+/// A published template.
+#[derive(Clone, Debug)]
+pub struct StoredTemplate {
+    /// The account that published it.
+    pub account: AccountId,
+    /// Its reference, in the account's own namespace.
+    pub reference: TemplateRef,
+    /// Digest of the document.
+    pub digest: String,
+    /// The normalised document as JSON.
+    pub definition: String,
+    /// When it was published.
+    pub created_at: UnixMillis,
+}
+
+row! {
+    struct Row {
+        account_id: String,
+        name: String,
+        version: String,
+        digest: String,
+        definition: String,
+        created_at: i64,
+    }
+}
+
+impl Row {
+    fn open(self) -> Result<StoredTemplate> {
+        Ok(StoredTemplate {
+            account: id(&self.account_id)?,
+            reference: TemplateRef::own(&self.name, &self.version),
+            digest: self.digest,
+            definition: self.definition,
+            created_at: UnixMillis::new(self.created_at),
+        })
+    }
+}
+
+impl Store {
+    /// Publishes a template. The same document again changes nothing. With `replace` another document takes the place of
+    /// one that no computer was launched from.
+    ///
+    /// # Errors
+    /// `Conflict` (`template_exists`) for another document at a published reference; (`template_in_use`) when a computer of
+    /// the account was launched from it; `Forbidden` (`PLAN_LIMIT`) above [`MAX_TEMPLATES`]; `Unavailable` or `Internal`
+    /// when the store fails.
+    pub async fn publish_template(&self, new: &StoredTemplate, replace: bool) -> Result<()> {
+        let (account, reference) = (new.account.to_string(), &new.reference);
+        let mut write = self.write().await?;
+        let stored: Option<(String,)> = sqlx::query_as(
+            "SELECT digest FROM templates WHERE account_id = $1 AND name = $2 AND version = $3",
+        )
+        .bind(&account)
+        .bind(&reference.name)
+        .bind(&reference.version)
+        .fetch_optional(&mut *write.tx)
+        .await
+        .map_err(failed("look for a template"))?;
+        match stored {
+            Some((digest,)) if digest == new.digest => return Ok(()),
+            Some(_) if !replace => {
+                let message = format!(
+                    "{reference} is published with another content: raise its version, or send force=true while no \
+                     computer was launched from it"
+                );
+                return Err(Error::conflict(message).code(ErrorCode::TemplateExists));
+            }
+            Some(_) => write.check_template_unused(new.account, reference).await?,
+            None => {
+                let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM templates WHERE account_id = $1")
+                    .bind(&account)
+                    .fetch_one(&mut *write.tx)
+                    .await
+                    .map_err(failed("count templates"))?;
+                if count >= MAX_TEMPLATES {
+                    let message =
+                        format!("An account has at most {MAX_TEMPLATES} templates: delete one first");
+                    return Err(Error::forbidden(message).code(ErrorCode::PlanLimit));
+                }
+            }
+        }
+        sqlx::query(
+            "INSERT INTO templates (account_id, name, version, digest, definition, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (account_id, name, version) \
+             DO UPDATE SET digest = $4, definition = $5, created_at = $6",
+        )
+        .bind(&account)
+        .bind(&reference.name)
+        .bind(&reference.version)
+        .bind(&new.digest)
+        .bind(&new.definition)
+        .bind(clock::now().as_i64())
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("publish a template"))?;
+        write.remove_unused_builds(new.account).await?;
+        write.commit().await
+    }
+
+    /// Returns an account's templates, or those of one name, sorted by name and time.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn templates(&self, account: AccountId, name: Option<&str>) -> Result<Vec<StoredTemplate>> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT account_id, name, version, digest, definition, created_at FROM templates \
+             WHERE account_id = $1 AND ($2 IS NULL OR name = $2) ORDER BY name, created_at, version",
+        )
+        .bind(account.to_string())
+        .bind(name)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(failed("list templates"))?;
+        rows.into_iter().map(Row::open).collect()
+    }
+
+    /// Returns one of an account's templates.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn template(
+        &self,
+        account: AccountId,
+        reference: &TemplateRef,
+    ) -> Result<Option<StoredTemplate>> {
+        let row: Option<Row> = sqlx::query_as(
+            "SELECT account_id, name, version, digest, definition, created_at FROM templates \
+             WHERE account_id = $1 AND name = $2 AND version = $3",
+        )
+        .bind(account.to_string())
+        .bind(&reference.name)
+        .bind(&reference.version)
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(failed("look for a template"))?;
+        row.map(Row::open).transpose()
+    }
+
+    /// Removes a template, and its build unless another template has the same document. Computers that were launched from it
+    /// keep their layers. Returns false when there is none.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn remove_template(&self, account: AccountId, reference: &TemplateRef) -> Result<bool> {
+        let mut write = self.write().await?;
+        let removed =
+            sqlx::query("DELETE FROM templates WHERE account_id = $1 AND name = $2 AND version = $3")
+                .bind(account.to_string())
+                .bind(&reference.name)
+                .bind(&reference.version)
+                .execute(&mut *write.tx)
+                .await
+                .map_err(failed("remove a template"))?;
+        write.remove_unused_builds(account).await?;
+        write.commit().await?;
+        Ok(removed.rows_affected() > 0)
+    }
+}
+
+impl crate::Write {
+    /// Refuses while a computer in a workspace of the account was launched from a template.
+    async fn check_template_unused(&mut self, account: AccountId, reference: &TemplateRef) -> Result<()> {
+        let (count,): (i64,) = sqlx::query_as(
+            "SELECT COUNT(*) FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
+             WHERE w.account_id = $1 AND c.template_ref = $2",
+        )
+        .bind(account.to_string())
+        .bind(reference.to_string())
+        .fetch_one(&mut *self.tx)
+        .await
+        .map_err(failed("look for computers of a template"))?;
+        if count == 0 {
+            return Ok(());
+        }
+        let message = format!("A computer was launched from {reference}: raise its version");
+        Err(Error::conflict(message).code(ErrorCode::TemplateInUse))
+    }
+}

@@ -1,0 +1,98 @@
+//! Published templates and their builds (docs/api/templates.md).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+/// Query of `POST /templates`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PublishQuery {
+    /// True to begin the build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_build: Option<bool>,
+    /// True to replace another document at the reference, if no computer was launched from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+}
+
+/// The answer to `POST /templates`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PublishedTemplate {
+    /// The reference.
+    #[serde(rename = "ref")]
+    #[schema(example = "default/browser-lab@1.0.0")]
+    pub reference: String,
+    /// `sha256:` and the SHA-256 of the normalised document in hexadecimal digits.
+    pub digest: String,
+    /// Always true.
+    pub published: bool,
+    /// `building` when the build was begun, `ready` when there is one already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_build: Option<String>,
+}
+
+/// A published template.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Template {
+    /// The reference.
+    #[serde(rename = "ref")]
+    #[schema(example = "default/browser-lab@1.0.0")]
+    pub reference: String,
+    /// `sha256:` and the SHA-256 of the normalised document in hexadecimal digits.
+    pub digest: String,
+    /// Always true.
+    pub published: bool,
+    /// When it was published, ISO 8601; absent for a template of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_at: Option<String>,
+    /// Status of its build: `not_built`, `building`, `ready` or `failed`.
+    pub status: String,
+    /// The normalised document.
+    #[schema(value_type = Object)]
+    pub template: Value,
+}
+
+/// A list of templates.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TemplateList {
+    /// Templates, by name and time.
+    pub templates: Vec<Template>,
+}
+
+/// The status of a template's build.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TemplateBuild {
+    /// The reference.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// Digest of the document.
+    pub digest: String,
+    /// `not_built`, `building`, `ready` or `failed`.
+    pub status: String,
+    /// Duration of the build in milliseconds, when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build_time_ms: Option<u64>,
+    /// True when this request found the build of an equal document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused: Option<bool>,
+    /// Why it failed: phase, field, exit code and the last lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An entry of a build's log.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct BuildLogEntry {
+    /// Time, ISO 8601.
+    pub ts: String,
+    /// `info`, `success`, `warn` or `error`.
+    pub level: String,
+    /// `compile`, `boot`, `install`, `snapshot`, `ready`, `cancel` or `timeout`.
+    pub phase: String,
+    /// The field of the definition file whose step wrote the line, such as `build.run[0]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// One line of text.
+    pub line: String,
+}
