@@ -57,6 +57,8 @@ uuid_ids! {
     ClientId,
     /// A snapshot of a computer.
     SnapshotId,
+    /// A read-only disk layer that computers share.
+    LayerId,
 }
 
 impl ComputerId {

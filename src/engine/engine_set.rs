@@ -18,6 +18,7 @@ use crate::container::ContainerEngine;
 use crate::driver::{BootDependencies, GuestDriver, GuestMemory, GuestShutdown, HostContext, MachineBoot};
 use crate::qemu::QemuEngine;
 use crate::state::layout::{Folder, Record};
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{MemoryManifest, SavedMemory};
 use crate::{
     Change, Effect, Endpoint, EngineError, EngineKind, EngineResult, EngineSettings, Observation, Offers,
@@ -142,6 +143,10 @@ impl GuestDriver for EngineSet {
 
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {
         each_engine!(self.of(source)?, engine => engine.copy_disk(source, fresh, to))
+    }
+
+    fn copy_written(&self, folder: &Folder, to: &Path, lock: &MachineLock) -> EngineResult<()> {
+        each_engine!(self.of(folder)?, engine => engine.copy_written(folder, to, lock))
     }
 }
 

@@ -51,8 +51,8 @@ pub use crate::state::disk::DiskSpeed;
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
 pub use crate::traits::Engine;
 pub use crate::types::{
-    Boot, Capabilities, Change, DiskWatch, Effect, FileKey, Finding, MachineSpec, Observation, Offer, Offers,
-    Snapshot,
+    Boot, Capabilities, Change, DiskWatch, Effect, FileKey, Finding, MAX_LAYERS, MachineSpec, Observation,
+    Offer, Offers, Snapshot,
 };
 
 /// The engines of this host with all their settings.

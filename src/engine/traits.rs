@@ -18,7 +18,7 @@ use crate::{
     Boot, Change, DiskWatch, Effect, Endpoint, EngineError, EngineResult, Extents, FileKey, MachineSpec,
     Observation, Offers, SavedFile, SavedState, Snapshot,
 };
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// Something that makes and runs machines. Every operation is idempotent and may fail with
@@ -265,6 +265,31 @@ pub trait Engine: Debug + Send + Sync + 'static {
 
     /// Returns the snapshots of a machine on the host, in ascending order, whether a row knows them or not.
     async fn snapshots(&self, _id: ComputerId) -> EngineResult<Vec<Uuid>> {
+        Ok(Vec::new())
+    }
+
+    /// Makes a read-only layer from what a stopped machine has written to its disk, without the layers below it and without
+    /// what belongs to one machine only: its identity and temporary files (docs/engines/container.md, "Layers"). Returns the
+    /// bytes of its files on the host's disk. An existing layer is left alone. The machine stays `Stopped`.
+    ///
+    /// # Errors
+    /// `Absent`; `NoCapacity` when the host's disk has too little space; `Failed` when the machine is not stopped, or its disk
+    /// was written by a virtual machine, so that the host must not read it. Nothing is left of the attempt.
+    async fn keep_layer(&self, _id: ComputerId, _layer: LayerId) -> EngineResult<u64> {
+        Err(EngineError::Unsupported("make layers"))
+    }
+
+    /// Removes a layer; a missing one counts as removed.
+    ///
+    /// # Errors
+    /// `Failed` while a machine of this host has it, or while the record of an encrypted machine cannot be read because its
+    /// key is missing.
+    async fn remove_layer(&self, _layer: LayerId) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// Returns the layers on the host, in ascending order, whether a row knows them or not.
+    async fn layers(&self) -> EngineResult<Vec<LayerId>> {
         Ok(Vec::new())
     }
 }

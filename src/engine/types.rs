@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use hotdesk_base::hex::unhex;
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::{Isolation, effective_isolation, names};
 use hotdesk_domain::desktop::resolution::Resolution;
@@ -181,7 +181,11 @@ impl FileKey {
     }
 }
 
-/// The hardware of a machine, which only a resize changes, and its isolation.
+/// Most read-only layers of a machine. The options of an overlay's mount name all of them and fit in one page of memory
+/// (mount(2)), and a virtual machine has a disk for each, of which its bus takes about twenty more.
+pub const MAX_LAYERS: usize = 16;
+
+/// The hardware of a machine, which only a resize changes, its isolation, and the layers below its disk.
 #[derive(Clone, Debug)]
 pub struct MachineSpec {
     /// The computer it belongs to; the label of everything that the engine leaves on the host.
@@ -196,6 +200,9 @@ pub struct MachineSpec {
     pub disk_bytes: u64,
     /// Bandwidth limit in megabits a second, each way; 0 is unlimited.
     pub bandwidth_mbps: u32,
+    /// Read-only layers between the image and its disk, the lowest first; at most [`MAX_LAYERS`]. A machine keeps those that it
+    /// was made with.
+    pub layers: Vec<LayerId>,
 }
 
 /// The number of whole CPUs for vCPUs, of which one may be a share.

@@ -220,6 +220,11 @@ pub fn purge(options: &Options) -> Outcome<()> {
                 Err(error) => failures.push(format!("cannot remove {machine}: {error:#}")),
             }
         }
+        for layer in engine.layers().await? {
+            if let Err(error) = engine.remove_layer(layer).await {
+                failures.push(format!("cannot remove layer {layer}: {error:#}"));
+            }
+        }
         // Nothing is left to do while computers of other data folders run.
         if let Err(error) = hotdesk_engine::release_host() {
             failures.push(format!("cannot restore the host's network: {error:#}"));

@@ -72,6 +72,7 @@ impl ContainerStarter<'_> {
         };
         let parts = FileSystemParts {
             image: self.image.join("rootfs"),
+            layers: spec.layers.iter().map(|layer| self.host.state.layer(*layer).join("rootfs")).collect(),
             agent: self.agent.to_owned(),
             disk: folder.disk(),
             first_id: settings.host_ids(slot),

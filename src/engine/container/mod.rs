@@ -16,6 +16,7 @@ mod boot;
 mod gvisor;
 mod halt;
 mod idmap;
+mod layer;
 mod lxcfs;
 mod oci;
 pub(crate) mod probe;
@@ -39,6 +40,7 @@ use crate::host::cgroup::{self, cpuset, limits};
 use crate::host::files::canonicalize;
 use crate::host::{process, slots};
 use crate::state::layout::{Folder, Record};
+use crate::state::machine_lock::MachineLock;
 use crate::state::{agent_binary, disk, disk_copy, raw_disk};
 use crate::types::whole_cpus;
 use crate::{
@@ -250,5 +252,9 @@ impl GuestDriver for ContainerEngine {
 
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {
         disk_copy::copy_disk(&source.disk(), fresh, to)
+    }
+
+    fn copy_written(&self, folder: &Folder, to: &Path, lock: &MachineLock) -> EngineResult<()> {
+        layer::copy_written(folder, to, lock)
     }
 }

@@ -243,6 +243,7 @@ mod tests {
                 memory_bytes: 1 << 30,
                 disk_bytes: 8 << 30,
                 bandwidth_mbps: 0,
+                layers: Vec::new(),
             },
             generation: 3,
             args: vec!["init".to_owned()],

@@ -112,7 +112,7 @@ fn control_groups() -> EngineResult<String> {
     cgroup::check_controllers(if cgroup::is_unified() { &v1[..3] } else { &v1 })
 }
 
-/// Makes a disk and assembles a guest's file system, over the image if there is one.
+/// Makes a disk and assembles a guest's file system, over a layer and the image if there is one.
 fn whole_file_system(host: &HostSettings) -> EngineResult<String> {
     const STEP: &str = "try a guest's file system";
     let failed = |error: io::Error| EngineError::failed(STEP, error);
@@ -124,8 +124,10 @@ fn whole_file_system(host: &HostSettings) -> EngineResult<String> {
     let agent = folder.path.join("agent");
     fs::write(&agent, b"").map_err(failed)?;
     let rootfs = host.image.join("rootfs");
+    let (image, layers) = if rootfs.is_dir() { (rootfs, vec![lower]) } else { (lower, Vec::new()) };
     let parts = FileSystemParts {
-        image: if rootfs.is_dir() { rootfs } else { lower },
+        image,
+        layers,
         agent,
         disk: folder.disk(),
         first_id: host.uid_base,

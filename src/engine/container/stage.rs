@@ -25,8 +25,10 @@ use crate::host::slots;
 use crate::state::boot_files::BootFile;
 use crate::{EngineError, EngineResult};
 
-/// Limits of the staging area, which holds a few text files. Guests may write some of them.
+/// Limits of the staging area, which holds a few text files and at most 20 mount points. Guests may write some of them.
 const STAGE_OPTIONS: &std::ffi::CStr = c"size=1m,nr_inodes=64,mode=0711";
+
+const MOUNT_DISK: &str = "mount the disk";
 
 /// The folder of the staging area with the files that show a computer's size.
 pub(super) const RESOURCE_FILES: &str = "lxcfs";
@@ -36,6 +38,8 @@ pub(super) const RESOURCE_FILES: &str = "lxcfs";
 pub(super) struct FileSystemParts<'a> {
     /// The image's root folder.
     pub(super) image: PathBuf,
+    /// The folders of the layers above the image, the lowest first.
+    pub(super) layers: Vec<PathBuf>,
     /// The executable that becomes the guest's agent.
     pub(super) agent: PathBuf,
     /// The disk file.
@@ -96,7 +100,22 @@ fn enter_own_namespace() -> EngineResult<()> {
     mount_change("/", slave).map_err(|error| EngineError::failed(STEP, error))
 }
 
-fn assemble(parts: &FileSystemParts<'_>) -> EngineResult<()> {
+/// Calls `read` with the root folder of a disk's file system, mounted read-only, in a mount namespace of its own. No machine
+/// may use the disk. Blocks.
+pub(super) fn with_disk<T: Send>(
+    disk: &Path,
+    read: impl FnOnce(&Path) -> EngineResult<T> + Send,
+) -> EngineResult<T> {
+    in_mount_namespace(|| {
+        let stage = staging_area()?;
+        let at = mount_point(&stage, "disk")?;
+        idmap::attach(&mounted(disk, DiskUse::Read)?, &at)?;
+        read(&at)
+    })
+}
+
+/// Mounts the staging area and returns its path.
+fn staging_area() -> EngineResult<PathBuf> {
     let stage = path("")?;
     mount(
         "tmpfs",
@@ -106,14 +125,30 @@ fn assemble(parts: &FileSystemParts<'_>) -> EngineResult<()> {
         STAGE_OPTIONS,
     )
     .map_err(|error| EngineError::failed("mount the staging area", error))?;
-    for folder in ["image", "disk", "rootfs", RESOURCE_FILES] {
-        let path = stage.join(folder);
-        fs::create_dir(&path).map_err(|error| EngineError::failed("make a mount point", error))?;
+    Ok(stage)
+}
+
+/// Makes a folder of the staging area.
+fn mount_point(stage: &Path, name: &str) -> EngineResult<PathBuf> {
+    let path = stage.join(name);
+    fs::create_dir(&path).map_err(|error| EngineError::failed("make a mount point", error))?;
+    Ok(path)
+}
+
+fn assemble(parts: &FileSystemParts<'_>) -> EngineResult<()> {
+    let stage = staging_area()?;
+    for folder in ["disk", "rootfs", RESOURCE_FILES] {
+        mount_point(&stage, folder)?;
     }
     let namespace = idmap::user_namespace(parts.first_id)?;
-    idmap::attach(&idmap::mapped_copy(&parts.image, namespace.as_fd())?, &stage.join("image"))?;
+    let mut lower = Vec::new();
+    for (number, folder) in parts.layers.iter().rev().chain([&parts.image]).enumerate() {
+        let at = mount_point(&stage, &format!("lower{number}"))?;
+        idmap::attach(&idmap::mapped_copy(folder, namespace.as_fd())?, &at)?;
+        lower.push(at);
+    }
     idmap::attach(&mounted_disk(&parts.disk, namespace.as_fd())?, &stage.join("disk"))?;
-    overlay(&stage, parts.first_id)?;
+    overlay(&stage, &lower, parts.first_id)?;
     for file in &parts.files {
         write_staged(&stage.join(file.name), file, parts.first_id)
             .map_err(|error| EngineError::failed("write a boot file", format!("{}: {error}", file.name)))?;
@@ -126,36 +161,59 @@ fn assemble(parts: &FileSystemParts<'_>) -> EngineResult<()> {
     idmap::attach(&idmap::mapped_copy(&parts.agent, namespace.as_fd())?, &agent)
 }
 
-/// Mounts the disk's file system detached and id-mapped, with the overlay's two folders in it.
-fn mounted_disk(image: &Path, namespace: BorrowedFd<'_>) -> EngineResult<OwnedFd> {
-    const STEP: &str = "mount the disk";
+/// What a disk is mounted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DiskUse {
+    /// A guest's root.
+    Boot,
+    /// A copy of its files.
+    Read,
+}
+
+/// Mounts a disk's file system detached.
+fn mounted(image: &Path, purpose: DiskUse) -> EngineResult<OwnedFd> {
     let failed =
-        |error: rustix::io::Errno| EngineError::failed(STEP, format!("{}: {error}", image.display()));
+        |error: rustix::io::Errno| EngineError::failed(MOUNT_DISK, format!("{}: {error}", image.display()));
+    // Writable also to be read: after a crash of the host the kernel replays the journal first.
     let device = loopdev::attach(image)?;
     let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed)?;
     fsconfig_set_string(context.as_fd(), "source", &device.path).map_err(failed)?;
     // Returns freed blocks to the host. A damaged file system becomes read-only.
     fsconfig_set_flag(context.as_fd(), "discard").map_err(failed)?;
     fsconfig_set_string(context.as_fd(), "errors", "remount-ro").map_err(failed)?;
+    let mut attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOATIME;
+    if purpose == DiskUse::Read {
+        fsconfig_set_flag(context.as_fd(), "ro").map_err(failed)?;
+        attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY
+            | MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    }
     fsconfig_create(context.as_fd()).map_err(failed)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOATIME;
-    let mounted = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(failed)?;
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(failed)
+}
+
+/// Mounts the disk's file system detached and id-mapped, with the overlay's two folders in it.
+fn mounted_disk(image: &Path, namespace: BorrowedFd<'_>) -> EngineResult<OwnedFd> {
+    let failed =
+        |error: rustix::io::Errno| EngineError::failed(MOUNT_DISK, format!("{}: {error}", image.display()));
+    let mounted = mounted(image, DiskUse::Boot)?;
     for folder in ["upper", "work"] {
         match rustix::fs::mkdirat(&mounted, folder, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(failed(error)),
         }
     }
-    idmap::map(STEP, mounted.as_fd(), namespace, false, image)?;
+    idmap::map(MOUNT_DISK, mounted.as_fd(), namespace, false, image)?;
     Ok(mounted)
 }
 
-/// Mounts the guest's root: the image as the lower layer, the disk as the upper.
-fn overlay(stage: &Path, first_id: u32) -> EngineResult<()> {
+/// Mounts the guest's root: the disk as the upper folder, and the lower ones, the highest first.
+fn overlay(stage: &Path, lower: &[PathBuf], first_id: u32) -> EngineResult<()> {
     const STEP: &str = "mount the overlay over mapped layers";
+    let lower: Vec<String> = lower.iter().map(|folder| folder.display().to_string()).collect();
     let options = format!(
-        "lowerdir={image},upperdir={disk}/upper,workdir={disk}/work,redirect_dir=off,metacopy=off,index=off,xino=off",
-        image = stage.join("image").display(),
+        "lowerdir={lower},upperdir={disk}/upper,workdir={disk}/work,redirect_dir=off,metacopy=off,index=off,xino=off",
+        lower = lower.join(":"),
         disk = stage.join("disk").display(),
     );
     let options = std::ffi::CString::new(options).map_err(|error| EngineError::failed(STEP, error))?;

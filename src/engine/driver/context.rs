@@ -23,7 +23,7 @@ pub(crate) struct HostContext {
     pub(crate) offers: Offers,
     forwarding: ForwardingUpkeep,
     pub(crate) guard: DiskGuard,
-    /// Held while the sizes of all disks are summed and another is added.
+    /// Held while the sizes of all disks are summed and another is added, and while a layer without machines is removed.
     pub(super) admission: Mutex<()>,
     /// Held while the kernel gets or loses keys that encrypt machines.
     pub(super) keys: Mutex<()>,

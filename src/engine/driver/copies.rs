@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::driver::capacity::admission;
 use crate::driver::snapshot_files::{self, SnapshotFiles};
-use crate::driver::{GuestDriver, admission, lifecycle};
+use crate::driver::{GuestDriver, lifecycle};
 use crate::host::command::host_error;
 use crate::host::files::private_folder;
 use crate::state::disk_copy::{self, link_or_copy};
@@ -63,6 +64,8 @@ pub(super) async fn launch<M: GuestDriver>(
         if target.is_whole()? && SavedMemory::find(target)?.is_some() {
             return Ok(());
         }
+        // A machine keeps its layers, so its snapshots have the same.
+        source.read_record()?.check_layers(&spec)?;
         let files = SnapshotFiles::of(source, snapshot);
         // The disk may be larger than the row says: a resize whose answer was lost grew it.
         spec.disk_bytes = spec.disk_bytes.max(files.disk_bytes_with_memory()?);
@@ -225,7 +228,9 @@ fn begin<M: GuestDriver>(
     spec: &MachineSpec,
 ) -> EngineResult<()> {
     engine.host().guard.check(source.id)?;
-    check_size(source.read_record()?.disk_bytes, spec)?;
+    let record = source.read_record()?;
+    record.check_layers(spec)?;
+    check_size(record.disk_bytes, spec)?;
     disk::check_reserve(&target.path)?;
     raw_disk::inherit(source, target)?;
     admission::admit(engine, target, &Record::of(spec))

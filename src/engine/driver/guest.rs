@@ -8,6 +8,7 @@ use crate::driver::HostContext;
 use crate::state::layout::{Folder, Record, StateDir};
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{MemoryManifest, SavedMemory};
+use crate::state::raw_disk;
 use crate::{Boot, Change, Effect, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -73,6 +74,15 @@ pub(crate) trait GuestDriver:
     /// [`Engine::maintain`](crate::Engine::maintain). Blocks.
     fn maintain(&self) -> EngineResult<()> {
         Ok(())
+    }
+
+    /// Copies what a stopped machine has written to its disk to the folder `to`, without its identity. The copy may be
+    /// incomplete on error. Blocks.
+    ///
+    /// # Errors
+    /// `NoCapacity`; `Failed` for a disk that only a virtual machine may read.
+    fn copy_written(&self, folder: &Folder, _to: &Path, _lock: &MachineLock) -> EngineResult<()> {
+        Err(raw_disk::no_layer(folder))
     }
 
     /// Copies the disk of a running or stopped machine at one moment. The copy is named `fresh` until it is

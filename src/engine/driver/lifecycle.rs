@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::driver::capacity::admission;
 use crate::driver::snapshot_files::SnapshotFiles;
-use crate::driver::{GuestDriver, MachineBoot, admission, encryption};
+use crate::driver::{GuestDriver, MachineBoot, encryption};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::{disk, evicted, memory, trash};

@@ -4,14 +4,14 @@
 //! Lock order: the machine's lock (`state/machine_lock.rs`), the source's before the target's; below it the
 //! host's lock.
 
-mod admission;
 mod boot_inputs;
+mod capacity;
 pub(crate) mod checks;
 mod context;
 mod copies;
-mod disk_guard;
 mod encryption;
 mod guest;
+pub(crate) mod layers;
 mod lifecycle;
 pub(crate) mod recovery;
 mod resize;
@@ -36,13 +36,19 @@ use crate::{
     Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineResult, Extents, FileKey, MachineSpec,
     Observation, Offers, OpenMode, SavedFile, SavedState, Snapshot,
 };
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// Shares an opened engine. One that will run guests first recovers what a killed controller left.
 pub(super) fn share(engine: impl GuestDriver, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
     if mode == OpenMode::Run {
         recovery::recover_interrupted(&engine)?;
+        if let Err(error) = layers::remove_unfinished(engine.state()) {
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not remove unfinished layers; they cost only space"
+            );
+        }
         wake_reserve::keep(engine.state());
     }
     Ok(Arc::new(engine))
@@ -128,7 +134,7 @@ impl<M: GuestDriver> Engine for M {
     }
 
     async fn watch_disk(&self) -> EngineResult<DiskWatch> {
-        self.blocking(disk_guard::look).await
+        self.blocking(capacity::disk_guard::look).await
     }
 
     fn is_frozen(&self, id: ComputerId) -> bool {
@@ -218,5 +224,17 @@ impl<M: GuestDriver> Engine for M {
 
     async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
         self.blocking(move |engine| snapshot_files::all(&engine.state().folder(id))).await
+    }
+
+    async fn keep_layer(&self, id: ComputerId, layer: LayerId) -> EngineResult<u64> {
+        layers::keep(self, id, layer).await
+    }
+
+    async fn remove_layer(&self, layer: LayerId) -> EngineResult<()> {
+        self.blocking(move |engine| layers::remove(engine, layer)).await
+    }
+
+    async fn layers(&self) -> EngineResult<Vec<LayerId>> {
+        self.blocking(|engine| layers::all(engine.state())).await
     }
 }

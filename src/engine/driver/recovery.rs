@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::EngineResult;
-use crate::driver::{GuestDriver, disk_guard};
+use crate::driver::GuestDriver;
+use crate::driver::capacity::disk_guard;
 use crate::host::command::host_error;
 use crate::host::files::remove_if_there;
 use crate::host::freeze;

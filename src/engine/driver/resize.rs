@@ -1,6 +1,7 @@
 //! Resize: live where the engine can, else at the next start, which takes every size from the spec.
 
-use crate::driver::{GuestDriver, admission, lifecycle};
+use crate::driver::capacity::admission;
+use crate::driver::{GuestDriver, lifecycle};
 use crate::host::bandwidth;
 use crate::state::disk;
 use crate::state::layout::Folder;

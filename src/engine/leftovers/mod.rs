@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::recovery;
+use crate::driver::{layers, recovery};
 use crate::host::cgroup;
 use crate::host::command::host_error;
 use crate::host::files::remove_if_there;
@@ -167,7 +167,7 @@ fn records(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<L
     Ok(entries(&state.runtime())?.into_iter().filter(unowned).map(leftover).collect())
 }
 
-/// Machines whose removal was interrupted, and copies of the agent that are not complete.
+/// Machines whose removal was interrupted, and copies of the agent and layers that are not complete.
 fn interrupted(state: &StateDir) -> EngineResult<Vec<Leftover>> {
     let leftover = |kind, reason| {
         move |path: PathBuf| Leftover {
@@ -180,9 +180,11 @@ fn interrupted(state: &StateDir) -> EngineResult<Vec<Leftover>> {
     };
     let trash = entries(&state.trash())?.into_iter();
     let agents = entries(&state.agents())?.into_iter().filter(|path| path.ends_with("new"));
+    let layers = layers::interrupted(state)?.into_iter();
     Ok(trash
         .map(leftover("trash", "its removal was interrupted"))
         .chain(agents.map(leftover("unfinished file", "its creation was interrupted")))
+        .chain(layers.map(leftover("unfinished layer", "its creation or removal was interrupted")))
         .collect())
 }
 

@@ -29,6 +29,8 @@ use hotdesk_base::ids::ComputerId;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two checks of the processes.
 const PAUSE: Duration = Duration::from_millis(2);
+/// A word of `packaging/vm/init` that is in every initial RAM disk that mounts layers. The RAM disk is not compressed.
+const LAYERS: &[u8] = b"/mnt/layer";
 /// Shell script that enters the machine's groups and then executes QEMU, so that QEMU never runs outside of
 /// them. QEMU opens about 50 files; the host has one table of open files for all.
 const ENTER: &str = "[ $(ulimit -n) -le 1024 ] || ulimit -n 1024 || exit 1; while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
@@ -97,6 +99,12 @@ impl QemuStarter<'_> {
         link_or_copy(self.agent, &agent)?;
         let hardware = Hardware::of(spec, self.accelerator);
         let image = images::of_image(&self.host.settings.image)?;
+        if !spec.layers.is_empty() {
+            self.check_initrd()?;
+        }
+        for layer in &spec.layers {
+            images::of_image(&self.host.state.layer(*layer))?;
+        }
         let record = self.launch(machine, hardware, image, None)?;
         let state = Monitor::open(&folder.monitor())?.ask("query-status", json!({}))?;
         if state.get("running") != Some(&Value::Bool(true)) {
@@ -130,6 +138,9 @@ impl QemuStarter<'_> {
         remove_if_there(&folder.monitor()).map_err(host_error(STEP, &folder.path))?;
         let groups = create::make(spec.id, resource_limits(spec, &record.hardware))?;
         let empty = empty_folder()?;
+        // Those that the machine had when its memory was saved: a machine keeps its layers.
+        let layers: Vec<PathBuf> =
+            spec.layers.iter().map(|layer| images::disk_of(&self.host.state.layer(*layer))).collect();
         let start = QemuLaunch {
             id: spec.id,
             hardware: &record.hardware,
@@ -138,6 +149,7 @@ impl QemuStarter<'_> {
             agent: &folder.agent(),
             seed: &folder.seed(),
             disk: &folder.disk(),
+            layers: &layers,
             monitor: &folder.monitor(),
             line: &folder.line(),
             speed: host.disk_speed,
@@ -157,6 +169,21 @@ impl QemuStarter<'_> {
         })?;
         await_one_process(spec.id)?;
         Ok(record)
+    }
+
+    /// Refuses an initial RAM disk of an earlier version, which would boot a machine without its layers.
+    fn check_initrd(&self) -> EngineResult<()> {
+        const STEP: &str = "give a virtual machine its layers";
+        let initrd = self.settings.kernel.join("initrd");
+        let content = fs::read(&initrd).map_err(host_error(STEP, &initrd))?;
+        if content.windows(LAYERS.len()).any(|text| text == LAYERS) {
+            return Ok(());
+        }
+        let detail = format!(
+            "{} is of an earlier version and knows none: run `hotdesk image kernel` (packaging/vm/build in the source tree)",
+            initrd.display()
+        );
+        Err(EngineError::failed(STEP, detail))
     }
 
     fn write_seed(&self, machine: &MachineBoot<'_>) -> EngineResult<()> {

@@ -1,6 +1,6 @@
 //! QEMU's command line for a virtual machine, as a pure function.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ const TRANSLATION_CACHE_MIB: u64 = 256;
 const OVERHEAD_MIB: u64 = 256;
 /// Options of every layer of the guest's disk: blocks that the guest frees return to the host.
 const WRITABLE: &str = "discard=unmap,detect-zeroes=off";
+const READ_ONLY: &str = "read-only=on";
 /// Processes and threads of one QEMU: a thread per processor, and at most 64 for disk I/O.
 pub(super) const MAX_PROCESSES: u64 = 192;
 
@@ -137,6 +138,8 @@ pub(super) struct QemuLaunch<'a> {
     pub(super) agent: &'a Path,
     pub(super) seed: &'a Path,
     pub(super) disk: &'a Path,
+    /// The disks of its layers, the lowest first.
+    pub(super) layers: &'a [PathBuf],
     pub(super) monitor: &'a Path,
     pub(super) line: &'a Path,
     /// Speed limit of the guest's disk.
@@ -186,12 +189,19 @@ pub(super) fn arguments(start: &QemuLaunch<'_>) -> Vec<String> {
     let options = "console=ttyS0 quiet panic=-1 memhp_default_state=online_movable random.trust_cpu=on";
     add("-append", format!("{options}{kernel_options}"));
     let throttled = start.speed != DiskSpeed::default();
-    for (name, node, path, options) in [
-        ("image", "image", start.image, "read-only=on"),
-        ("agent", "agent", start.agent, "read-only=on"),
-        ("seed", "seed", start.seed, "read-only=on"),
+    let layers: Vec<String> = (0..start.layers.len()).map(layer_name).collect();
+    let layers = layers.iter().zip(start.layers).map(|(name, path)| {
+        let name = name.as_str();
+        (name, name, path.as_path(), READ_ONLY)
+    });
+    // Layers are last: saved memory of a machine without any refers to the addresses of the others.
+    let disks = [
+        ("image", "image", start.image, READ_ONLY),
+        ("agent", "agent", start.agent, READ_ONLY),
+        ("seed", "seed", start.seed, READ_ONLY),
         ("disk", if throttled { "unbounded" } else { "disk" }, start.disk, WRITABLE),
-    ] {
+    ];
+    for (name, node, path, options) in disks.into_iter().chain(layers) {
         let path = text(path).replace(',', ",,");
         add(
             "-blockdev",
@@ -235,6 +245,11 @@ pub(super) fn arguments(start: &QemuLaunch<'_>) -> Vec<String> {
     all
 }
 
+/// The serial number by which the guest finds the disk of a layer (`packaging/vm/init`); 0 is the lowest.
+fn layer_name(number: usize) -> String {
+    format!("layer{number:02}")
+}
+
 /// QEMU's throttle covers all I/O. Throttles of control groups do not cover what the host's page cache writes
 /// back.
 fn throttle(speed: DiskSpeed) -> Value {
@@ -262,10 +277,15 @@ mod tests {
             memory_bytes: 512 << 20,
             disk_bytes: 1 << 30,
             bandwidth_mbps: 0,
+            layers: Vec::new(),
         }
     }
 
     fn command_line(speed: DiskSpeed) -> String {
+        with_layers(speed, &[])
+    }
+
+    fn with_layers(speed: DiskSpeed, layers: &[PathBuf]) -> String {
         let spec = a_machine();
         let (hardware, at) = (Hardware::of(&spec, Accelerator::Tcg), Path::new("/a,b"));
         let start = QemuLaunch {
@@ -276,6 +296,7 @@ mod tests {
             agent: at,
             seed: at,
             disk: at,
+            layers,
             monitor: at,
             line: at,
             speed,
@@ -295,6 +316,20 @@ mod tests {
         assert!(bounded.contains("driver=throttle,node-name=disk,throttle-group=speed"), "{bounded}");
         assert!(bounded.contains("file=unbounded"), "{bounded}");
         assert!(bounded.contains(r#""bps-read":4000000,"bps-write":4000000,"iops-read":0"#), "{bounded}");
+    }
+
+    #[test]
+    fn layers_are_read_only_disks_in_their_order_behind_the_others() {
+        let none = command_line(DiskSpeed::default());
+        let layers: Vec<PathBuf> =
+            (0..crate::MAX_LAYERS).map(|number| format!("/l/{number}").into()).collect();
+        let all = with_layers(DiskSpeed::default(), &layers);
+        let at = |text: &str| all.find(text).unwrap_or_else(|| panic!("{text} is not in {all}"));
+        assert!(!none.contains("layer"), "{none}");
+        assert!(
+            at("drive=disk,") < at("node-name=layer00,read-only=on,file.driver=file,file.filename=/l/0 ")
+        );
+        assert!(at("serial=layer00,") < at("node-name=layer01,") && at("serial=layer15,") < at("-netdev"));
     }
 
     #[test]

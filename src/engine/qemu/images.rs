@@ -1,4 +1,4 @@
-//! Read-only disks that virtual machines share: the guest image and the agent, each made once.
+//! Read-only disks that virtual machines share: the guest image, layers and the agent, each made once.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
 use crate::host::files::{private_folder, remove_if_there, sync_folder};
 use crate::state::layout::StateDir;
-use crate::state::{agent_binary, disk, trash};
+use crate::state::{agent_binary, disk, disk_copy, trash};
 use crate::{EngineError, EngineResult};
 
 /// A large image takes half a minute on an idle host; this is for a busy one.
@@ -20,11 +20,16 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// enough.
 const SPARE: u64 = 64 << 20;
 
-/// Returns the disk of an image's root folder, which lies beside it, because an image is never changed in
-/// place. Makes it under the image's lock when missing. Blocks.
+/// The disk of an image's or a layer's root folder, which lies beside it.
+pub(super) fn disk_of(image: &Path) -> PathBuf {
+    image.join("rootfs.ext4")
+}
+
+/// Returns [`disk_of`] an image or a layer, which is never changed in place. Makes it under the folder's lock when missing.
+/// Blocks.
 pub(super) fn of_image(image: &Path) -> EngineResult<PathBuf> {
-    const STEP: &str = "make the image's disk";
-    let (made, fresh) = (image.join("rootfs.ext4"), image.join("rootfs.ext4.new"));
+    const STEP: &str = "make the disk of an image or a layer";
+    let (made, fresh) = (disk_of(image), image.join("rootfs.ext4.new"));
     let failed = host_error(STEP, &made);
     if made.try_exists().map_err(&failed)? {
         return Ok(made);
@@ -98,14 +103,16 @@ fn make(step: &'static str, folder: &Path, disk: &Path) -> EngineResult<()> {
     check_status(step, status, &complaint)
 }
 
-/// Bytes in whole blocks, and number of files, below a folder.
+/// Bytes of data in whole blocks, and number of files, below a folder. Holes of sparse files do not count.
 fn size(folder: &Path) -> io::Result<(u64, u64)> {
     let (mut bytes, mut files, mut open) = (0, 0, vec![folder.to_owned()]);
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let data = entry.metadata()?;
-            (bytes, files) = (bytes + data.size().next_multiple_of(4096), files + 1);
+            let is_sparse = data.is_file() && data.blocks().saturating_mul(512) < data.size();
+            let length = if is_sparse { disk_copy::data_bytes(&entry.path())? } else { data.size() };
+            (bytes, files) = (bytes + length.next_multiple_of(4096), files + 1);
             if data.is_dir() {
                 open.push(entry.path());
             }
@@ -117,6 +124,16 @@ fn size(folder: &Path) -> io::Result<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_hole_needs_no_large_disk() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = File::create(temp.path().join("sparse")).unwrap();
+        file.set_len(1 << 40).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"end", (1 << 40) - 3).unwrap();
+        let (bytes, files) = size(temp.path()).unwrap();
+        assert!(bytes <= 64 << 10 && files == 1, "{bytes} bytes");
+    }
 
     #[test]
     fn an_image_s_disk_is_made_once() {

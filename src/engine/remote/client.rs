@@ -17,7 +17,7 @@ use crate::{
     Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, FileKey,
     MachineSpec, Observation, Offer, Offers, SavedFile, SavedState, Snapshot,
 };
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// For a helper that restarts to listen again: it opens its engine first, on a busy host.
@@ -372,5 +372,23 @@ impl Engine for RemoteEngine {
             return Err(unexpected("snapshots"));
         };
         Ok(snapshots)
+    }
+
+    async fn keep_layer(&self, id: ComputerId, layer: LayerId) -> EngineResult<u64> {
+        let Reply::Layer(bytes) = self.call(Call::KeepLayer { id: id.0, layer: layer.0 }).await? else {
+            return Err(unexpected("layer"));
+        };
+        Ok(bytes)
+    }
+
+    async fn remove_layer(&self, layer: LayerId) -> EngineResult<()> {
+        self.complete(Call::RemoveLayer { layer: layer.0 }).await
+    }
+
+    async fn layers(&self) -> EngineResult<Vec<LayerId>> {
+        let Reply::Layers(layers) = self.call(Call::Layers {}).await? else {
+            return Err(unexpected("layers"));
+        };
+        Ok(layers.into_iter().map(LayerId).collect())
     }
 }

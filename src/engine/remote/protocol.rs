@@ -18,7 +18,7 @@ use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// Version of the protocol; helper and controller must have the same one.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -141,15 +141,24 @@ pub(super) enum Call {
     Snapshots {
         id: Uuid,
     },
+    KeepLayer {
+        id: Uuid,
+        layer: Uuid,
+    },
+    RemoveLayer {
+        layer: Uuid,
+    },
+    Layers {},
 }
 
 impl Call {
-    /// The machines that it works on.
+    /// The machines that it works on. A layer counts as one: all ids are different.
     pub(super) fn machines(&self) -> Vec<ComputerId> {
         let ids = match self {
             Self::Describe {}
             | Self::BootInputs { .. }
             | Self::List {}
+            | Self::Layers {}
             | Self::Maintain {}
             | Self::WatchDisk {} => Vec::new(),
             // Keys of all machines: one id, so that such calls of two controllers come one after the other.
@@ -174,6 +183,8 @@ impl Call {
             | Self::Rollback { id, .. }
             | Self::RemoveSnapshot { id, .. }
             | Self::Snapshots { id } => vec![*id],
+            Self::KeepLayer { id, layer } => vec![*id, *layer],
+            Self::RemoveLayer { layer } => vec![*layer],
             Self::CopyDisk { from, to } | Self::Fork { from, to } | Self::Launch { from, to, .. } => {
                 vec![*from, to.id]
             }
@@ -192,13 +203,15 @@ pub(super) struct SpecText {
     pub(super) memory_bytes: u64,
     pub(super) disk_bytes: u64,
     pub(super) bandwidth_mbps: u32,
+    pub(super) layers: Vec<Uuid>,
 }
 
 impl From<&MachineSpec> for SpecText {
     fn from(spec: &MachineSpec) -> Self {
-        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *spec;
+        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, ref layers } = *spec;
         let isolation = isolation.name().to_owned();
-        Self { id: id.0, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps }
+        let layers = layers.iter().map(|layer| layer.0).collect();
+        Self { id: id.0, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, layers }
     }
 }
 
@@ -261,6 +274,9 @@ pub(super) enum Reply {
     Effect(Effect),
     Snapshot(Snapshot),
     Snapshots(Vec<Uuid>),
+    /// A layer is there, with the bytes of its files.
+    Layer(u64),
+    Layers(Vec<Uuid>),
     Failure(FailureText),
 }
 

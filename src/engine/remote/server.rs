@@ -23,7 +23,7 @@ use crate::remote::frames::{self, MAX_REPLY, MAX_REQUEST};
 use crate::remote::protocol::{Call, Reply, Request, VERSION};
 use crate::remote::validate::{self, refused};
 use crate::{AgentClient, Engine, EngineError, EngineResult, SavedFile};
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::tasks::Tasks;
 
 /// Most connections: a controller has one for each running computer, on which it waits for its end, and some for calls.
@@ -294,6 +294,11 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
             complete(engine.remove_snapshot(ComputerId(id), snapshot).await)?
         }
         Call::Snapshots { id } => Reply::Snapshots(engine.snapshots(ComputerId(id)).await?),
+        Call::KeepLayer { id, layer } => {
+            Reply::Layer(engine.keep_layer(ComputerId(id), LayerId(layer)).await?)
+        }
+        Call::RemoveLayer { layer } => complete(engine.remove_layer(LayerId(layer)).await)?,
+        Call::Layers {} => Reply::Layers(engine.layers().await?.into_iter().map(|layer| layer.0).collect()),
     };
     Ok((reply, Vec::new()))
 }

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use crate::remote::frames::MAX_DATA;
 use crate::remote::protocol::{BootText, KeyText, SpecText};
-use crate::{Boot, Change, EngineError, EngineResult, Extents, FileKey, MachineSpec, Offers, SavedFile};
-use hotdesk_base::ids::ComputerId;
+use crate::{
+    Boot, Change, EngineError, EngineResult, Extents, FileKey, MAX_LAYERS, MachineSpec, Offers, SavedFile,
+};
+use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::Isolation;
 
@@ -41,18 +43,20 @@ pub(super) fn isolation(name: &str, offers: &Offers) -> EngineResult<Isolation> 
     Ok(isolation)
 }
 
-/// Checks the hardware of a machine, and that its isolation is offered.
+/// Checks the hardware of a machine, that its isolation is offered, and the number of its layers.
 ///
 /// # Errors
 /// `Failed`, naming the argument. So do all functions here.
 pub(super) fn spec(text: &SpecText, offers: &Offers) -> EngineResult<MachineSpec> {
-    let SpecText { id, ref isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *text;
+    let SpecText { id, ref isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, ref layers } = *text;
     let isolation = self::isolation(isolation, offers)?;
     change(Change::Cpu(cpu))?;
     change(Change::Memory(memory_bytes))?;
     change(Change::Disk(disk_bytes))?;
     change(Change::Bandwidth(bandwidth_mbps))?;
-    Ok(MachineSpec { id: ComputerId(id), isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps })
+    check(layers.len() <= MAX_LAYERS, || format!("{} layers are more than {MAX_LAYERS}", layers.len()))?;
+    let layers = layers.iter().copied().map(LayerId).collect();
+    Ok(MachineSpec { id: ComputerId(id), isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, layers })
 }
 
 /// Checks a change of one dimension.
@@ -133,7 +137,8 @@ mod tests {
 
     fn a_machine() -> SpecText {
         let (memory_bytes, disk_bytes, isolation) = (1 << 30, 8 << 30, "shared".to_owned());
-        SpecText { id: Uuid::nil(), isolation, cpu: 0.5, memory_bytes, disk_bytes, bandwidth_mbps: 0 }
+        let layers = Vec::new();
+        SpecText { id: Uuid::nil(), isolation, cpu: 0.5, memory_bytes, disk_bytes, bandwidth_mbps: 0, layers }
     }
 
     fn offers(isolations: &[Isolation]) -> Offers {
@@ -175,6 +180,8 @@ mod tests {
             assert!(spec(&SpecText { disk_bytes: bytes, ..a_machine() }).is_err(), "{bytes}");
         }
         assert!(spec(&SpecText { bandwidth_mbps: u32::MAX, ..a_machine() }).is_err());
+        let with_layers = |count| spec(&SpecText { layers: vec![Uuid::nil(); count], ..a_machine() });
+        assert!(with_layers(MAX_LAYERS).is_ok() && with_layers(MAX_LAYERS + 1).is_err());
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub enum Verb {
     WriteSaved,
     FinishFetch,
     SyncFetched,
+    KeepLayer,
+    RemoveLayer,
+    Layers,
 }
 
 /// How a call fails.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{Boot, MachineSpec};
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::isolation::Isolation;
 
@@ -70,6 +70,8 @@ pub struct SimulatedHost {
     sizes: Mutex<BTreeMap<ComputerId, MachineSpec>>,
     /// The isolation of each machine.
     isolations: Mutex<BTreeMap<ComputerId, Isolation>>,
+    /// The layers of each machine, from its create on.
+    layers: Mutex<BTreeMap<ComputerId, Vec<LayerId>>>,
     /// The agents of suspended machines.
     suspended: Mutex<BTreeMap<ComputerId, SuspendedAgent>>,
     /// The memory of snapshots.
@@ -111,6 +113,7 @@ impl SimulatedHost {
             running: Mutex::default(),
             sizes: Mutex::default(),
             isolations: Mutex::default(),
+            layers: Mutex::default(),
             suspended: Mutex::default(),
             snapshot_memory: Mutex::default(),
             evicted_agents: Mutex::default(),
@@ -153,6 +156,19 @@ impl SimulatedHost {
 
     pub(super) fn isolations(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Isolation>> {
         self.isolations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn layers(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Vec<LayerId>>> {
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder of a layer. Its parent is no machine, because its name is no id.
+    pub(super) fn layer(&self, layer: LayerId) -> PathBuf {
+        self.layer_folder().join(layer.to_string())
+    }
+
+    pub(super) fn layer_folder(&self) -> PathBuf {
+        self.folder.join("layers")
     }
 
     pub(super) fn suspended(&self) -> MutexGuard<'_, BTreeMap<ComputerId, SuspendedAgent>> {

@@ -4,6 +4,7 @@
 mod evicted;
 mod faults;
 mod host;
+mod layers;
 mod memory;
 mod resize;
 mod snapshots;
@@ -28,7 +29,7 @@ use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
     Observation, Offer, Offers, SavedFile, SavedLocation, SavedState, Snapshot,
 };
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_http::serve::{Listen, bind, serve};
@@ -132,6 +133,7 @@ impl SimulatedEngine {
         if self.host.memory(spec.id).exists() {
             return Err(EngineError::failed("start the machine", "its memory is saved"));
         }
+        self.check_layers(spec.id, spec)?;
         let (spec, boot, disk) = (spec.clone(), boot.clone(), machine.join("disk"));
         let agent_boot = AgentBoot { spec, boot, disk, memory: SimulatedMemory::default() };
         self.run(agent_boot.boot.generation, (self.host.agent)(&agent_boot), agent_boot).await
@@ -221,6 +223,7 @@ impl Engine for SimulatedEngine {
         let disk = self.host.machine(spec.id).join("disk");
         self.act(Verb::Create, async move {
             self.note_isolation(spec)?;
+            self.add_layers(spec)?;
             fs::create_dir_all(&disk)
                 .map_err(|error| EngineError::failed("make the disk", format!("{}: {error}", disk.display())))
         })
@@ -254,6 +257,7 @@ impl Engine for SimulatedEngine {
             self.halt(id).await?;
             self.host.suspended().remove(&id);
             self.host.isolations().remove(&id);
+            self.host.layers().remove(&id);
             self.host.snapshot_memory().retain(|(of, _), _| *of != id);
             self.host.evicted_agents().remove(&id);
             ignore_missing(fs::remove_dir_all(&machine), "remove the machine", &machine)
@@ -338,7 +342,11 @@ impl Engine for SimulatedEngine {
     }
 
     async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        self.act(Verb::Resume, self.resume_machine(spec.id, boot)).await
+        self.act(Verb::Resume, async {
+            self.check_layers(spec.id, spec)?;
+            self.resume_machine(spec.id, boot).await
+        })
+        .await
     }
 
     async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
@@ -367,5 +375,17 @@ impl Engine for SimulatedEngine {
 
     async fn sync_fetched(&self, id: ComputerId) -> EngineResult<()> {
         self.act(Verb::SyncFetched, async { self.sync_fetched_files(id) }).await
+    }
+
+    async fn keep_layer(&self, id: ComputerId, layer: LayerId) -> EngineResult<u64> {
+        self.act(Verb::KeepLayer, async { self.make_layer(id, layer) }).await
+    }
+
+    async fn remove_layer(&self, layer: LayerId) -> EngineResult<()> {
+        self.act(Verb::RemoveLayer, async { self.delete_layer(layer) }).await
+    }
+
+    async fn layers(&self) -> EngineResult<Vec<LayerId>> {
+        self.act(Verb::Layers, async { self.list_layers() }).await
     }
 }

@@ -46,7 +46,9 @@ impl SimulatedEngine {
         if !self.capabilities_of(from).copy_while_running && self.host.running().contains_key(&from) {
             return Err(EngineError::Unsupported("copy the disk of a machine that runs"));
         }
+        self.check_layers(from, to)?;
         self.note_isolation(to)?;
+        self.host.layers().insert(to.id, to.layers.clone());
         copy_folder(&source.join("disk"), &target.join("disk"))
             .map_err(|error| EngineError::failed("copy the disk", error))
     }

@@ -49,6 +49,7 @@ impl SimulatedEngine {
         if !self.host.machine(from).is_dir() {
             return Err(EngineError::Absent);
         }
+        self.check_layers(from, to)?;
         let Some(agent_boot) = self.copy_running(from) else {
             return Err(EngineError::failed("copy memory", "the machine does not run"));
         };
@@ -68,6 +69,7 @@ impl SimulatedEngine {
         let Some(agent_boot) = agent_boot else {
             return Err(EngineError::Damaged(format!("there is no snapshot {snapshot}")));
         };
+        self.check_layers(from, to)?;
         let memory = agent_boot.memory.copy();
         self.begin(to, &self.snapshot_folder(from, snapshot), AgentBoot { memory, ..agent_boot })
     }
@@ -75,6 +77,7 @@ impl SimulatedEngine {
     /// Makes a suspended machine from a disk and memory of another.
     fn begin(&self, to: &MachineSpec, disk_of: &Path, agent_boot: AgentBoot) -> EngineResult<()> {
         self.note_isolation(to)?;
+        self.host.layers().insert(to.id, to.layers.clone());
         let disk = self.host.machine(to.id).join("disk");
         copy_folder(disk_of, &disk).map_err(|error| EngineError::failed("copy the disk", error))?;
         self.host.sizes().insert(to.id, to.clone());
@@ -141,7 +144,7 @@ impl SimulatedEngine {
 }
 
 /// Bytes of the files below a folder.
-fn size_of(folder: &Path) -> io::Result<u64> {
+pub(super) fn size_of(folder: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

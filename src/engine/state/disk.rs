@@ -153,6 +153,12 @@ pub(crate) fn free_bytes(folder: &Path) -> EngineResult<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
+/// Bytes in use of the whole file system under a folder.
+pub(crate) fn used_bytes(folder: &Path) -> EngineResult<u64> {
+    let stat = file_system(folder)?;
+    Ok(stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize))
+}
+
 /// Bytes of the whole file system under a folder.
 pub(crate) fn total_bytes(folder: &Path) -> EngineResult<u64> {
     let stat = file_system(folder)?;

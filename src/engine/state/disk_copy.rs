@@ -112,6 +112,17 @@ fn contents(from: &Path, fresh: &Path, folder: &Path, deadline: Option<Instant>)
     Ok(copy)
 }
 
+/// Bytes of a file without its holes, whatever they take on the host's disk.
+pub(crate) fn data_bytes(path: &Path) -> io::Result<u64> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let (mut at, mut bytes) = (0, 0);
+    while let Some((start, end)) = next_data(&file, at, length)? {
+        (at, bytes) = (end, bytes + (end - start));
+    }
+    Ok(bytes)
+}
+
 /// Start and end of the next data extent of a sparse file, from `at`.
 fn next_data(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     let start = match seek(file, SeekFrom::Data(at)) {

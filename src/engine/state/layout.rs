@@ -7,7 +7,7 @@
 //!                      /snapshots/     its snapshots (`driver/snapshot_files.rs`)
 //!                      /bundle/        the OCI runtime's description of the current boot
 //!                      /runtime.log    messages of the OCI runtime at the current boot
-//!                      /frozen         marks that its processes are frozen (`driver/disk_guard.rs`)
+//!                      /frozen         marks that its processes are frozen (`driver/capacity/disk_guard.rs`)
 //!                      /lxcfs.pid      process id of its lxcfs, while that runs
 //!                      /agent.sock     its agent's socket
 //!                      /agent          the agent of saved memory: an executable or a file system
@@ -20,10 +20,14 @@
 //! <state>/runtime/                     records of the OCI runtime
 //! <state>/agent/<hash>                 the agent for guests: an executable or a file system
 //! <state>/sockets/<id>                 its agent's socket for a controller that is not root (`client_sockets.rs`)
+//! <state>/layers/<id>/rootfs           a read-only layer of disks, as the upper folder of an overlay (`driver/layers.rs`)
+//!                    /rootfs.ext4      the same as a disk, once a virtual machine has needed it (`qemu/images.rs`)
+//! <state>/layers/<id>.*                a layer that is being made or removed
 //! <state>/trash/                       machines that are being destroyed
 //! ```
 //! The controller opens nothing by path that a guest can write: the files of guests are mounted nowhere in
-//! its namespace.
+//! its namespace. Layers hold files that guests wrote and cannot change any more; the tools that read them follow no symbolic
+//! link, and no other user of the host can enter their folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -35,7 +39,7 @@ use crate::host::command::host_error;
 use crate::host::files::{private_folder, write_durably};
 use crate::host::syscalls::fscrypt::{self, KeyIdentifier, KeyStatus};
 use crate::{Change, EngineError, EngineResult, MachineSpec};
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// Longest path of the state folder: a unix socket's path is at most 107 bytes (unix(7)), less
@@ -79,14 +83,40 @@ pub(crate) struct Record {
     /// The name of the isolation that what the host has of it belongs to; records of earlier versions lack it.
     #[serde(default)]
     pub(crate) isolation: Option<String>,
+    /// Its read-only layers, the lowest first; records of earlier versions lack them.
+    #[serde(default)]
+    pub(crate) layers: Vec<uuid::Uuid>,
 }
 
 impl Record {
     /// The record of a spec.
     pub(crate) fn of(spec: &MachineSpec) -> Self {
-        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *spec;
+        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, ref layers } = *spec;
         let isolation = Some(isolation.name().to_owned());
-        Self { computer: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps, isolation }
+        let layers = layers.iter().map(|layer| layer.0).collect();
+        Self { computer: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps, isolation, layers }
+    }
+
+    /// Refuses a spec with other layers than these. What a machine has written only fits the layers it was written above.
+    pub(crate) fn check_layers(&self, spec: &MachineSpec) -> EngineResult<()> {
+        if spec.layers.iter().map(|layer| layer.0).eq(self.layers.iter().copied()) {
+            return Ok(());
+        }
+        let list =
+            |layers: Vec<String>| if layers.is_empty() { "none".to_owned() } else { layers.join(", ") };
+        let own = list(self.layers.iter().map(ToString::to_string).collect());
+        let wanted = list(spec.layers.iter().map(ToString::to_string).collect());
+        let detail = format!(
+            "machine {} has the layers {own}, and {wanted} were asked for: a machine and its copies keep the layers that \
+             it was made with",
+            self.computer
+        );
+        Err(EngineError::failed("use the disk with other layers", detail))
+    }
+
+    /// Its layers, the lowest first.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = LayerId> {
+        self.layers.iter().copied().map(LayerId)
     }
 
     /// The isolation; `None` in records of earlier versions.
@@ -124,7 +154,7 @@ impl StateDir {
             return Err(EngineError::failed(STEP, detail));
         }
         let this = Self { root };
-        for folder in [this.machines(), this.runtime(), this.agents(), this.trash()] {
+        for folder in [this.machines(), this.runtime(), this.agents(), this.layers(), this.trash()] {
             private_folder(&folder).map_err(host_error(STEP, &folder))?;
         }
         Ok(this)
@@ -148,6 +178,15 @@ impl StateDir {
 
     pub(crate) fn machines(&self) -> PathBuf {
         self.root.join("machines")
+    }
+
+    pub(crate) fn layers(&self) -> PathBuf {
+        self.root.join("layers")
+    }
+
+    /// The folder of a layer, which has the form of an image: `rootfs` and its disk.
+    pub(crate) fn layer(&self, layer: LayerId) -> PathBuf {
+        self.layers().join(layer.to_string())
     }
 
     pub(crate) fn client_sockets(&self) -> PathBuf {
@@ -325,9 +364,13 @@ impl Folder {
     }
 
     /// Updates the record to the spec that the machine starts with, if its sizes changed.
+    ///
+    /// # Errors
+    /// `Failed` also when the spec has other layers.
     pub(crate) fn update_record(&self, spec: &MachineSpec) -> EngineResult<()> {
-        let record = Record::of(spec);
-        if self.read_record()? == record { Ok(()) } else { self.write_record(&record) }
+        let (before, record) = (self.read_record()?, Record::of(spec));
+        before.check_layers(spec)?;
+        if before == record { Ok(()) } else { self.write_record(&record) }
     }
 
     /// Reads the record; `None` when there is none, or when the folder is encrypted and its key is missing: nothing in it can
@@ -376,12 +419,37 @@ mod tests {
             memory_bytes: 1 << 30,
             disk_bytes: 8 << 30,
             bandwidth_mbps: 100,
+            layers: vec![LayerId::random()],
         });
         folder.write_record(&record).unwrap();
         assert_eq!(folder.read_record().unwrap(), record);
         assert_eq!(folder.read_record().unwrap().isolation(), Some(Isolation::Vm));
         assert_eq!(state.list().unwrap(), [id]);
         assert!(!folder.is_whole().unwrap());
+    }
+
+    #[test]
+    fn a_machine_keeps_its_layers_in_their_order() {
+        let [one, two] = [LayerId::random(), LayerId::random()];
+        let spec = |layers: &[LayerId]| MachineSpec {
+            id: ComputerId::random(),
+            isolation: Isolation::Shared,
+            cpu: 1.0,
+            memory_bytes: 1,
+            disk_bytes: 1,
+            bandwidth_mbps: 0,
+            layers: layers.to_vec(),
+        };
+        let record = Record::of(&spec(&[one, two]));
+        record.check_layers(&spec(&[one, two])).unwrap();
+        for other in [&[][..], &[one], &[two, one]] {
+            let refused = format!("{:#}", record.check_layers(&spec(other)).unwrap_err());
+            assert!(refused.contains(&format!("has the layers {one}, {two}")), "{refused}");
+        }
+        Record::of(&spec(&[])).check_layers(&spec(&[])).unwrap();
+        let earlier = serde_json::json!({"computer": uuid::Uuid::nil(), "cpu": 1.0, "memory_bytes": 1, "disk_bytes": 1});
+        let earlier: Record = serde_json::from_value(earlier).unwrap();
+        earlier.check_layers(&spec(&[])).unwrap();
     }
 
     #[test]
@@ -400,6 +468,7 @@ mod tests {
             disk_bytes: 8,
             bandwidth_mbps: 0,
             isolation: None,
+            layers: Vec::new(),
         };
         for (change, after) in [
             (Change::Cpu(2.0), Some(Record { cpu: 2.0, ..before.clone() })),

@@ -46,6 +46,21 @@ pub(crate) fn check_mountable(folder: &Folder) -> EngineResult<()> {
     Err(EngineError::failed("mount the disk", detail))
 }
 
+/// Refuses to read a marked disk for a layer.
+pub(crate) fn check_readable(folder: &Folder) -> EngineResult<()> {
+    if is_marked(folder)? { Err(no_layer(folder)) } else { Ok(()) }
+}
+
+/// The error for a disk of which no layer can be made.
+pub(crate) fn no_layer(folder: &Folder) -> EngineError {
+    let detail = format!(
+        "{}: it is the disk of a virtual machine, whose file system the host must not read; layers are made by computers \
+         of isolation shared or sandbox, and virtual machines can use them",
+        folder.disk().display()
+    );
+    EngineError::failed("make a layer", detail)
+}
+
 fn is_marked(folder: &Folder) -> EngineResult<bool> {
     let (path, agent) = (folder.raw_disk(), folder.agent());
     let failed = host_error("look for the mark of the disk", &path);
@@ -80,6 +95,7 @@ mod tests {
         });
         inherit(&source, &target).unwrap();
         check_mountable(&target).unwrap();
+        check_readable(&target).unwrap();
         for _ in 0..2 {
             mark(&source).unwrap();
             inherit(&source, &target).unwrap();
@@ -87,6 +103,8 @@ mod tests {
         for folder in [&source, &target] {
             let refused = format!("{:#}", check_mountable(folder).unwrap_err());
             assert!(refused.contains("disk.img: a virtual machine has written it"), "{refused}");
+            let refused = format!("{:#}", check_readable(folder).unwrap_err());
+            assert!(refused.contains("isolation shared or sandbox"), "{refused}");
         }
     }
 

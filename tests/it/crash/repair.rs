@@ -65,6 +65,7 @@ fn spec(id: ComputerId) -> MachineSpec {
         memory_bytes: 1 << 29,
         disk_bytes: 1 << 28,
         bandwidth_mbps: 0,
+        layers: Vec::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Conformance tests that apply to every implementation of `hotdesk::engine::Engine`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,10 @@ use hotdesk::engine::{Boot, Engine, EngineError, MachineSpec, Observation};
 
 pub use super::copies::{a_copy_goes_its_own_way, what_is_not_there_is_not_copied};
 use super::guest::Guest;
+pub use super::layers::{
+    a_layer_lives_as_long_as_somebody_needs_it, a_machine_keeps_its_layers_wherever_its_state_goes,
+    layers_have_what_a_machine_wrote_and_nobody_changes_them,
+};
 pub use super::moments::{
     a_fork_goes_on_beside_its_source, a_snapshot_of_memory_is_gone_back_to,
     machines_are_launched_from_one_snapshot,
@@ -35,6 +40,10 @@ pub trait EngineFixture: Send + Sync {
     fn reopen(&self) -> Arc<dyn Engine>;
     /// Asserts that the host has no resource of a machine.
     fn expect_removed(&self, id: ComputerId);
+    /// The file with a machine's disk, where there is one.
+    fn disk(&self, _id: ComputerId) -> Option<PathBuf> {
+        None
+    }
     /// The isolation under test, which is the engine's default.
     fn isolation(&self) -> Isolation {
         Isolation::Shared
@@ -54,6 +63,7 @@ pub fn machine_spec() -> MachineSpec {
         memory_bytes: 512 << 20,
         disk_bytes: 256 << 20,
         bandwidth_mbps: 0,
+        layers: Vec::new(),
     }
 }
 
@@ -264,6 +274,7 @@ macro_rules! conformance_tests {
             a_snapshot_of_memory_is_gone_back_to,
             machines_are_launched_from_one_snapshot,
             a_saved_state_leaves_its_host_and_comes_back,
+            a_layer_lives_as_long_as_somebody_needs_it,
         );
     };
     // For engines that copy disks.
@@ -273,6 +284,8 @@ macro_rules! conformance_tests {
             what_is_not_there_is_not_copied,
             a_rollback_brings_back_what_a_snapshot_kept,
             hardware_changes_when_the_engine_says,
+            layers_have_what_a_machine_wrote_and_nobody_changes_them,
+            a_machine_keeps_its_layers_wherever_its_state_goes,
         );
     };
     ($fixture:expr; $($promise:ident),* $(,)?) => {$(

@@ -12,6 +12,7 @@ mod gvisor_desktop;
 pub mod host;
 mod hostile;
 mod isolations;
+mod layers;
 pub mod limits;
 mod moments;
 mod network;

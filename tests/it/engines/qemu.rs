@@ -175,6 +175,10 @@ impl EngineFixture for QemuFixture {
         open_engine(self.config.clone())
     }
 
+    fn disk(&self, id: ComputerId) -> Option<PathBuf> {
+        Some(self.folder(id).join("disk.img"))
+    }
+
     fn isolation(&self) -> Isolation {
         self.engine.offers().default().isolation
     }

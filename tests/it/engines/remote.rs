@@ -84,7 +84,7 @@ impl RemoteFixture {
 
     /// Sends a call as a controller would.
     async fn request(&self, call: Value) -> Option<Value> {
-        let text = json!({"version": 3, "session": uuid::Uuid::nil(), "call": call}).to_string();
+        let text = json!({"version": 4, "session": uuid::Uuid::nil(), "call": call}).to_string();
         self.send([u32::try_from(text.len()).expect("short"), 0], text.as_bytes()).await
     }
 }
@@ -146,11 +146,11 @@ async fn d15_malformed_and_oversized_frames_are_refused_and_the_helper_goes_on()
         json!({"list": {"path": "/etc"}}),
         json!({"observe": {"id": "../../etc"}}),
         json!({"stop": {"id": uuid::Uuid::nil(), "grace_ms": u64::MAX}}),
-        json!({"create": {"spec": {"id": uuid::Uuid::nil(), "isolation": "sandbox", "cpu": -1.0, "memory_bytes": 1, "disk_bytes": 1, "bandwidth_mbps": 0}}}),
+        json!({"create": {"spec": {"id": uuid::Uuid::nil(), "isolation": "sandbox", "cpu": -1.0, "memory_bytes": 1, "disk_bytes": 1, "bandwidth_mbps": 0, "layers": []}}}),
     ] {
         refusal(fixture.request(call).await);
     }
-    let wrong = json!({"version": 4, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
+    let wrong = json!({"version": 5, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
     let wrong = fixture.send([u32::try_from(wrong.len()).expect("short"), 0], wrong.as_bytes()).await;
     assert!(refusal(wrong).contains("restart controller and helper"));
     let unknown = json!({"observe": {"id": uuid::Uuid::new_v4()}});
@@ -176,7 +176,7 @@ async fn d15_a_helper_serves_the_isolations_that_it_offers_and_no_other() {
     let refused = format!("{:#}", refused.expect_err("it is not offered"));
     assert!(refused.contains("this host offers shared, sandbox"), "{refused}");
     for isolation in ["vm", "", "../runc", "Shared"] {
-        let spec = json!({"id": spec.id.0, "isolation": isolation, "cpu": 1.0, "memory_bytes": 1, "disk_bytes": 1, "bandwidth_mbps": 0});
+        let spec = json!({"id": spec.id.0, "isolation": isolation, "cpu": 1.0, "memory_bytes": 1, "disk_bytes": 1, "bandwidth_mbps": 0, "layers": []});
         refusal(fixture.request(json!({"create": {"spec": spec}})).await);
     }
     assert_eq!(engine.list().await.expect("a list").len(), 2);

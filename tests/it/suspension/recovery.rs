@@ -60,6 +60,7 @@ impl OfflineController {
             memory_bytes: 1,
             disk_bytes: 1,
             bandwidth_mbps: 0,
+            layers: Vec::new(),
         };
         let boot = Boot { generation: row.generation, token: row.agent_token, resolution };
         self.scene.controller.engine.resume(&spec, &boot).await.expect("resumed")

@@ -389,6 +389,7 @@ pub(super) fn hardware_spec(id: ComputerId, isolation: Isolation, hardware: &Har
         memory_bytes: u64::from(hardware.ram_gb) * GB,
         disk_bytes: u64::from(hardware.disk_gb) * GB,
         bandwidth_mbps: hardware.bandwidth_mbps,
+        layers: Vec::new(),
     }
 }
 

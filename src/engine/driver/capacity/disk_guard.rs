@@ -19,7 +19,7 @@ use crate::{DiskWatch, EngineResult};
 use hotdesk_domain::computer::disk_guard::{GuardStep, next_look};
 
 /// [`crate::Engine::watch_disk`]. Blocks.
-pub(super) fn look<M: GuestDriver>(engine: &M) -> EngineResult<DiskWatch> {
+pub(in crate::driver) fn look<M: GuestDriver>(engine: &M) -> EngineResult<DiskWatch> {
     let state = engine.state();
     let (mut stored, mut unwritten) = (BTreeMap::new(), 0_u64);
     for id in state.list()? {
@@ -42,7 +42,7 @@ pub(super) fn look<M: GuestDriver>(engine: &M) -> EngineResult<DiskWatch> {
 }
 
 /// Thaws a machine that an earlier controller left frozen. This one decides anew.
-pub(super) fn thaw_abandoned(folder: &Folder) {
+pub(in crate::driver) fn thaw_abandoned(folder: &Folder) {
     if !folder.frozen().exists() {
         return;
     }
