@@ -35,6 +35,12 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// `Failed` when one of these cannot be read, or the isolation is not offered.
     async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String>;
 
+    /// Returns a digest that identifies the guest image. Layers fit only the image over which they were made.
+    ///
+    /// # Errors
+    /// `Failed` when the image cannot be read.
+    async fn image_id(&self) -> EngineResult<String>;
+
     /// Gives the host's kernel keys of encrypted machines; it loses them at a reboot. Until then, calls on these machines fail,
     /// except [`Engine::destroy`]. Keys that it has are left alone. Needs [`Capabilities::encrypt`].
     async fn add_keys(&self, _keys: &[FileKey]) -> EngineResult<()> {

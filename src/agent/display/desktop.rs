@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::display::template_environment::template_environment;
 use crate::display::{Displays, session_env_in};
 use hotdesk_domain::error::{Error, Result};
 
@@ -64,9 +65,11 @@ impl Desktop for X11Desktop {
     }
 
     fn environment(&self, screen: Option<&str>) -> Result<Vec<(String, String)>> {
-        let mut all = session_env_in(&self.session_dir);
+        let mut session = session_env_in(&self.session_dir);
         // The file may be of an earlier session.
-        all.retain(|(name, _)| name != "DISPLAY");
+        session.retain(|(name, _)| name != "DISPLAY");
+        let mut all = template_environment();
+        all.extend(session);
         // A missing boot screen is an error only for a caller that names a screen.
         match self.displays.screen(screen) {
             Ok(screen) => all.push((String::from("DISPLAY"), screen.display_name())),

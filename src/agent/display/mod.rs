@@ -30,6 +30,7 @@ mod link;
 pub(crate) mod process;
 mod screen;
 pub mod screenshot;
+mod template_environment;
 mod watch;
 mod window;
 

@@ -35,6 +35,7 @@ pub enum Command {
         force: bool,
     },
     /// List the templates of the account.
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         view: ListView,
@@ -58,6 +59,7 @@ pub enum Command {
         template: String,
     },
     /// Delete a template. Computers that were launched from it go on.
+    #[command(visible_alias = "rm")]
     Delete {
         /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
         template: String,

@@ -42,6 +42,7 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         ram: computer.hardware.ram_gb,
         disk_size_gb: computer.hardware.disk_gb,
         isolation: computer.isolation.name().to_owned(),
+        template_ref: computer.template.clone(),
         gpu: "none".to_owned(),
         resolution: resolution.clone(),
         status: computer.status.name().to_owned(),

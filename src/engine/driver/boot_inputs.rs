@@ -27,6 +27,12 @@ pub(super) fn digest<M: GuestDriver>(engine: &M, isolation: Isolation) -> Engine
     Ok(hex(&sum.finalize()))
 }
 
+/// [`crate::Engine::image_id`]. Blocks.
+pub(super) fn image<M: GuestDriver>(engine: &M) -> EngineResult<String> {
+    let rootfs = description(&engine.host().settings.image.join("rootfs"))?;
+    Ok(hex(&Sha256::digest(rootfs)))
+}
+
 fn description(path: &Path) -> EngineResult<String> {
     let failed = host_error("look at what a boot depends on", path);
     let real = fs::canonicalize(path).map_err(&failed)?;

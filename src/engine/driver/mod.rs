@@ -81,6 +81,10 @@ impl<M: GuestDriver> Engine for M {
         self.blocking(move |engine| boot_inputs::digest(engine, isolation)).await
     }
 
+    async fn image_id(&self) -> EngineResult<String> {
+        self.blocking(boot_inputs::image).await
+    }
+
     async fn add_keys(&self, keys: &[FileKey]) -> EngineResult<()> {
         let keys = keys.to_vec();
         self.blocking(move |engine| encryption::add_keys(engine, &keys)).await

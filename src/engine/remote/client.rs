@@ -189,6 +189,13 @@ impl Engine for RemoteEngine {
         Ok(digest)
     }
 
+    async fn image_id(&self) -> EngineResult<String> {
+        let Reply::ImageId(digest) = self.call(Call::ImageId {}).await? else {
+            return Err(unexpected("the id of the image"));
+        };
+        Ok(digest)
+    }
+
     async fn add_keys(&self, keys: &[FileKey]) -> EngineResult<()> {
         for some in keys.chunks(KEYS_AT_ONCE) {
             self.complete(Call::AddKeys { keys: some.iter().map(KeyText::from).collect() }).await?;

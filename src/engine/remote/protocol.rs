@@ -36,6 +36,7 @@ pub(super) struct Request {
 pub(super) enum Call {
     /// Asks for the offers.
     Describe {},
+    ImageId {},
     BootInputs {
         isolation: String,
     },
@@ -156,6 +157,7 @@ impl Call {
     pub(super) fn machines(&self) -> Vec<ComputerId> {
         let ids = match self {
             Self::Describe {}
+            | Self::ImageId {}
             | Self::BootInputs { .. }
             | Self::List {}
             | Self::Layers {}
@@ -255,6 +257,7 @@ pub(super) enum Reply {
     Complete,
     /// What the helper offers, the default first.
     Offers(Vec<OfferText>),
+    ImageId(String),
     BootInputs(String),
     Endpoint(EndpointText),
     Observation(ObservationText),

@@ -229,6 +229,7 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
     let offers = engine.offers();
     let reply = match call {
         Call::Describe {} => Reply::Offers(engine.offers().all().map(Into::into).collect()),
+        Call::ImageId {} => Reply::ImageId(engine.image_id().await?),
         Call::BootInputs { isolation } => {
             Reply::BootInputs(engine.boot_inputs(validate::isolation(&isolation, offers)?).await?)
         }

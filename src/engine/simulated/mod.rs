@@ -219,6 +219,10 @@ impl Engine for SimulatedEngine {
         Ok(format!("simulated {}", isolation.name()))
     }
 
+    async fn image_id(&self) -> EngineResult<String> {
+        Ok("simulated".to_owned())
+    }
+
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
         let disk = self.host.machine(spec.id).join("disk");
         self.act(Verb::Create, async move {

@@ -41,6 +41,9 @@ pub struct Computer {
     /// The kernel behind its programs: `sandbox` (its own, in user space; keeps memory), `shared` (the host's; keeps no
     /// memory) or `vm` (its own, in a virtual machine; keeps memory).
     pub isolation: String,
+    /// Template that it was launched from, as `namespace/name@version`; null for the guest image without additions.
+    #[serde(default)]
+    pub template_ref: Option<String>,
     /// Always `none`.
     pub gpu: String,
     /// Resolution of the boot screen, `WIDTHxHEIGHTxDEPTH`.

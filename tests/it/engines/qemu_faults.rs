@@ -82,6 +82,7 @@ async fn a_stop_waits_for_what_the_guest_still_writes() {
     // Without these settings a busy machine is slow enough for the kernel to write most of it before the stop.
     guest.run("cd /proc/sys/vm && echo 0 >dirty_writeback_centisecs && echo 90 >dirty_background_ratio && echo 95 >dirty_ratio").await;
     let sum = guest.run("head -c 30M /dev/urandom >/root/data; sha256sum </root/data").await;
+    println!("{}", guest.run("cd /proc/sys/vm; grep . dirty_*; grep -E 'Dirty|Writeback|MemTotal|MemAvail' /proc/meminfo; cat /proc/mounts; cat /proc/uptime").await);
     let unwritten: u64 =
         guest.run("awk '$1 == \"Dirty:\" { print $2 }' /proc/meminfo").await.trim().parse().expect("kB");
     assert!(unwritten > 28 << 10, "the guest wrote before the stop: {unwritten} kB are left");

@@ -3,6 +3,8 @@
 //! Beside each bad file is one with its errors: a line `LINE:COLUMN: CODE: FIELD: MESSAGE (HINT)` for each. Beside each
 //! good file is its normalised document.
 
+mod builds;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

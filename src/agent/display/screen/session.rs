@@ -11,6 +11,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::display::config::{SESSION_DIR, ScreenSession};
 use crate::display::process::{self, ProcessGroup};
+use crate::display::template_environment::template_environment;
 use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 
@@ -102,6 +103,7 @@ impl RunningSession {
         let mut command = Command::new(folder.join("session"));
         command
             .arg(if default { "default" } else { "bare" })
+            .envs(template_environment())
             .env("DISPLAY", display)
             .env("HOME", home.as_deref().unwrap_or("/root"))
             .env("HOTDESK_SCREEN", screen)

@@ -17,6 +17,7 @@ use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::registry::FleetState;
 use crate::computers::runner::{hardware_spec, refused};
 use hotdesk_base::ids::{AccountId, ComputerId, LayerId};
+use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::template::build::{PlannedLayer, plan_layers};
 use hotdesk_domain::computer::{ComputerRequest, Hardware, parse_computer_request};
@@ -24,7 +25,6 @@ use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::plural::plural;
 use hotdesk_engine::{Boot, MachineSpec};
-use hotdesk_store::fleet::status::BootSecrets;
 use hotdesk_store::templates::builds::BuiltLayers;
 use hotdesk_wire::template::TemplateDefinition;
 
@@ -34,6 +34,8 @@ const BUILD_CPUS: f64 = 2.0;
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Lines of output in the error of a failed step.
 const ERROR_LINES: usize = 10;
+/// Length of the token of its agent: 256 bits.
+const TOKEN_CHARACTERS: usize = 43;
 /// Generation of the boot: those of computers begin at the same.
 const GENERATION: u64 = 1;
 
@@ -139,7 +141,7 @@ impl Build<'_> {
             let _turn = self.fleet.starts.acquire().await.map_err(Error::internal)?;
             self.note(Phase::Boot, &format!("a computer boots for {}", planned.title()));
             engine.create(&spec).await.map_err(failed)?;
-            let token = BootSecrets::random().agent_token;
+            let token = Secret::random(TOKEN_CHARACTERS);
             let boot = Boot { generation: GENERATION, token, resolution: Resolution::default() };
             boot_guest(&**engine, &spec, &boot).await?
         };

@@ -208,23 +208,8 @@ impl Templates {
             cancel: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
-        {
-            let mut builds = self.builds();
-            let running = || builds.iter().filter(|other| !other.has_ended());
-            if running().any(|other| other.is_of(account, digest)) {
-                drop(builds);
-                return self.status(template).await;
-            }
-            if running().filter(|other| other.account == account).count() >= MAX_BUILDS {
-                let message = format!("{MAX_BUILDS} builds of this account wait or run: wait for one");
-                let refused = Error::rate_limited(RETRY_SECONDS).code(ErrorCode::TooManyBuilds);
-                return Err(Error { message, ..refused });
-            }
-            while builds.len() >= MAX_LOGS {
-                let Some(oldest) = builds.iter().position(|other| other.has_ended()) else { break };
-                builds.remove(oldest);
-            }
-            builds.push_back(Arc::clone(&build));
+        if !self.register(&build)? {
+            return self.status(template).await;
         }
         if let Err(error) = self.0.store.begin_template_build(account, digest).await {
             build.ended.cancel();
@@ -238,6 +223,26 @@ impl Templates {
         status
     }
 
+    /// Adds a build to those that run. Returns false when one of the same document runs.
+    fn register(&self, build: &Arc<RunningBuild>) -> Result<bool> {
+        let mut builds = self.builds();
+        let running = || builds.iter().filter(|other| !other.has_ended());
+        if running().any(|other| other.is_of(build.account, &build.digest)) {
+            return Ok(false);
+        }
+        if running().filter(|other| other.account == build.account).count() >= MAX_BUILDS {
+            let message = format!("{MAX_BUILDS} builds of this account wait or run: wait for one");
+            let refused = Error::rate_limited(RETRY_SECONDS).code(ErrorCode::TooManyBuilds);
+            return Err(Error { message, ..refused });
+        }
+        while builds.len() >= MAX_LOGS {
+            let Some(oldest) = builds.iter().position(|other| other.has_ended()) else { break };
+            builds.remove(oldest);
+        }
+        builds.push_back(Arc::clone(build));
+        Ok(true)
+    }
+
     async fn run(&self, build: &RunningBuild, template: &StoredTemplate) {
         let outcome = self.make(build, template).await;
         let told = match &outcome {
@@ -247,7 +252,9 @@ impl Templates {
         match &outcome {
             Ok(_) => build.log.add(Level::Success, Phase::Ready, None, "the template is ready"),
             Err(error) => {
-                tracing::info!(template = %template.reference, error = format_args!("{error:#}"), "a build failed");
+                // The other lines are output of the template's own programs.
+                let why = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
+                tracing::info!(template = %template.reference, error = why, "a build failed");
                 build.log.add(Level::Error, Phase::Install, None, &error.message);
             }
         }

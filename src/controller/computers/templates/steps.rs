@@ -1,9 +1,11 @@
 //! Steps of a build from a definition: one script for each.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use hotdesk_domain::computer::template::build::{BuildStep, StepKind};
+use hotdesk_domain::computer::template::build::{BuildStep, ENVIRONMENT_FILE, StepKind};
 use hotdesk_domain::error::Result;
 use hotdesk_wire::template::{FileMoment, TemplateDefinition, TemplateFile};
 
@@ -25,6 +27,10 @@ const NPM: &str = "npm install --global --no-fund --no-audit -- ";
 pub fn steps(definition: &TemplateDefinition) -> Result<Vec<BuildStep>> {
     let values = definition.values()?;
     let mut steps = Vec::new();
+    if !values.environment().is_empty() {
+        let script = environment_script(values.environment());
+        steps.push(BuildStep { kind: StepKind::Files, field: "env".to_owned(), script });
+    }
     let build = &definition.build;
     let lists = [
         (StepKind::Apt, "build.apt", &build.apt),
@@ -59,6 +65,15 @@ pub fn steps(definition: &TemplateDefinition) -> Result<Vec<BuildStep>> {
         steps.push(BuildStep { kind: StepKind::Run, field, script });
     }
     Ok(steps)
+}
+
+/// The script that stores the environment, which every program of the computer has.
+fn environment_script(environment: &BTreeMap<String, String>) -> String {
+    let entries: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}\0")).collect();
+    format!(
+        "mkdir -p /etc/hotdesk\nbase64 -d >{ENVIRONMENT_FILE} <<'END'\n{}\nEND\n",
+        STANDARD.encode(entries.concat())
+    )
 }
 
 /// The script that installs packages with a tool, and the tool first where the image lacks it.
@@ -116,7 +131,7 @@ mod tests {
     #[test]
     fn steps_run_in_the_documented_order_with_their_references_replaced() {
         let all = steps_of(
-            "api_version: hotdesk/v1\nname: lab@1.0.0\nvars: {tool: jq, port: 3000}\n\
+            "api_version: hotdesk/v1\nname: lab@1.0.0\nvars: {tool: jq, port: 3000}\nenv: {A: '${var.port}', B: x}\n\
              build: {run: ['echo ${var.port}', 'echo ${HOME}'], npm: [left-pad], pip: ['six==1.16.0'], apt: ['${var.tool}', curl]}\n\
              files: [{to: /etc/motd, inline: 'port ${var.port}', mode: '0640', owner: root, group: adm}]\n\
              apps: [{name: web, install: 'make install'}]\n",
@@ -125,6 +140,7 @@ mod tests {
         assert_eq!(
             fields,
             [
+                "env",
                 "build.apt",
                 "build.pip",
                 "build.npm",
@@ -134,15 +150,16 @@ mod tests {
                 "build.run[1]"
             ]
         );
-        assert!(all[0].2.contains(" -- jq curl\n"), "{}", all[0].2);
-        assert!(all[1].2.ends_with(" -- six==1.16.0\n") && all[2].2.ends_with(" -- left-pad\n"));
+        assert!(all[0].2.contains(&STANDARD.encode("A=3000\0B=x\0")), "{}", all[0].2);
+        assert!(all[1].2.contains(" -- jq curl\n"), "{}", all[1].2);
+        assert!(all[2].2.ends_with(" -- six==1.16.0\n") && all[3].2.ends_with(" -- left-pad\n"));
         let content = STANDARD.encode("port 3000");
         let expected = format!(
             "mkdir -p -- \"$(dirname -- /etc/motd)\"\nbase64 -d >/etc/motd <<'END'\n{content}\nEND\n\
              chmod 0640 -- /etc/motd\nchown root:adm -- /etc/motd\n"
         );
-        assert_eq!(all[3].2, expected);
-        assert_eq!((all[5].2.as_str(), all[6].2.as_str()), ("echo 3000", "echo ${HOME}"));
+        assert_eq!(all[4].2, expected);
+        assert_eq!((all[6].2.as_str(), all[7].2.as_str()), ("echo 3000", "echo ${HOME}"));
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub const MAX_INSERTED_BYTES: usize = 8 << 20;
 
 /// Most templates of an account, versions counted singly. A list has all of them, each at most [`MAX_DOCUMENT_BYTES`] long.
 pub const MAX_TEMPLATES: i64 = 200;
-/// Most layers that the scripts of `build.run` become. With one each for `apt`, `pip`, `npm`, `files` and the applications
-/// there are at most 15 layers: an engine takes 16.
+/// Most layers that the scripts of `build.run` become. With one each for `env`, `apt`, `pip`, `npm`, `files` and the
+/// applications there are at most 16, as many as an engine takes.
 pub const MAX_RUN_LAYERS: usize = 10;
 /// Part of the digest of every layer. It changes when a later version builds something else from the same definition.
 pub const SCRIPT_OF_BUILD_VERSION: &str = "1";

@@ -8,6 +8,10 @@ use sha2::{Digest, Sha256};
 
 use super::bounds::{MAX_RUN_LAYERS, SCRIPT_OF_BUILD_VERSION};
 
+/// The file in a computer with the environment variables of its template: `NAME=VALUE`, each with a null byte after it, as in
+/// `/proc/PID/environ`.
+pub const ENVIRONMENT_FILE: &str = "/etc/hotdesk/environment";
+
 /// Status of the last build of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildStatus {
@@ -46,7 +50,7 @@ pub enum StepKind {
     Pip,
     /// Packages of Node.js.
     Npm,
-    /// Files.
+    /// The environment, or files.
     Files,
     /// The script `install` of an application.
     Install,
