@@ -197,8 +197,8 @@ pub(super) fn log_obstacles(settings: &EngineSettings) {
     }
 }
 
-/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks, and what the last computer
-/// leaves of the host's network. The store remains. The guest image is not needed.
+/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks, all layers, and what the last
+/// computer leaves of the host's network. The store remains. The guest image is not needed.
 ///
 /// # Errors
 /// When a controller uses the folder, or a machine cannot be removed. The other machines are removed nevertheless.

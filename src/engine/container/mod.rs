@@ -16,7 +16,6 @@ mod boot;
 mod gvisor;
 mod halt;
 mod idmap;
-mod layer;
 mod lxcfs;
 mod oci;
 pub(crate) mod probe;
@@ -255,6 +254,6 @@ impl GuestDriver for ContainerEngine {
     }
 
     fn copy_written(&self, folder: &Folder, to: &Path, lock: &MachineLock) -> EngineResult<()> {
-        layer::copy_written(folder, to, lock)
+        stage::layer::copy_written(folder, to, lock)
     }
 }

@@ -153,6 +153,9 @@ async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
     let snapshots = controller.machine(&id).join("snapshots");
     fs::create_dir_all(&snapshots).expect("a folder");
     fs::write(snapshots.join("0.new"), "half").expect("a file");
+    // A layer whose removal a kill interrupted.
+    let layer = data.join("layers").join(format!("{}.0123.gone", ComputerId::random()));
+    fs::create_dir_all(layer.join("rootfs/deep")).expect("a folder");
 
     let marks = [&*mark, &point_text, &device, &lost.to_string(), &format!("{slot} for ")];
     let expected: Vec<(String, String)> = {
@@ -168,6 +171,7 @@ async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
             first,
             second,
             ("trash".to_owned(), gone.display().to_string()),
+            ("unfinished layer".to_owned(), layer.display().to_string()),
             (
                 "unfinished file".to_owned(),
                 data.join("machines").join(&id).join("snapshots/0.new").display().to_string(),
@@ -205,7 +209,8 @@ async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
         (!attached().contains(&*disk.to_string_lossy())).then_some(())
     });
     assert!(detached.await.is_some(), "{}", attached());
-    assert!(groups.iter().all(|group| !group.exists()) && !claim.is_symlink() && !gone.exists());
+    assert!(groups.iter().all(|group| !group.exists()) && !claim.is_symlink());
+    assert!(!gone.exists() && !layer.exists());
     for left in [running, partial, lost] {
         assert_eq!(host::find_leftover(&left.to_string()), None);
     }

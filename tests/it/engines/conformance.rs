@@ -13,7 +13,8 @@ use hotdesk::engine::{Boot, Engine, EngineError, MachineSpec, Observation};
 pub use super::copies::{a_copy_goes_its_own_way, what_is_not_there_is_not_copied};
 use super::guest::Guest;
 pub use super::layers::{
-    a_layer_lives_as_long_as_somebody_needs_it, a_machine_keeps_its_layers_wherever_its_state_goes,
+    a_layer_lives_as_long_as_somebody_needs_it, a_machine_has_all_its_layers_up_to_the_most,
+    a_machine_keeps_its_layers_wherever_its_state_goes,
     layers_have_what_a_machine_wrote_and_nobody_changes_them,
 };
 pub use super::moments::{
@@ -286,6 +287,7 @@ macro_rules! conformance_tests {
             hardware_changes_when_the_engine_says,
             layers_have_what_a_machine_wrote_and_nobody_changes_them,
             a_machine_keeps_its_layers_wherever_its_state_goes,
+            a_machine_has_all_its_layers_up_to_the_most,
         );
     };
     ($fixture:expr; $($promise:ident),* $(,)?) => {$(

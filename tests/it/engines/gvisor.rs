@@ -22,6 +22,7 @@ conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled()).map(Conta
     a_machine_whose_groups_are_frozen_can_be_ended,
     layers_have_what_a_machine_wrote_and_nobody_changes_them,
     a_machine_keeps_its_layers_wherever_its_state_goes,
+    a_machine_has_all_its_layers_up_to_the_most,
 );
 
 /// Starts a process that counts in its memory and writes the count to files, one of which is deleted but

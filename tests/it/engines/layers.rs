@@ -10,12 +10,16 @@ use std::time::{Duration, Instant};
 use hotdesk::base::ids::{ComputerId, LayerId};
 use hotdesk::base::secret::Secret;
 use hotdesk::domain::computer::isolation::Isolation;
-use hotdesk::engine::{Engine, EngineError, FileKey, MachineSpec, NetworkConfig, Observation};
+use hotdesk::engine::{
+    Engine, EngineError, EngineKind, EngineSettings, FileKey, MAX_LAYERS, MachineSpec, NetworkConfig,
+    Observation,
+};
 use uuid::Uuid;
 
 use super::conformance::{END_TIMEOUT, EngineFixture, GRACE, boot, expect_running, machine_spec};
 use super::guest::Guest;
-use super::host::{ContainerFixture, container_settings, open_engine};
+use super::host::{ContainerFixture, container, container_settings, open_engine};
+use super::qemu::QemuFixture;
 use crate::harness::controller::encryption_skip;
 use crate::harness::small_disk::SmallDisk;
 
@@ -26,7 +30,7 @@ const WRITE: &str =
     "set -e; rm /etc/debian_version; rm -r /etc/skel; mkdir /etc/skel; echo new >/etc/skel/new
     cp /bin/true /usr/local/bin/mine; chown 12:34 /usr/local/bin/mine; chmod 6755 /usr/local/bin/mine
     mkdir -p /root/layer; cd /root/layer; head -c 40000000 /dev/urandom >data; truncate -s 1G sparse
-    echo one >one; ln one other; ln -s one link; chown 1234:4321 one
+    echo one >one; chown 1234:4321 one; ln one other; ln -s one link
     mkdir -p /tmp/junk /var/tmp/junk /etc/ssh; echo secret >/etc/ssh/ssh_host_ed25519_key";
 /// Prints what [`WRITE`] wrote.
 const LOOK: &str = "cd /root/layer; ls -A . /etc/skel; readlink link; cat other; sha256sum <data
@@ -218,6 +222,35 @@ pub async fn a_machine_keeps_its_layers_wherever_its_state_goes(fixture: &dyn En
     engine.remove_layer(layer).await.expect("removed");
 }
 
+pub async fn a_machine_has_all_its_layers_up_to_the_most(fixture: &dyn EngineFixture) {
+    let (engine, first) = (fixture.engine(), maker(fixture));
+    start(&*engine, &first).await.store("note", "of the lowest layer").await;
+    engine.stop(first.id, GRACE).await.expect("stopped");
+    let mut layers: Vec<LayerId> = (0..=MAX_LAYERS).map(|_| LayerId::random()).collect();
+    engine.keep_layer(first.id, layers[0]).await.expect("a layer");
+    engine.destroy(first.id).await.expect("destroyed");
+    let empty = maker(fixture);
+    engine.create(&empty).await.expect("created");
+    for layer in &layers[1..] {
+        engine.keep_layer(empty.id, *layer).await.expect("a layer");
+    }
+    engine.destroy(empty.id).await.expect("destroyed");
+    let too_many = MachineSpec { layers: layers.clone(), ..fixture.spec() };
+    expect_failed(engine.create(&too_many).await, "are more than 16");
+    let twice = MachineSpec { layers: vec![layers[0]; 2], ..fixture.spec() };
+    expect_failed(engine.create(&twice).await, "listed twice");
+    layers.truncate(MAX_LAYERS);
+    let spec = MachineSpec { layers: layers.clone(), ..fixture.spec() };
+    let guest = start(&*engine, &spec).await;
+    assert_eq!(guest.load("note").await.as_deref(), Some("of the lowest layer"));
+    for id in engine.list().await.expect("a list") {
+        engine.destroy(id).await.expect("destroyed");
+    }
+    for layer in engine.layers().await.expect("a list") {
+        engine.remove_layer(layer).await.expect("removed");
+    }
+}
+
 /// The entries of the folder with the layers.
 fn entries(fixture: &ContainerFixture) -> Vec<String> {
     crate::harness::host::names_in(&fixture.engine_root().join("layers"))
@@ -244,6 +277,30 @@ async fn capabilities_of_the_image_s_programs_are_in_a_layer() {
     assert!(fixture.engine_root().join(format!("layers/{layer}/rootfs{path}")).exists());
     let guest = start(&*fixture.engine, &MachineSpec { layers: vec![layer], ..machine_spec() }).await;
     assert_eq!(guest.run(FIND_CAPABILITIES).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_virtual_machine_is_not_booted_without_its_layers() {
+    // The initial RAM disk of an earlier version.
+    let kernel = tempfile::tempdir().expect("a folder");
+    let configure = |config: &mut EngineSettings| {
+        for kind in &mut config.kinds {
+            if let EngineKind::Qemu(settings) = kind {
+                fs::copy(settings.kernel.join("kernel"), kernel.path().join("kernel")).expect("copied");
+                fs::write(kernel.path().join("initrd"), "knows no layers").expect("written");
+                settings.kernel = kernel.path().to_owned();
+            }
+        }
+        config.kinds.push(container("runc"));
+    };
+    let Some(fixture) = QemuFixture::with_config(configure) else { return };
+    let (engine, layer, empty) = (fixture.engine(), LayerId::random(), maker(&fixture));
+    engine.create(&empty).await.expect("created");
+    engine.keep_layer(empty.id, layer).await.expect("a layer");
+    let spec = MachineSpec { layers: vec![layer], ..fixture.spec() };
+    engine.create(&spec).await.expect("created");
+    expect_failed(engine.start(&spec, &boot(1)).await, "run `hotdesk image kernel`");
+    assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Stopped);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,8 @@
 //! of a guest appears in the host's namespace. If a process is killed at any moment, the kernel cleans up. No
 //! path on the host leads to a guest's files (T7, T18, docs/security.md).
 
+pub(super) mod layer;
+
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

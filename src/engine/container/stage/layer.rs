@@ -41,7 +41,7 @@ const IDENTITY: [(&str, &[&str]); 6] = [
 const TEMPORARY: [&str; 3] = ["tmp", "var/tmp", "run"];
 
 /// Copies what a stopped machine has written to the folder `to`, without its identity. Blocks.
-pub(super) fn copy_written(folder: &Folder, to: &Path, lock: &MachineLock) -> EngineResult<()> {
+pub(in crate::container) fn copy_written(folder: &Folder, to: &Path, lock: &MachineLock) -> EngineResult<()> {
     raw_disk::check_readable(folder)?;
     stage::with_disk(&folder.disk(), |disk| {
         let upper = disk.join("upper");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbolic_link_of_the_guest_leads_to_nothing_of_the_host() {
+    fn t7_a_symbolic_link_of_the_guest_leads_to_nothing_of_the_host() {
         let temp = tempfile::tempdir().unwrap();
         let (root, host) = (temp.path().join("root"), temp.path().join("host"));
         for name in ["tmp/file", "machine-id", "lib/dbus/machine-id", "etc/machine-id"] {
