@@ -57,6 +57,8 @@ uuid_ids! {
     ClientId,
     /// A snapshot of a computer.
     SnapshotId,
+    /// A secret of an account or a workspace (its record, never its value).
+    SecretId,
 }
 
 impl ComputerId {

@@ -40,6 +40,7 @@ pub mod fleet;
 pub mod idempotency;
 pub mod identity;
 mod schema;
+pub mod secrets;
 mod vault;
 
 /// Pool size: one connection writes and the others read; more would only queue on two cores.
