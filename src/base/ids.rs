@@ -59,6 +59,8 @@ uuid_ids! {
     SnapshotId,
     /// A read-only disk layer that computers share.
     LayerId,
+    /// A secret of an account or a workspace (its record, never its value).
+    SecretId,
 }
 
 impl ComputerId {

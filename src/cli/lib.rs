@@ -23,7 +23,7 @@ mod remote;
 mod suggestions;
 mod templates;
 
-use account::{api_keys, audit, capacity, clients, login, profile, ssh_keys, workspaces};
+use account::{api_keys, audit, capacity, clients, login, profile, secrets, ssh_keys, workspaces};
 use client::Session;
 use client::api::Api;
 use client::completion;
@@ -32,7 +32,7 @@ use client::credentials::{self, Credentials};
 use computers::{screenshot, shortcuts, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
-use operator::{admin, agent, doctor, host, image, repair, secrets, serve, settings};
+use operator::{admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings};
 use remote::{bash, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
@@ -130,13 +130,9 @@ enum Command {
         #[command(subcommand)]
         command: admin::Command,
     },
-    /// Manage the keys that seal the secrets in a data folder on this host.
-    Secrets {
-        #[command(flatten)]
-        folder: admin::Folder,
-        #[command(subcommand)]
-        command: secrets::Command,
-    },
+    /// Manage secrets for computers, or the keys that seal them in a data folder on this host.
+    #[command(subcommand, alias = "secret")]
+    Secrets(SecretsCommand),
     /// Manage profiles: servers and their API keys.
     #[command(subcommand)]
     Profile(profile::Command),
@@ -214,6 +210,15 @@ enum Command {
     },
 }
 
+/// `hotdesk secrets`.
+#[derive(Debug, Subcommand)]
+enum SecretsCommand {
+    #[command(flatten)]
+    Stored(secrets::Command),
+    #[command(flatten)]
+    Sealing(sealing::Command),
+}
+
 /// Parses the arguments, runs the command and returns its exit code; prints a failure to standard error.
 pub fn main() -> ExitCode {
     match completion::answer() {
@@ -254,7 +259,10 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         }
         Command::Login => login::run(global.url(), global.profile(), global.json)?,
         Command::Admin { folder, command } => admin::run(&folder, command, global.json)?,
-        Command::Secrets { folder, command } => secrets::run(&folder, &command)?,
+        Command::Secrets(SecretsCommand::Sealing(it)) => sealing::run(&it)?,
+        Command::Secrets(SecretsCommand::Stored(it)) => {
+            global.with_session(async |session| secrets::run(it, session).await)?;
+        }
         Command::Profile(command) => profile::run(command, global.url(), global.json)?,
         Command::Doctor { options, repair: true, yes } => return repair::run(&options, yes, global.json),
         Command::Doctor { options, .. } => return doctor::run(&options, global.json),

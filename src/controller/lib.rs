@@ -71,6 +71,7 @@ use identity::people::operator::Operator;
 use identity::people::second_factors::SecondFactors;
 use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
+use identity::secrets::Secrets;
 use web::hosts::Hosts;
 use web::metrics::{Metrics, MetricsAccess};
 use web::unread_answers::UnreadAnswers;
@@ -127,6 +128,8 @@ pub struct App {
     pub keys: Keys,
     /// Public SSH keys.
     pub ssh_keys: SshKeys,
+    /// Secrets of accounts and workspaces for their computers.
+    pub secrets: Secrets,
     /// Last use of each key and session.
     pub credential_uses: CredentialUses,
     /// Browser sessions.
@@ -183,6 +186,8 @@ pub struct App {
     pub storing: KeyedSemaphore<files::StorageSlot>,
     /// Requests with an `Idempotency-Key` that are in progress.
     pub running_requests: idempotency::RunningRequests,
+    /// Key of the stored fingerprints of such requests.
+    pub fingerprint_key: Secret,
     /// Bodies of such requests while they are received.
     pub body_buffers: idempotency::BodyBuffers,
     /// MCP sessions.
@@ -247,6 +252,7 @@ pub async fn start_with(
     let hosts = Hosts::new(&config)?;
     let store = config.open_store().await?;
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
+    let fingerprint_key = store.installation_secret("fingerprint_key", || Secret::random(43)).await?;
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
     let offers = engine.offers();
     let only = (offers.all().count() == 1).then(|| offers.default().isolation);
@@ -293,6 +299,7 @@ pub async fn start_with(
         wrong_credentials: WrongCredentials::new(&config.limits),
         keys: Keys::new(store.clone(), directory.clone(), audit.clone(), credential_uses.clone()),
         ssh_keys: SshKeys::new(store.clone(), audit.clone()),
+        secrets: Secrets::new(store.clone(), directory.clone(), fleet.clone(), audit.clone()),
         sessions: Sessions::new(store.clone(), &config.public_url, credential_uses.clone()),
         sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),
@@ -322,6 +329,7 @@ pub async fn start_with(
         storing: KeyedSemaphore::default(),
         unread_answers: UnreadAnswers::default(),
         running_requests: idempotency::RunningRequests::default(),
+        fingerprint_key,
         body_buffers: idempotency::BodyBuffers::default(),
         mcp: mcp::McpClients::default(),
         started: Instant::now(),

@@ -105,6 +105,8 @@ error_codes! {
     KeyLimit = "KEY_LIMIT",
     /// The account has its maximum number of SSH keys.
     SshKeyLimit = "ssh_key_limit",
+    /// The account or the workspace has its maximum number of secrets.
+    SecretLimit = "secret_limit",
     /// The account has its maximum number of MCP connections, or of saved RTMP connections.
     ConnectionLimit = "CONNECTION_LIMIT",
     /// The account has its maximum number of removed clients with stored usage.
@@ -169,6 +171,13 @@ error_codes! {
     SshKeyMissing = "ssh_key_missing",
     /// The computer has no SSH server.
     SshNotInstalled = "ssh_not_installed",
+
+    // Secrets.
+
+    /// No secret of this name can be used here.
+    SecretNotFound = "secret_not_found",
+    /// A file of the user has the place of the secrets of the computer.
+    EnvFileExists = "env_file_exists",
 
     // People and clients.
 

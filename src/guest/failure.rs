@@ -138,6 +138,7 @@ const KNOWN_CODES: &[ErrorCode] = &[
     ErrorCode::ElementNotVisible,
     ErrorCode::ElementRefused,
     ErrorCode::EncoderFailed,
+    ErrorCode::EnvFileExists,
     ErrorCode::IdempotencyInProgress,
     ErrorCode::IdempotencyKeyReused,
     ErrorCode::IsAFolder,

@@ -31,7 +31,9 @@ use hotdesk_domain::computer::endpoint::Endpoint;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
 use hotdesk_http::idempotency;
-use hotdesk_wire::agent::{Activity, ContentQuery, Health, PutResult, Renewal, RenewalResult};
+use hotdesk_wire::agent::{
+    Activity, ContentQuery, Health, PutResult, PutSecretsResult, Renewal, RenewalResult,
+};
 
 pub use action_reply::ActionReply;
 pub use failure::is_token_refused;
@@ -142,7 +144,8 @@ impl Guest {
         self.exchange_json(request, timeout).await.map(|reply| reply.answer)
     }
 
-    /// Sends one action. With an idempotency key, the agent executes it at most once.
+    /// Sends one action. With an idempotency key, the agent executes it at most once; it then compares
+    /// `digest` instead of the body.
     ///
     /// # Errors
     /// Those of [`Guest::call`].
@@ -152,6 +155,7 @@ impl Guest {
         query: Query,
         body: &Send,
         key: Option<HeaderValue>,
+        digest: Option<HeaderValue>,
         timeout: Duration,
     ) -> Result<ActionReply<Receive>> {
         let mut request = Request::new(Body::from(serde_json::to_vec(body).map_err(Error::internal)?));
@@ -159,6 +163,9 @@ impl Guest {
         *request.uri_mut() = uri(path, query)?;
         if let Some(key) = key {
             request.headers_mut().insert(idempotency::NAME, key);
+        }
+        if let Some(digest) = digest {
+            request.headers_mut().insert(idempotency::REQUEST_DIGEST, digest);
         }
         self.exchange_json(request, timeout).await
     }
@@ -202,6 +209,20 @@ impl Guest {
             let context = error.context.clone().unwrap_or_default();
             error.context(format!("file {file}: {context}"))
         })
+    }
+
+    /// Replaces the file of secrets, whose text sets shell variables.
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`]; `Conflict` (`env_file_exists`) when another file is at its place.
+    pub async fn put_env_file(&self, text: &Secret) -> Result<PutSecretsResult> {
+        let exchange = async {
+            let body = Body::from(text.reveal().to_owned());
+            let response = self.send(Method::PUT, uri("/secrets", ())?, body).await?;
+            let bytes = self.answers.collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))
+        };
+        self.answer_within(QUICK_TIMEOUT, exchange).await
     }
 
     /// Opens a file of the computer's home folder and returns its content as a stream. The stream itself has no

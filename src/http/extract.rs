@@ -99,9 +99,12 @@ pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     parse(text)
 }
 
-/// Parses JSON. A whole number may have a point, such as `2.0`: it is an integer (JSON Schema 2020-12, validation,
-/// section 6.1.1).
-fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
+/// Parses any JSON value. A whole number may have a point, such as `2.0`: it is an integer (JSON Schema
+/// 2020-12, validation, section 6.1.1).
+///
+/// # Errors
+/// `Invalid` with the position.
+pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
     let error = match serde_json::from_slice(text) {
         Ok(read) => return Ok(read),
         Err(error) => error,

@@ -16,6 +16,9 @@ pub use crate::error_response::REPLAYED;
 
 /// The header's name.
 pub const NAME: HeaderName = HeaderName::from_static("idempotency-key");
+/// Header in which the controller tells an agent the digest of a request body before the values of secrets
+/// were put in. The agent compares it, so that it records no digest of a value.
+pub const REQUEST_DIGEST: HeaderName = HeaderName::from_static("x-hotdesk-request-digest");
 /// Allowed length of a key in bytes.
 const LENGTH: std::ops::RangeInclusive<usize> = 8..=255;
 
@@ -85,6 +88,14 @@ pub fn digest(parts: &[&[u8]]) -> String {
         hasher.update(part);
     }
     hex(&hasher.finalize())
+}
+
+/// Returns the value of [`REQUEST_DIGEST`] for a body.
+///
+/// # Errors
+/// `Internal` when a header cannot have it, which never happens: it is hex.
+pub fn digest_header(body: &[u8]) -> Result<HeaderValue> {
+    HeaderValue::from_str(&digest(&[body])).map_err(Error::internal)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {

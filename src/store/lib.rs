@@ -40,6 +40,7 @@ pub mod fleet;
 pub mod idempotency;
 pub mod identity;
 mod schema;
+pub mod secrets;
 pub mod templates;
 mod vault;
 

@@ -52,6 +52,13 @@ pub struct PutResult {
     pub outcome: PutOutcome,
 }
 
+/// Answer of `PUT /secrets` of an agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PutSecretsResult {
+    /// Path of the file that sets them, for example `/root/.env`.
+    pub path: String,
+}
+
 /// `POST /identity` of an agent: new identity of a machine that continues from a saved memory or disk (T21,
 /// T28, docs/security.md).
 ///

@@ -51,6 +51,7 @@ mod supply;
 mod suspension;
 mod templates;
 mod terminal;
+mod vault;
 mod vnc;
 mod windows;
 mod wording;

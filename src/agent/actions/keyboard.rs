@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{ActionRunner, finish, paste};
 use crate::display::Screen;
 use crate::display::keys::{self, Chord};
-use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::limits::MAX_HOLDS_MS;
 use hotdesk_wire::desktop::action::{KeyPress, Type};
 use hotdesk_wire::desktop::effect::ActionResult;
@@ -21,20 +21,10 @@ const MAX_HOLD_MS: u32 = 10_000;
 impl ActionRunner {
     /// Types or pastes a text.
     pub(super) async fn type_text(&self, screen: &Arc<Screen>, body: Type) -> Result<ActionResult> {
-        if pastes(&body)? {
-            return paste_text(screen, body).await;
-        }
-        let stop_on_focus_change = body.stop_on_focus_change.unwrap_or(false);
-        let done = screen.type_text(&body.text, stop_on_focus_change).await?;
-        let typed = done.value;
-        let mut details = json!({"keys": typed.delivered, "characters_delivered": typed.delivered});
-        if let Some(at) = typed.focus_changed_at {
-            details["focus_changed_at"] = at.into();
-        }
-        let complete = !(stop_on_focus_change && typed.focus_changed_at.is_some());
-        let mut result = finish(screen, "type", details, done, body.options.settle).await?;
-        result.success = complete;
-        Ok(result)
+        let is_confidential = body.confidential.unwrap_or(false);
+        let done =
+            if pastes(&body)? { paste_text(screen, body).await } else { type_keys(screen, body).await };
+        if is_confidential { done.map(conceal).map_err(conceal_refusal) } else { done }
     }
 
     /// Presses keys one after another.
@@ -56,6 +46,41 @@ impl ActionRunner {
         let done = screen.key_up(one_chord(&body)?).await?;
         finish(screen, "key_up", key_details(&body), done, body.options.settle).await
     }
+}
+
+/// Types a text by keys.
+async fn type_keys(screen: &Arc<Screen>, body: Type) -> Result<ActionResult> {
+    let stop_on_focus_change = body.stop_on_focus_change.unwrap_or(false);
+    let done = screen.type_text(&body.text, stop_on_focus_change).await?;
+    let typed = done.value;
+    let mut details = json!({"keys": typed.delivered, "characters_delivered": typed.delivered});
+    if let Some(at) = typed.focus_changed_at {
+        details["focus_changed_at"] = at.into();
+    }
+    let complete = !(stop_on_focus_change && typed.focus_changed_at.is_some());
+    let mut result = finish(screen, "type", details, done, body.options.settle).await?;
+    result.success = complete;
+    Ok(result)
+}
+
+/// Removes from a result what reveals a confidential text: its length, and titles of windows, which may show
+/// it.
+fn conceal(mut result: ActionResult) -> ActionResult {
+    result.details = Some(json!({"confidential": true}));
+    if let Some(effect) = &mut result.effect {
+        for window in [&mut effect.window_before, &mut effect.window_after].into_iter().flatten() {
+            window.title = None;
+        }
+    }
+    result
+}
+
+/// Removes the character that a refusal of a confidential text names.
+fn conceal_refusal(error: Error) -> Error {
+    if error.kind == Kind::Invalid {
+        return Error::invalid("text contains a character that no key types");
+    }
+    error
 }
 
 /// Pastes a text.
@@ -129,6 +154,21 @@ mod tests {
 
     fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn nothing_of_a_confidential_text_is_reported() {
+        let window = |title: &str| json!({"id": "0x1", "title": title});
+        let effect = json!({"window_before": window("editor"), "window_after": window("hunter2 - editor"),
+            "changed": [], "observed_ms": 1});
+        let result = json!({"success": true, "action": "type", "details": {"characters_delivered": 7},
+            "effect": effect});
+        let concealed = serde_json::to_value(conceal(read(result))).unwrap();
+        assert_eq!(concealed["details"], json!({"confidential": true}));
+        assert_eq!(concealed["effect"]["window_after"], json!({"id": "0x1", "title": null}));
+        assert!(!concealed.to_string().contains("hunter2"));
+        let refused = conceal_refusal(Error::invalid("text contains U+0007, which no key types"));
+        assert!(!refused.message.contains("0007"), "{}", refused.message);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use hotdesk_domain::error::{Error, Kind};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::error_response::{self, CarriedError, Result};
 use hotdesk_http::extract::{MAX_JSON_BYTES, read_body};
-use hotdesk_http::idempotency::{self, REPLAYED};
+use hotdesk_http::idempotency::{self, REPLAYED, REQUEST_DIGEST};
 use hotdesk_wire::error::ErrorBody;
 
 /// State of the middleware.
@@ -42,7 +42,8 @@ pub async fn pass(State(layer): State<IdempotencyLayer>, request: Request, next:
     let (parts, body) = request.into_parts();
     let body = read_body(body, MAX_JSON_BYTES).await?;
     let (path, query) = (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
-    let (journal, sent) = (layer.journal.clone(), body.clone());
+    let digest = parts.headers.get(REQUEST_DIGEST).map(|digest| Bytes::copy_from_slice(digest.as_bytes()));
+    let (journal, sent) = (layer.journal.clone(), digest.unwrap_or_else(|| body.clone()));
     let begun = blocking(move || journal.begin(key.as_bytes(), &[path.as_bytes(), query.as_bytes(), &sent]))
         .await??;
     let entry = match begun {

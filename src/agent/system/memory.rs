@@ -17,7 +17,7 @@ const LIMITS: &str = "/run/hotdesk/limits.json";
 /// Folders whose file systems are in memory.
 const MEMORY_FOLDERS: [&str; 2] = ["/dev/shm", "/run"];
 /// `TMPFS_MAGIC` (statfs(2)).
-const TMPFS: u64 = 0x0102_1994;
+pub(super) const TMPFS: u64 = 0x0102_1994;
 /// `FUSE_SUPER_MAGIC` (statfs(2)).
 const FUSE: u64 = 0x6573_5546;
 /// The kernel's memory figures. lxcfs serves this file where the engine uses it; it follows a live resize, unlike

@@ -1,10 +1,11 @@
-//! Interfaces to the guest's kernel: process 1, CPUs, memory, epoll, file descriptors, connections, identity and SSH.
+//! Interfaces to the guest's kernel: process 1, CPUs, memory, epoll, descriptors, identity, secrets and SSH.
 
 use nix::sys::signal::SigSet;
 
 use hotdesk_base::step_error::StepError;
 
 pub mod cpus;
+pub(crate) mod env_file;
 mod epoll;
 pub mod hangup;
 pub mod identity;

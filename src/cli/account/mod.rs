@@ -1,4 +1,4 @@
-//! Account commands: API keys, SSH keys, profiles, workspaces, clients, capacity and the audit log.
+//! Account commands: API keys, SSH keys, secrets, profiles, workspaces, clients, capacity and the audit log.
 
 pub mod api_keys;
 pub mod audit;
@@ -6,5 +6,6 @@ pub mod capacity;
 pub mod clients;
 pub mod login;
 pub mod profile;
+pub mod secrets;
 pub mod ssh_keys;
 pub mod workspaces;

@@ -50,7 +50,8 @@ enum Button {
 pub struct TypeOptions {
     /// Computer: name, id, the beginning of its id, or instance id.
     computer: String,
-    /// Text; a newline presses Enter, a tab presses Tab. `-` reads it from standard input.
+    /// Text; a newline presses Enter, a tab presses Tab. `-` reads it from standard input. `{{secret:NAME}}`
+    /// types the value of a secret.
     #[arg(allow_hyphen_values = true)]
     text: String,
     /// Screen id; default: the boot screen.
@@ -105,7 +106,13 @@ pub async fn type_text(options: TypeOptions, session: &Session) -> Outcome<()> {
     let count = text.chars().count();
     let timeout = REQUEST_TIMEOUT + std::time::Duration::from_secs_f64(count as f64 / SLOWEST_TYPING);
     let message = format!("Typed {count} characters.");
-    let body = Type { text, mode: None, stop_on_focus_change: None, options: Options::default() };
+    let body = Type {
+        text,
+        mode: None,
+        stop_on_focus_change: None,
+        confidential: None,
+        options: Options::default(),
+    };
     act(session, &options.computer, "type", options.screen.as_deref(), &body, timeout, &message).await
 }
 

@@ -9,8 +9,8 @@ use http_body_util::BodyExt;
 
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_domain::idempotency::{ReplayRule, replay_rule};
 use hotdesk_domain::identity::api_key;
+use hotdesk_domain::network::replay_rule::{ReplayRule, replay_rule};
 use hotdesk_http::error_response::{self, CarriedError};
 use hotdesk_http::idempotency::REPLAYED;
 use hotdesk_store::idempotency::StoredResponse;

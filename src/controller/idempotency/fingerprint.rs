@@ -7,10 +7,14 @@ use axum::extract::multipart::MultipartError;
 use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, header};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterIn};
 
+use hotdesk_base::hex::hex;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::idempotency::digest;
 
 /// What the fingerprint of an operation's requests covers.
@@ -39,8 +43,24 @@ impl FingerprintRule {
     }
 }
 
+/// Returns the text to store for a request: the HMAC of its fingerprint, because the digest of a body with a
+/// short secret could be guessed from a copy of the database.
+///
+/// # Errors
+/// `Internal` when the key is unusable, which never happens: HMAC accepts every length.
+pub(super) async fn sealed(
+    key: &Secret,
+    parts: &Parts,
+    rule: &FingerprintRule,
+    body: &Bytes,
+) -> Result<String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.reveal().as_bytes()).map_err(Error::internal)?;
+    mac.update(fingerprint_of(parts, rule, body).await.as_bytes());
+    Ok(hex(&mac.finalize().into_bytes()))
+}
+
 /// Returns the fingerprint of a request.
-pub(super) async fn fingerprint_of(parts: &Parts, rule: &FingerprintRule, body: &Bytes) -> String {
+async fn fingerprint_of(parts: &Parts, rule: &FingerprintRule, body: &Bytes) -> String {
     let form = if rule.form { form(parts, body).await } else { None };
     let (kind, content) = match form {
         Some(parts) => (b"parts".as_slice(), parts),
@@ -73,7 +93,7 @@ async fn form(parts: &Parts, body: &Bytes) -> Option<[u8; 32]> {
     of_parts(form).await.ok()
 }
 
-async fn of_parts(mut form: Multipart) -> Result<[u8; 32], MultipartError> {
+async fn of_parts(mut form: Multipart) -> std::result::Result<[u8; 32], MultipartError> {
     let mut all = Sha256::new();
     while let Some(mut field) = form.next_field().await? {
         let head = [encoded(field.name()), encoded(field.file_name()), encoded(field.content_type())];
@@ -182,6 +202,18 @@ mod tests {
         let first = named(&form, broken("one", "--one\r\n")).await;
         assert_eq!(first, named(&form, broken("one", "--one\r\n")).await);
         assert_ne!(first, named(&form, broken("one", "--one\r\nx")).await);
+    }
+
+    #[tokio::test]
+    async fn the_stored_text_depends_on_the_key() {
+        let rule = rule(false);
+        let (parts, ()) = axum::http::Request::put("/secrets/A").body(()).unwrap().into_parts();
+        let body = Bytes::from_static(b"{}");
+        let [first, second] = ["one", "two"].map(Secret::new);
+        let of_first = sealed(&first, &parts, &rule, &body).await.unwrap();
+        assert_eq!(of_first, sealed(&first, &parts, &rule, &body).await.unwrap());
+        assert_ne!(of_first, sealed(&second, &parts, &rule, &body).await.unwrap());
+        assert_ne!(of_first, fingerprint_of(&parts, &rule, &body).await);
     }
 
     #[tokio::test]

@@ -130,7 +130,7 @@ pub async fn once(
         account: caller.account,
         digest: digest(&[holder.as_bytes(), key.as_bytes()]),
         holder,
-        request: fingerprint::fingerprint_of(&parts, &rule, &body).await,
+        request: fingerprint::sealed(&app.fingerprint_key, &parts, &rule, &body).await?,
     };
     // The request has the only copy of the body, so its memory is freed as soon as the handler has read it.
     let request = Request::from_parts(parts, Body::from(body));

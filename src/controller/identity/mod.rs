@@ -1,4 +1,4 @@
-//! Identity: accounts, people, authentication, OAuth, passkeys, sign-in by a provider, and their HTML pages.
+//! Identity: accounts, people, authentication, OAuth, passkeys, sign-in by a provider, secrets, HTML pages.
 
 pub mod accounts;
 pub mod auth;
@@ -8,3 +8,4 @@ pub mod oidc;
 pub mod pages;
 pub mod passkeys;
 pub mod people;
+pub mod secrets;

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
-use axum::http::{HeaderMap, HeaderName, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 
+use super::typed_secrets;
 use crate::AppState;
 use hotdesk_base::hex::unhex;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Path, check_declared};
-use hotdesk_http::idempotency::REPLAYED;
+use hotdesk_http::idempotency::{REPLAYED, REQUEST_DIGEST};
 use hotdesk_http::serve::ClientMayPause;
 use hotdesk_http::untrusted_content::{confine, forbid_caching};
 use hotdesk_wire::desktop::action::Action;
@@ -55,7 +56,7 @@ const MAX_REQUEST: usize = 16 * 1024 * 1024;
 const MAX_ANSWER: usize = 1024 * 1024 * 1024;
 
 /// Header fields that concern one connection only (RFC 9110 section 7.6.1), or that must not pass.
-const DROPPED: [HeaderName; 12] = [
+const DROPPED: [HeaderName; 13] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     header::PROXY_AUTHENTICATE,
@@ -68,6 +69,8 @@ const DROPPED: [HeaderName; 12] = [
     header::COOKIE,
     header::SET_COOKIE,
     header::HOST,
+    // It is between the controller and the agent alone.
+    REQUEST_DIGEST,
 ];
 
 /// Header fields of an agent's response that may pass. Exact names, because browsers apply many fields to the
@@ -121,13 +124,19 @@ pub async fn proxy(
     if endpoint.as_deref() == Some(FILES) {
         app.directory.check_files(role, &computer).await?;
     }
-    let guest = app.directory.guest_for(request.method(), &computer).await?;
-    let (parts, body) = request.into_parts();
-    check_declared(&body, MAX_REQUEST)?;
-    let mut forwarded = Request::new(Body::new(Limited::new(body, MAX_REQUEST)));
+    let (mut parts, body) = request.into_parts();
+    parts.headers = end_to_end_fields(&parts.headers);
+    let body = if parts.method == Method::POST && endpoint.as_deref().is_some_and(typed_secrets::types) {
+        typed_secrets::fill(&app.secrets, &caller, &computer, &mut parts.headers, body).await?
+    } else {
+        check_declared(&body, MAX_REQUEST)?;
+        Body::new(Limited::new(body, MAX_REQUEST))
+    };
+    let guest = app.directory.guest_for(&parts.method, &computer).await?;
+    let mut forwarded = Request::new(body);
     *forwarded.method_mut() = parts.method;
     *forwarded.uri_mut() = target;
-    *forwarded.headers_mut() = end_to_end_fields(&parts.headers);
+    *forwarded.headers_mut() = parts.headers;
     // The origin was checked here and does not concern the agent.
     forwarded.headers_mut().remove(header::ORIGIN);
     let answer = guest.forward(forwarded, FIRST_BYTE_TIMEOUT).await?;
@@ -300,6 +309,7 @@ mod tests {
             ("forwarded", "for=x"),
             ("upgrade", "h2c"),
             ("host", "h"),
+            ("x-hotdesk-request-digest", "0"),
             ("content-type", "application/json"),
             ("accept", "*/*"),
         ] {

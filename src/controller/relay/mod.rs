@@ -5,3 +5,4 @@ pub mod http;
 pub mod socket;
 pub mod ssh;
 pub mod transfer;
+mod typed_secrets;

@@ -1,5 +1,6 @@
-//! Rules about addresses and hosts of requests.
+//! Rules about requests: addresses, hosts and repetitions.
 
 pub mod address;
 pub mod forwarded;
 pub mod host;
+pub mod replay_rule;

@@ -49,9 +49,11 @@ pub(crate) static BOOT_TOKEN: Column = Column::new("boot_snapshots", "machine_id
 pub(crate) static POOL_TOKEN: Column = Column::new("pooled_machines", "machine_id", "agent_token");
 /// Key of a workspace.
 pub(crate) static WORKSPACE_KEY: Column = Column::new("workspace_keys", "workspace_id", "sealing_key");
+/// A secret of an account or a workspace.
+pub(crate) static SECRET_VALUE: Column = Column::new("secrets", "id", "value");
 
 /// All of them.
-pub(super) static ALL: [&Column; 12] = [
+pub(super) static ALL: [&Column; 13] = [
     &AGENT_TOKEN,
     &SAVED_TOKEN,
     &VNC_PASSWORD,
@@ -64,4 +66,5 @@ pub(super) static ALL: [&Column; 12] = [
     &BOOT_TOKEN,
     &POOL_TOKEN,
     &WORKSPACE_KEY,
+    &SECRET_VALUE,
 ];

@@ -7,6 +7,7 @@ pub mod device;
 pub mod member;
 pub mod oauth;
 pub mod profile;
+pub mod secret;
 pub mod session;
 pub mod sign_in_link;
 pub mod ssh_key;

@@ -157,7 +157,8 @@ pub struct WaitFor {
 pub struct TypeText {
     /// The computer: its id or instance_id.
     pub computer_id: String,
-    /// Any text; a line break is Enter, a tab is Tab.
+    /// Any text; a line break is Enter, a tab is Tab. {{secret:NAME}} types the value of a stored secret,
+    /// which you do not need to know.
     pub text: String,
     /// Id of the screen; the boot screen when absent.
     #[serde(default)]

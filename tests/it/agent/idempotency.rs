@@ -37,6 +37,21 @@ async fn a_request_sent_again_is_answered_and_not_repeated() {
 }
 
 #[tokio::test]
+async fn a_digest_of_the_request_is_compared_instead_of_its_body() {
+    let agent = RunningAgent::headless().await;
+    let send = async |digest: &str, body: &Value| {
+        let request = agent.request(Method::POST, "/bash").header("Idempotency-Key", "key-number-1");
+        fetch_json(request.header("x-hotdesk-request-digest", digest).json(body)).await
+    };
+    let first = send("same", &append_command(&agent, "echo first")).await;
+    let second = send("same", &append_command(&agent, "echo second")).await;
+    assert_eq!((first.status, &first.body), (200, &second.body));
+    assert_eq!(agent.file("count").await, "x\n");
+    let other = send("other", &append_command(&agent, "echo first")).await;
+    assert_eq!((other.status, &other.body["code"]), (422, &json!("idempotency_key_reused")));
+}
+
+#[tokio::test]
 async fn a_client_that_hangs_up_finds_its_answer_later() {
     let agent = RunningAgent::headless().await;
     let body = append_command(&agent, "while [ ! -e go ]; do sleep 0.05; done; echo finished");

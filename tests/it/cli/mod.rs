@@ -21,6 +21,7 @@ mod open;
 mod operator;
 pub mod person;
 mod remote;
+mod secrets;
 mod ssh;
 mod stand_in;
 mod tables;

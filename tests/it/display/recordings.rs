@@ -219,6 +219,41 @@ async fn a_video_shows_what_happened_and_the_timeline_tells_it_without_what_was_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_confidential_text_has_no_length_and_no_title_in_a_timeline() {
+    if !installed("ffmpeg") {
+        return;
+    }
+    let fixture = DisplayFixture::bare(320, 200).await;
+    let window = Window::open(&fixture.display(), 0, 0, 320, 200, 0xff_00_00);
+    // A program may show what was typed in its title.
+    window.name("hunter2 - editor");
+    window.focus();
+    let started = fixture.record(json!({"fps": 10})).await;
+    let confidential = json!({"text": "hunter2", "confidential": true, "settle": {"quiet_ms": 50}});
+    let typed = fixture.ok("POST", "/type", confidential).await;
+    assert_eq!((&typed["success"], &typed["details"]), (&json!(true), &json!({"confidential": true})));
+    assert_eq!(typed["effect"]["window_after"]["title"], Value::Null, "{typed}");
+    let refused = fixture.fails("POST", "/type", json!({"text": "a\u{7}", "confidential": true}), 400).await;
+    assert!(!refused.contains("0007"), "{refused}");
+    window.wait_for(TIMEOUT, |events| {
+        events.iter().filter(|event| matches!(event, InputEvent::Key(..))).count() >= 7
+    });
+    fixture.ok("POST", &format!("/recordings/{}/stop", id(&started)), Value::Null).await;
+    let lines = fixture.timeline(id(&started)).await;
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in &lines {
+        assert!(line["characters"].is_null() && !line.to_string().contains("hunter2"), "{line}");
+    }
+    assert_eq!((&lines[0]["success"], &lines[1]["status"]), (&json!(true), &json!(400)));
+    for entry in std::fs::read_dir(fixture.home().join(FOLDER_NAME)).expect("the folder").flatten() {
+        let bytes = std::fs::read(entry.path()).expect("a file");
+        assert!(!bytes.windows(7).any(|part| part == b"hunter2"), "{:?}", entry.path());
+    }
+    drop(window);
+    fixture.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_recording_ends_with_its_screen_its_encoder_or_its_time_and_plays_all_the_same() {
     if !installed("ffmpeg") {
         return;

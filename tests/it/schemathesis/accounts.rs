@@ -111,6 +111,9 @@ async fn two_accounts() -> (Simulation, TestTarget) {
     let client = id_of(&controller.create("/v1/accounts", json!({"external_id": NAME, "name": NAME})).await);
     let url = "rtmp://live.example.org/app";
     controller.create("/stream/connections", json!({"name": NAME, "url": url, "key": "k"})).await;
+    let secret = json!({"value": NAME, "workspace_id": workspace});
+    let set = controller.request(reqwest::Method::PUT, "/secrets/CANARY").json(&secret);
+    assert_eq!(fetch_json(set).await.status, 200);
     let form = reqwest::multipart::Form::new()
         .text("projectId", workspace.clone())
         .part("file", reqwest::multipart::Part::text(NAME).file_name(NAME));
@@ -164,6 +167,8 @@ async fn t26_a16_what_is_another_account_s_is_refused_whatever_is_asked() {
         assert!(answer.status == 200 && answer.body.to_string().contains(NAME), "{path}: {}", answer.body);
     }
     assert_eq!(controller.status(&ids["COMPUTER"]).await, "running");
+    let secret = format!("/secrets/CANARY?workspace_id={}", ids["WORKSPACE"]);
+    assert_eq!(controller.get(&secret).await.status, 200);
     for (path, list) in [("/keys", "keys"), ("/stream/connections", "connections")] {
         assert!(controller.get(path).await.body[list].to_string().contains(NAME), "{path}");
     }

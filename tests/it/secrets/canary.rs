@@ -59,9 +59,15 @@ impl OperatorFiles {
 /// Later reads of the API show no secret that is shown only once.
 async fn check_reads(controller: &RunningController, secrets: &Canaries, workspace: &str) {
     let members = format!("/workspaces/{workspace}/members");
-    for path in
-        ["/keys", "/v1/accounts", "/stream/connections", "/user/profile", "/audit?limit=500", &members]
-    {
+    for path in [
+        "/keys",
+        "/secrets",
+        "/v1/accounts",
+        "/stream/connections",
+        "/user/profile",
+        "/audit?limit=500",
+        &members,
+    ] {
         let answer = controller.get(path).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         let shown = secrets.find_in_text(&answer.body.to_string());
@@ -114,6 +120,7 @@ async fn a3_a5_a20_no_secret_is_anywhere_but_where_it_must_be() {
     people::claim(&person, &code).await;
     programs::event(&controller, &mut secrets, &operator_files.webhook).await;
     programs::connection(&controller, &mut secrets).await;
+    programs::vault(&controller, &mut secrets, &workspace).await;
     programs::link(&controller, &mut secrets, &workspace).await;
     let computer = match skip_reason() {
         Some(skip) => {

@@ -40,6 +40,10 @@ pub async fn use_computer(
     record_token(store, secrets, "a computer's token").await;
 
     controller.bash(&id, "echo hi; sleep 0.1").await;
+    let synced = controller.post(&format!("/computers/{id}/secrets/sync"), json!({})).await;
+    assert_eq!((synced.status, &synced.body["names"]), (200, &json!(["CANARY"])), "{}", synced.body);
+    let typed = controller.act(&id, "type", json!({"text": "{{secret:CANARY}}"})).await;
+    assert_eq!(typed.status, 200, "{}", typed.body);
     let events = format!("/desktops/{id}/ws/events?token={password}");
     drop(Client::open(controller.address(), &events, &[]).await.expect("accepted"));
     let wrong = Client::open(controller.address(), &format!("{events}x"), &[]).await.expect("accepted");

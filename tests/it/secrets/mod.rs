@@ -11,3 +11,5 @@ mod programs;
 mod rotation;
 mod scan;
 mod sealed;
+
+pub use look::Canaries;

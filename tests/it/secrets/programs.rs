@@ -98,6 +98,31 @@ pub async fn connection(controller: &Caller, secrets: &mut Canaries) {
     assert!(!saved.to_string().contains(&key), "{saved}");
 }
 
+/// Stores a secret for computers, replaces its value, and sends it in wrong requests. No response may show a
+/// value.
+pub async fn vault(controller: &Caller, secrets: &mut Canaries, workspace: &str) {
+    let values = ["a former value of the vault", "a value of the vault"]
+        .map(|what| secrets.record(what, Secret::random(24).reveal()));
+    let send = async |name: &str, body: Value| {
+        let request = controller.request(Method::PUT, &format!("/secrets/{name}"));
+        fetch_json(request.header("Idempotency-Key", Secret::random(20).reveal()).json(&body)).await
+    };
+    for value in &values {
+        for (name, body, status) in [
+            ("CANARY", json!({"value": value, "workspace_id": workspace}), 200),
+            ("CANARY", json!({ "value": value }), 200),
+            ("CANARY", json!({"value": [value]}), 400),
+            ("CANARY", json!({"value": format!("{value}\0")}), 400),
+            ("canary", json!({ "value": value }), 400),
+            (value.as_str(), json!({"value": "x"}), 400),
+        ] {
+            let answer = send(name, body).await;
+            assert_eq!(answer.status, status, "{}", answer.body);
+            assert!(!answer.body.to_string().contains(value), "{}", answer.body);
+        }
+    }
+}
+
 /// Uploads a file and follows its signed link.
 pub async fn link(controller: &Caller, secrets: &mut Canaries, workspace: &str) {
     let form = reqwest::multipart::Form::new()

@@ -16,6 +16,7 @@ BODIES = {
     "POST /keys": ("workspace_id", os.environ["WORKSPACE"]),
     "POST /files/upload": ("projectId", os.environ["WORKSPACE"]),
     "POST /files/export": ("desktopId", os.environ["COMPUTER"]),
+    "PUT /secrets/{name}": ("workspace_id", os.environ["WORKSPACE"]),
 }
 # Operations whose query names an object. Where a query only narrows a list, an empty list is a correct response.
 QUERIES = {"GET /files/download", "DELETE /files/delete"}

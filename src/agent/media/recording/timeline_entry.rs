@@ -62,6 +62,8 @@ mod tests {
     fn entries_do_not_contain_typed_text() {
         let typed = entry(json!({"action": "type", "text": "hunter2 \u{1f600}"}));
         assert_eq!((&typed["characters"], typed.to_string().contains("hunter")), (&json!(9), false));
+        let confidential = entry(json!({"action": "type", "text": "hunter2", "confidential": true}));
+        assert!(confidential["characters"].is_null() && !confidential.to_string().contains("hunter"));
         let keys = entry(
             json!({"action": "key", "keys": ["h", "ctrl+a", "Enter", "alt+F4", "U0041", "space", "KP_1"]}),
         );

@@ -17,6 +17,7 @@ pub(super) use self::kernel::set_clock;
 use crate::files::blocking;
 use crate::state::Agent;
 use crate::state::token::{self, Term};
+use crate::system::env_file::EnvFile;
 use hotdesk_base::clock;
 use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
@@ -60,6 +61,11 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
     report.add("hostname", name);
     if let Some(id) = id {
         report.add("machine_id", id.err());
+        // The secrets in the saved memory are those of the other computer.
+        let secrets = EnvFile::new(&agent.runtime_dir, &agent.home);
+        if let Err(error) = blocking(move || Ok(secrets.remove())).await? {
+            report.add("secrets", Some(error));
+        }
         if let Some(keys) = keys::renew(Path::new(ROOT)).await {
             report.add("host_keys", keys);
         }

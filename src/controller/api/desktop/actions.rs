@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::Method;
+use axum::http::{HeaderValue, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
@@ -13,10 +13,11 @@ use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::desktop::timeouts;
+use hotdesk_domain::error::Error;
 use hotdesk_guest::{ActionReply, QUICK_TIMEOUT};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{AnyJson, Json as Body, Path, Query};
-use hotdesk_http::idempotency::{IdempotencyHeader, IdempotencyKey};
+use hotdesk_http::idempotency::{IdempotencyHeader, IdempotencyKey, digest_header};
 use hotdesk_wire::desktop::action::{self, Action, CursorPosition, ScreenQuery, Wait};
 use hotdesk_wire::desktop::batch::{Batch, BatchResult};
 use hotdesk_wire::desktop::effect::ActionResult;
@@ -70,19 +71,24 @@ async fn cursor_position(
 /// Performs a list of actions in order on one screen, without other input between them.
 ///
 /// By default it ends at the first failed action. The response has the result of each action.
+/// `{{secret:NAME}}` in a text types the value of a secret.
 #[utoipa::path(post, path = "/computers/{id}/actions", tag = "actions",
     params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Batch,
     responses((status = 200, description = "The result of each action", body = BatchResult)))]
 async fn actions(
-    state: State<AppState>,
-    caller: AuthenticatedCaller,
-    key: IdempotencyKey,
-    id: Path<String>,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    IdempotencyKey(key): IdempotencyKey,
+    Path(id): Path<String>,
     Query(screen): Query<ScreenQuery>,
-    AnyJson(actions): AnyJson<Batch>,
+    AnyJson(mut batch): AnyJson<Batch>,
 ) -> Result<ActionReply<BatchResult>> {
-    let timeout = timeouts::for_list(&actions.actions);
-    act(state, caller, id, "/actions", screen, &actions, key, timeout).await
+    let computer = app.directory.find_computer(&caller, &id).await?;
+    let digest = digest_for(key.as_ref(), &batch)?;
+    app.secrets.fill(&caller, &computer, &mut batch.actions).await?;
+    let timeout = timeouts::for_list(&batch.actions);
+    let guest = app.fleet.guest(&computer).await?;
+    Ok(guest.act("/actions", screen, &batch, key, digest, timeout).await?)
 }
 
 /// Waits for a duration.
@@ -99,23 +105,38 @@ async fn wait(
     perform(state, caller, id, (), Action::Wait(body), key).await
 }
 
-/// Performs one action on a computer.
+/// Performs one action on a computer. Secrets in its text are filled in.
 ///
 /// # Errors
-/// `NotFound` or `Forbidden` for the computer; the errors of `Fleet::guest` when it does not run; the agent's
-/// own error; `TimedOut` after the action's longest duration and a margin.
+/// `NotFound` or `Forbidden` for the computer; those of
+/// [`Secrets::fill`](crate::identity::secrets::Secrets::fill); the errors of `Fleet::guest` when it does not
+/// run; the agent's own error; `TimedOut` after the action's longest duration and a margin.
 pub(crate) async fn perform(
-    state: State<AppState>,
-    caller: AuthenticatedCaller,
-    id: Path<String>,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path(id): Path<String>,
     query: impl Serialize,
-    action: Action,
-    key: IdempotencyKey,
+    mut action: Action,
+    IdempotencyKey(key): IdempotencyKey,
 ) -> Result<ActionReply<ActionResult>> {
+    let computer = app.directory.find_computer(&caller, &id).await?;
+    let digest = digest_for(key.as_ref(), &action.fields())?;
+    app.secrets.fill(&caller, &computer, std::slice::from_mut(&mut action)).await?;
     let (path, timeout) = (format!("/{}", action.name()), timeouts::for_action(&action));
-    act(state, caller, id, &path, query, &action.fields(), key, timeout).await
+    let guest = app.fleet.guest(&computer).await?;
+    Ok(guest.act(&path, query, &action.fields(), key, digest, timeout).await?)
 }
 
+/// Returns the digest of a keyed request for its agent: of the body before secrets are filled in.
+fn digest_for(key: Option<&HeaderValue>, body: &impl Serialize) -> Result<Option<HeaderValue>> {
+    if key.is_none() {
+        return Ok(None);
+    }
+    let body = serde_json::to_vec(body).map_err(Error::internal)?;
+    Ok(Some(digest_header(&body)?))
+}
+
+/// Sends a command to a computer.
 #[allow(clippy::too_many_arguments)] // a request's parts, taken apart by the extractors
 pub(super) async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     State(app): State<AppState>,
@@ -129,5 +150,5 @@ pub(super) async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
 ) -> Result<ActionReply<Receive>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest(&computer).await?;
-    Ok(guest.act(path, query, body, key, timeout).await?)
+    Ok(guest.act(path, query, body, key, None, timeout).await?)
 }

@@ -32,7 +32,7 @@ const LICENSE: &str = "MIT OR Apache-2.0";
 const KEY_SCHEME: &str = "api_key";
 
 /// Types of bodies that may be absent: every field of theirs is optional.
-const OPTIONAL_BODIES: [&str; 12] = [
+const OPTIONAL_BODIES: [&str; 13] = [
     "CloneComputer",
     "CloseWindow",
     "CreateSnapshot",
@@ -43,6 +43,7 @@ const OPTIONAL_BODIES: [&str; 12] = [
     "ScreenSize",
     "StartDevice",
     "StartRecording",
+    "SyncSecrets",
     "WaitChange",
     "WaitStable",
 ];
@@ -51,7 +52,7 @@ const OPTIONAL_BODIES: [&str; 12] = [
 const TOLERANT_BODIES: [&str; 3] = ["CreateComputer", "PollDevice", "StartDevice"];
 
 /// Subjects of operations, with a description.
-const TAGS: [(&str, &str); 24] = [
+const TAGS: [(&str, &str); 25] = [
     ("account", "The account: plan, capacity, profile and claim"),
     ("actions", "Screenshots, mouse, keyboard, waits and commands"),
     ("audit", "The audit log"),
@@ -69,6 +70,7 @@ const TAGS: [(&str, &str); 24] = [
     ("recordings", "Recordings of screens"),
     ("resize", "CPU, RAM, disk and bandwidth of a computer"),
     ("screens", "Screens of a computer, and tickets that open one"),
+    ("secrets", "Secrets for computers, and their transfer to one"),
     ("selftest", "The self-test of a computer"),
     ("service", "The service itself; these operations need no key"),
     ("snapshots", "Snapshots and rollbacks"),

@@ -113,8 +113,13 @@ async fn scroll(call: Call, arguments: ScrollBy) -> Result<ToolResult> {
 }
 
 async fn type_text(call: Call, arguments: TypeText) -> Result<ToolResult> {
-    let options = Options::default();
-    let body = Type { text: arguments.text, mode: None, stop_on_focus_change: None, options };
+    let body = Type {
+        text: arguments.text,
+        mode: None,
+        stop_on_focus_change: None,
+        confidential: None,
+        options: Options::default(),
+    };
     act(call, arguments.computer_id, arguments.screen, Action::Type(body)).await
 }
 

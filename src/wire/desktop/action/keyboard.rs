@@ -20,7 +20,8 @@ const MAX_RECORDED_KEYS: usize = 100;
 #[schema(example = json!({"text": "hello"}))]
 #[serde(deny_unknown_fields)]
 pub struct Type {
-    /// Any Unicode text; `\n` is Enter and `\t` is Tab.
+    /// Any Unicode text; `\n` is Enter and `\t` is Tab. `{{secret:NAME}}` types the value of a secret, and
+    /// `{{{{secret:` types the braces.
     pub text: String,
     /// `keys` (default): the text is typed. `paste`: the text is pasted with Shift+Insert, for long texts up
     /// to 1 MiB; the clipboard is restored afterwards.
@@ -30,6 +31,10 @@ pub struct Type {
     /// True to stop when the keyboard focus moves to another window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_on_focus_change: Option<bool>,
+    /// True when the text is confidential: the answer and the timelines of recordings have neither its length
+    /// nor titles of windows, which may show it. Always true for a text with a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidential: Option<bool>,
     /// Options that every action accepts.
     #[serde(flatten)]
     pub options: Options,
@@ -45,7 +50,8 @@ impl ActionBody for Type {
     }
 
     fn record(&self, entry: &mut TimelineEntry) {
-        entry.characters = Some(self.text.chars().count() as u64);
+        let is_confidential = self.confidential.unwrap_or(false);
+        entry.characters = (!is_confidential).then(|| self.text.chars().count() as u64);
     }
 }
 

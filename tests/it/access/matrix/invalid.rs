@@ -7,7 +7,7 @@ use super::{ACCOUNT_ONLY, Operation, Scene};
 use crate::harness::agent::fetch_json;
 
 /// Paths whose object is named by the body or the query, which therefore have to be valid first.
-const NAMED_ELSEWHERE: [&str; 11] = [
+const NAMED_ELSEWHERE: [&str; 12] = [
     "/audit",
     "/billing/",
     "/computers",
@@ -15,6 +15,7 @@ const NAMED_ELSEWHERE: [&str; 11] = [
     "/files",
     "/keys",
     "/keys/{id}",
+    "/secrets",
     "/stream/connections",
     "/templates/validate",
     "/user/",

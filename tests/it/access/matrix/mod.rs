@@ -79,6 +79,9 @@ impl Scene {
         let connection =
             json!({"name": "home", "url": "rtmp://203.0.113.1/live", "key": "k", "workspace_id": home});
         controller.create("/stream/connections", connection).await;
+        let secret = json!({"value": "left", "workspace_id": home});
+        let set = controller.request(Method::PUT, "/secrets/HOME").json(&secret);
+        assert_eq!(fetch_json(set).await.status, 200);
         let store = controller.store().await;
         let operator = store.operator_account().await.expect("the operator");
         let scoped = add_key(&store, operator, Some(&away)).await;
@@ -135,6 +138,7 @@ impl Scene {
                 "{id}" if operation.path.starts_with("/keys") => &self.key,
                 "{id}" => computer,
                 "{ssh_key_id}" => &self.ssh_key,
+                "{name}" if operation.path.starts_with("/secrets") => "HOME",
                 "{name}" => "home",
                 "{screen_id}" => "default",
                 "{process_id}" | "{session_name}" | "{recording_id}" => "any",
