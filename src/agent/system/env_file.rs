@@ -10,6 +10,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::statfs;
 
@@ -21,6 +22,9 @@ use hotdesk_domain::error_code::ErrorCode;
 const LINK: &str = ".env";
 /// Name of the file in the agent's runtime folder.
 const FILE: &str = "secrets.env";
+
+/// Held while the file is replaced, because all writers use one draft.
+static WRITER: Mutex<()> = Mutex::new(());
 
 /// Place of the secrets of a computer.
 #[derive(Clone, Debug)]
@@ -47,6 +51,7 @@ impl EnvFile {
                  --runtime-dir on a tmpfs, such as /run",
             ));
         }
+        let _turn = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
         let is_linked = self.is_linked()?;
         let draft = self.file.with_extension("new");
         let written = write_private(&draft, text).and_then(|()| fs::rename(&draft, &self.file));
