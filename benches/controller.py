@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import sqlite3
 import subprocess
 import tempfile
 import time
@@ -97,9 +96,9 @@ class Controller:
         return Api(http.client.HTTPConnection(self.host, self.port, timeout=300), self.key, "/api")
 
     def credentials(self, computer):
-        """A computer's agent token and VNC password from the store, for direct requests to its agent."""
-        store = sqlite3.connect(f"file:{self.data}/hotdesk.db?mode=ro", uri=True)
-        return store.execute("SELECT agent_token, vnc_password FROM computers WHERE id = ?", [computer]).fetchone()
+        """A computer's agent token, as its root reads it, and its VNC password, for direct requests to its agent."""
+        token = self.api("POST", f"/computers/{computer}/bash", {"command": "cat /run/hotdesk/token"})["stdout"].strip()
+        return token, self.api("GET", f"/computers/{computer}/vnc-password")["password"]
 
     def socket(self, computer):
         return f"{self.data}/machines/{computer}/agent.sock"

@@ -119,7 +119,7 @@ async fn a_template_is_built_once_and_each_launch_has_its_files_and_an_identity_
         let record = &launched.body;
         assert_eq!(
             (&record["cpu"], &record["disk_size_gb"], &record["resolution"], &record["auto_stop_minutes"]),
-            (&json!(2.0), &json!(9), &json!("1024x768x24"), &json!(30)),
+            (&json!(2), &json!(9), &json!("1024x768x24"), &json!(30)),
             "{record}"
         );
         assert_eq!(record["template_ref"], "default/lab@1.0.0");

@@ -75,7 +75,7 @@ const TAGS: [(&str, &str); 25] = [
     ("service", "The service itself; these operations need no key"),
     ("snapshots", "Snapshots and rollbacks"),
     ("streaming", "RTMP streams"),
-    ("templates", "Definition files of templates"),
+    ("templates", "Templates: definition files, builds and launches"),
     ("windows", "Windows and programs"),
     ("workspaces", "Workspaces"),
 ];

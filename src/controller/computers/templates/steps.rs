@@ -152,7 +152,7 @@ mod tests {
         );
         assert!(all[0].2.contains(&STANDARD.encode("A=3000\0B=x\0")), "{}", all[0].2);
         assert!(all[1].2.contains(" -- jq curl\n"), "{}", all[1].2);
-        assert!(all[2].2.ends_with(" -- six==1.16.0\n") && all[3].2.ends_with(" -- left-pad\n"));
+        assert!(all[2].2.ends_with(" -- 'six==1.16.0'\n") && all[3].2.ends_with(" -- left-pad\n"));
         let content = STANDARD.encode("port 3000");
         let expected = format!(
             "mkdir -p -- \"$(dirname -- /etc/motd)\"\nbase64 -d >/etc/motd <<'END'\n{content}\nEND\n\
