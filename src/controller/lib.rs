@@ -291,7 +291,7 @@ pub async fn start_with(
     let app = Arc::new(App {
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
-        templates: Templates::new(store.clone(), fleet.clone()),
+        templates: Templates::new(store.clone(), fleet.clone(), plans.clone()),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
         hosts,

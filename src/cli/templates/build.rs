@@ -15,8 +15,8 @@ use hotdesk_wire::computer::template::{BuildLogEntry, TemplateBuild};
 
 /// Longest event of a log in bytes; the server's lines have at most 2 KiB.
 const MAX_EVENT: usize = 64 * 1024;
-/// For a cancel: the server stops the computer of the build first.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
+/// For a cancel: the server ends the computer of the build first, and the copy of a layer may take half an hour.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// The path of a template in the API. A name without a namespace is the account's own template.
 ///

@@ -17,7 +17,10 @@ use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
 use hotdesk_http::error_response::HttpError;
 
 /// Beginnings of routes that concern the account alone.
-const ACCOUNT_ROUTES: [&str; 3] = ["/account/", "/agent-accounts/claim-link", "/v1/accounts"];
+const ACCOUNT_ROUTES: [&str; 4] =
+    ["/account/", "/agent-accounts/claim-link", "/templates/{namespace}", "/v1/accounts"];
+/// The route that is the beginning of others, which every key may use.
+const ALL_TEMPLATES: &str = "/templates";
 
 /// Beginning of the routes of a computer's files.
 const FILES: &str = "/computers/{id}/files";
@@ -49,7 +52,7 @@ async fn admit(app: &AppState, parts: &mut Parts) -> Result<()> {
         return Ok(());
     };
     let route = route.as_str();
-    if ACCOUNT_ROUTES.iter().any(|beginning| route.starts_with(beginning)) {
+    if route == ALL_TEMPLATES || ACCOUNT_ROUTES.iter().any(|beginning| route.starts_with(beginning)) {
         return check_account_wide(caller, "use what concerns the account");
     }
     let Some(id) = id else { return Ok(()) };

@@ -51,8 +51,7 @@ pub struct PlanSettings {
     pub added_ram_gb: Option<u32>,
     /// GB of disk that each of those adds to the account's. Not set: 8, as much as a computer has by default.
     pub added_disk_gb: Option<u32>,
-    /// Whether templates may be authored. There are no routes for it yet, but accounts see the value. Not
-    /// set: allowed.
+    /// Whether templates may be published, built and deleted. Not set: allowed.
     pub template_authoring: Option<bool>,
     /// Days after which an account must choose another plan. Not set: no trial.
     pub trial_days: Option<u32>,

@@ -12,14 +12,15 @@ use hotdesk_domain::desktop::resolution::{Resolution, Size};
 use hotdesk_domain::error::Result;
 
 /// Resources of an account's computers except one. A resize or rollback in progress counts with the larger
-/// size. The last column has the bytes of all snapshots, those of the excepted computer included. SUM of
-/// BIGINT is NUMERIC in PostgreSQL, hence the casts.
+/// size. The last column has the bytes of all snapshots, those of the excepted computer included, and of the layers of
+/// the account's templates. SUM of BIGINT is NUMERIC in PostgreSQL, hence the casts.
 const USED: &str = "SELECT COUNT(*), \
     CAST(COALESCE(SUM((SELECT MAX(size.gb) FROM (SELECT c.ram_gb AS gb UNION ALL SELECT c.wanted_ram_gb UNION ALL \
         SELECT s.ram_gb FROM snapshots s WHERE s.id = c.rollback_to) size)), 0) AS BIGINT), \
     CAST(COALESCE(SUM(CASE WHEN c.wanted_disk_gb > c.disk_gb THEN c.wanted_disk_gb ELSE c.disk_gb END), 0) AS BIGINT), \
     (SELECT CAST(COALESCE(SUM(s.bytes), 0) AS BIGINT) FROM snapshots s JOIN computers k ON k.id = s.computer_id \
     JOIN workspaces v ON v.id = k.workspace_id WHERE v.account_id = $1) \
+    + (SELECT CAST(COALESCE(SUM(l.bytes), 0) AS BIGINT) FROM template_layers l WHERE l.account_id = $1) \
     FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
     WHERE w.account_id = $1 AND c.id <> $2";
 

@@ -78,15 +78,17 @@ impl Store {
         row.map(Row::open).transpose()
     }
 
-    /// Stores that a build of a document begins.
+    /// Stores that a build of a document begins. Returns false when no template of the account has the document any more.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
-    pub async fn begin_template_build(&self, account: AccountId, digest: &str) -> Result<()> {
+    pub async fn begin_template_build(&self, account: AccountId, digest: &str) -> Result<bool> {
         let mut write = self.write().await?;
-        sqlx::query(
+        let begun = sqlx::query(
             "INSERT INTO template_builds (account_id, digest, status, layers, began_at) \
-             VALUES ($1, $2, $3, '', $4) ON CONFLICT (account_id, digest) \
+             SELECT $1, $2, $3, '', $4 WHERE EXISTS \
+              (SELECT 1 FROM templates WHERE account_id = $1 AND digest = $2) \
+             ON CONFLICT (account_id, digest) \
              DO UPDATE SET status = $3, error = NULL, image = NULL, layers = '', began_at = $4, ended_at = NULL",
         )
         .bind(account.to_string())
@@ -96,7 +98,8 @@ impl Store {
         .execute(&mut *write.tx)
         .await
         .map_err(failed("begin a build"))?;
-        write.commit().await
+        write.commit().await?;
+        Ok(begun.rows_affected() > 0)
     }
 
     /// Stores how a build ended: with what it made, or with its error. A build whose template was deleted meanwhile has no

@@ -5,7 +5,7 @@ use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::template::TemplateRef;
-use hotdesk_domain::computer::template::bounds::MAX_TEMPLATES;
+use hotdesk_domain::computer::template::bounds::{MAX_TEMPLATE_BYTES, MAX_TEMPLATES};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -53,8 +53,8 @@ impl Store {
     ///
     /// # Errors
     /// `Conflict` (`template_exists`) for another document at a published reference; (`template_in_use`) when a computer of
-    /// the account was launched from it; `Forbidden` (`PLAN_LIMIT`) above [`MAX_TEMPLATES`]; `Unavailable` or `Internal`
-    /// when the store fails.
+    /// the account was launched from it; `Forbidden` (`PLAN_LIMIT`) above [`MAX_TEMPLATES`] and
+    /// [`MAX_TEMPLATE_BYTES`]; `Unavailable` or `Internal` when the store fails.
     pub async fn publish_template(&self, new: &StoredTemplate, replace: bool) -> Result<()> {
         let (account, reference) = (new.account.to_string(), &new.reference);
         let mut write = self.write().await?;
@@ -77,18 +77,24 @@ impl Store {
                 return Err(Error::conflict(message).code(ErrorCode::TemplateExists));
             }
             Some(_) => write.check_template_unused(new.account, reference).await?,
-            None => {
-                let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM templates WHERE account_id = $1")
-                    .bind(&account)
-                    .fetch_one(&mut *write.tx)
-                    .await
-                    .map_err(failed("count templates"))?;
-                if count >= MAX_TEMPLATES {
-                    let message =
-                        format!("An account has at most {MAX_TEMPLATES} templates: delete one first");
-                    return Err(Error::forbidden(message).code(ErrorCode::PlanLimit));
-                }
-            }
+            None => {}
+        }
+        let (count, bytes): (i64, i64) = sqlx::query_as(
+            "SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(definition)), 0) AS BIGINT) FROM templates \
+             WHERE account_id = $1 AND NOT (name = $2 AND version = $3)",
+        )
+        .bind(&account)
+        .bind(&reference.name)
+        .bind(&reference.version)
+        .fetch_one(&mut *write.tx)
+        .await
+        .map_err(failed("count templates"))?;
+        if count >= MAX_TEMPLATES || bytes.saturating_add(new.definition.len() as i64) > MAX_TEMPLATE_BYTES {
+            let message = format!(
+                "An account has at most {MAX_TEMPLATES} templates, with {MAX_TEMPLATE_BYTES} bytes together: delete one \
+                 first"
+            );
+            return Err(Error::forbidden(message).code(ErrorCode::PlanLimit));
         }
         sqlx::query(
             "INSERT INTO templates (account_id, name, version, digest, definition, created_at) \
@@ -123,6 +129,21 @@ impl Store {
         .await
         .map_err(failed("list templates"))?;
         rows.into_iter().map(Row::open).collect()
+    }
+
+    /// Whether a template of the account has a document.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn is_published(&self, account: AccountId, digest: &str) -> Result<bool> {
+        let found: Option<(i64,)> =
+            sqlx::query_as("SELECT created_at FROM templates WHERE account_id = $1 AND digest = $2 LIMIT 1")
+                .bind(account.to_string())
+                .bind(digest)
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(failed("look for a document"))?;
+        Ok(found.is_some())
     }
 
     /// Returns one of an account's templates.

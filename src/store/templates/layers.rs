@@ -39,12 +39,61 @@ impl Store {
         found.map(|(layer,)| id(&layer)).transpose()
     }
 
-    /// Stores a layer before it is made.
+    /// Stores the use of layers. Returns whether all of them are there and complete.
     ///
     /// # Errors
-    /// `Unavailable` or `Internal` when the store fails, or already has one for these inputs.
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn use_template_layers(&self, layers: &[LayerId]) -> Result<bool> {
+        let mut write = self.write().await?;
+        let mut found = 0;
+        for layer in layers {
+            let used =
+                sqlx::query("UPDATE template_layers SET used_at = $2 WHERE layer_id = $1 AND ready = 1")
+                    .bind(layer.to_string())
+                    .bind(clock::now().as_i64())
+                    .execute(&mut *write.tx)
+                    .await
+                    .map_err(failed("store the use of a layer"))?;
+            found += used.rows_affected();
+        }
+        write.commit().await?;
+        Ok(found == layers.len() as u64)
+    }
+
+    /// Claims an unused layer for its removal: nothing uses it any more. Returns false when something does, or used it since
+    /// `used_at`.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn claim_template_layer(&self, layer: LayerId, used_at: UnixMillis) -> Result<bool> {
+        let mut write = self.write().await?;
+        let claimed = sqlx::query(
+            "UPDATE template_layers SET ready = 0 WHERE layer_id = $1 AND used_at = $2 AND ready = 1 \
+             AND NOT EXISTS (SELECT 1 FROM template_builds WHERE layers LIKE $3) \
+             AND NOT EXISTS (SELECT 1 FROM computers WHERE layers LIKE $3)",
+        )
+        .bind(layer.to_string())
+        .bind(used_at.as_i64())
+        .bind(format!("%{layer}%"))
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("claim an unused layer"))?;
+        write.commit().await?;
+        Ok(claimed.rows_affected() > 0)
+    }
+
+    /// Stores a layer before it is made. It takes the place of one for these inputs that was never completed.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails, or already has a complete one for these inputs.
     pub async fn add_template_layer(&self, account: AccountId, layer: LayerId, inputs: &str) -> Result<()> {
         let mut write = self.write().await?;
+        sqlx::query("DELETE FROM template_layers WHERE account_id = $1 AND inputs = $2 AND ready = 0")
+            .bind(account.to_string())
+            .bind(inputs)
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("remove an unfinished layer"))?;
         sqlx::query(
             "INSERT INTO template_layers (layer_id, account_id, inputs, ready, bytes, used_at) \
              VALUES ($1, $2, $3, 0, 0, $4)",

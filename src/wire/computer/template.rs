@@ -73,10 +73,10 @@ pub struct TemplateBuild {
     /// Duration of the build in milliseconds, when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_time_ms: Option<u64>,
-    /// True when this request found the build of an equal document.
+    /// True when this request found the template built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused: Option<bool>,
-    /// Why it failed: phase, field, exit code and the last lines.
+    /// Why it failed: field, exit code and the last lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -86,9 +86,9 @@ pub struct TemplateBuild {
 pub struct BuildLogEntry {
     /// Time, ISO 8601.
     pub ts: String,
-    /// `info`, `success`, `warn` or `error`.
+    /// `info`, `success` or `error`.
     pub level: String,
-    /// `compile`, `boot`, `install`, `snapshot`, `ready`, `cancel` or `timeout`.
+    /// `compile`, `boot`, `install`, `snapshot`, `ready`, `failed`, `cancel` or `timeout`.
     pub phase: String,
     /// The field of the definition file whose step wrote the line, such as `build.run[0]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

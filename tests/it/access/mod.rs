@@ -3,7 +3,7 @@
 //! T13 and T24 (docs/security.md).
 
 mod audit;
-mod cast;
+pub mod cast;
 mod edge;
 mod keys;
 mod limits;

@@ -36,6 +36,7 @@ const FIELDS: [&str; 27] = [
     "resolution",
     "ssh_host_port",
     "status",
+    "template_ref",
     "updated_at",
     "url",
     "user_id",

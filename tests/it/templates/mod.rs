@@ -3,6 +3,7 @@
 //! Beside each bad file is one with its errors: a line `LINE:COLUMN: CODE: FIELD: MESSAGE (HINT)` for each. Beside each
 //! good file is its normalised document.
 
+mod accounts;
 mod builds;
 
 use std::collections::BTreeSet;

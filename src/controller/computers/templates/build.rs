@@ -12,17 +12,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::build_log::{BuildLog, Level, Phase};
-use super::{BUILD_FAILED, step_run, steps, unsupported};
+use super::{BUILD_FAILED, CANCELLED, INTERRUPTED, step_run, steps, unsupported};
 use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::registry::FleetState;
 use crate::computers::runner::{hardware_spec, refused};
 use hotdesk_base::ids::{AccountId, ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::template::build::{PlannedLayer, plan_layers};
 use hotdesk_domain::computer::{ComputerRequest, Hardware, parse_computer_request};
 use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::plural::plural;
 use hotdesk_engine::{Boot, MachineSpec};
 use hotdesk_store::templates::builds::BuiltLayers;
@@ -45,6 +47,10 @@ pub struct Build<'a> {
     pub fleet: &'a FleetState,
     /// The account whose layers it uses.
     pub account: AccountId,
+    /// Digest of the document.
+    pub digest: &'a str,
+    /// Limits of the account.
+    pub plans: &'a Plans,
     /// The definition.
     pub definition: &'a TemplateDefinition,
     /// Its log.
@@ -76,7 +82,10 @@ impl Build<'_> {
                     self.note(Phase::Install, &format!("{}: unchanged", planned.title()));
                     layer
                 }
-                None => self.make_layer(isolation, &layers, &planned, &environment).await?,
+                None => {
+                    let hardware = self.admit().await?;
+                    self.make_layer(isolation, hardware, &layers, &planned, &environment).await?
+                }
             };
             layers.push(layer);
         }
@@ -102,16 +111,21 @@ impl Build<'_> {
     async fn make_layer(
         &self,
         isolation: Isolation,
+        hardware: Hardware,
         below: &[LayerId],
         planned: &PlannedLayer,
         environment: &BTreeMap<String, String>,
     ) -> Result<LayerId> {
         let (machine, layer) = (ComputerId::random(), LayerId::random());
-        let hardware = self.hardware()?;
         let spec = MachineSpec { layers: below.to_vec(), ..hardware_spec(machine, isolation, &hardware) };
-        let made = tokio::select! {
-            made = self.fill_layer(machine, layer, spec, planned, environment) => made,
+        let filled = tokio::select! {
+            filled = self.fill_disk(&spec, planned, environment) => filled,
             error = self.interruption() => Err(error),
+        };
+        // Not interrupted: the engine would go on copying, and the layer would appear after its removal.
+        let made = match filled {
+            Ok(()) => self.keep(machine, layer, planned).await,
+            Err(error) => Err(error),
         };
         if let Err(error) = self.fleet.engine.destroy(machine).await {
             tracing::warn!(
@@ -126,12 +140,10 @@ impl Build<'_> {
         made.map(|()| layer)
     }
 
-    /// Boots a machine over the layers so far, runs the steps, and keeps what they wrote.
-    async fn fill_layer(
+    /// Boots a machine over the layers so far, runs the steps, and stops it.
+    async fn fill_disk(
         &self,
-        machine: ComputerId,
-        layer: LayerId,
-        spec: MachineSpec,
+        spec: &MachineSpec,
         planned: &PlannedLayer,
         environment: &BTreeMap<String, String>,
     ) -> Result<()> {
@@ -140,10 +152,10 @@ impl Build<'_> {
         let guest = {
             let _turn = self.fleet.starts.acquire().await.map_err(Error::internal)?;
             self.note(Phase::Boot, &format!("a computer boots for {}", planned.title()));
-            engine.create(&spec).await.map_err(failed)?;
+            engine.create(spec).await.map_err(failed)?;
             let token = Secret::random(TOKEN_CHARACTERS);
             let boot = Boot { generation: GENERATION, token, resolution: Resolution::default() };
-            boot_guest(&**engine, &spec, &boot).await?
+            boot_guest(&**engine, spec, &boot).await?
         };
         for step in &planned.steps {
             self.note(Phase::Install, &format!("{} begins", step.field));
@@ -156,8 +168,14 @@ impl Build<'_> {
                 )));
             }
         }
+        engine.stop(spec.id, STOP_GRACE).await.map_err(failed)
+    }
+
+    /// Makes a layer of what a stopped machine has written.
+    async fn keep(&self, machine: ComputerId, layer: LayerId, planned: &PlannedLayer) -> Result<()> {
+        let engine = &self.fleet.engine;
+        let failed = |error| refused(BUILD_FAILED, &error);
         self.note(Phase::Snapshot, &format!("{} is kept", planned.title()));
-        engine.stop(machine, STOP_GRACE).await.map_err(failed)?;
         self.fleet.store.add_template_layer(self.account, layer, &planned.inputs).await?;
         let bytes = engine.keep_layer(machine, layer).await.map_err(failed)?;
         self.fleet.store.finish_template_layer(layer, bytes).await
@@ -167,21 +185,38 @@ impl Build<'_> {
     async fn interruption(&self) -> Error {
         let stopping = self.fleet.tasks.stopping();
         let (phase, why) = tokio::select! {
-            () = self.cancel.cancelled() => (Phase::Cancel, "the build was cancelled"),
+            () = self.cancel.cancelled() => (Phase::Cancel, CANCELLED),
             () = tokio::time::sleep_until(self.deadline) => (Phase::Timeout, "the build took too long"),
-            () = stopping.cancelled() => (Phase::Cancel, "the service stopped during the build"),
+            () = stopping.cancelled() => (Phase::Cancel, INTERRUPTED),
         };
         self.note(phase, why);
         Error::conflict(why)
     }
 
-    /// The template's own disk size, with the CPUs and the RAM of a build.
-    fn hardware(&self) -> Result<Hardware> {
-        let request = ComputerRequest {
-            cpu: Some(BUILD_CPUS),
-            disk_gb: self.definition.hardware.disk_gb.map(|disk| disk as f64),
-            ..ComputerRequest::default()
-        };
-        parse_computer_request(&request)
+    /// Checks that the account may make one more layer, and returns the hardware of its computer: at most what the plan
+    /// permits.
+    ///
+    /// # Errors
+    /// `NotFound` when the template was deleted meanwhile; `Forbidden` (`DISK_QUOTA_EXCEEDED`) when the account's disk is
+    /// used up.
+    async fn admit(&self) -> Result<Hardware> {
+        let store = &self.fleet.store;
+        if !store.is_published(self.account, self.digest).await? {
+            return Err(Error::not_found("the template was deleted"));
+        }
+        let allowance = self.plans.terms(&store.standing(self.account).await?)?.allowance;
+        let used = store.resource_use(self.account).await?.disk_gb;
+        if used >= allowance.account_disk_gb {
+            let message = format!(
+                "the account uses {used} of {} GB of disk: delete computers, snapshots or templates",
+                allowance.account_disk_gb
+            );
+            return Err(Error::forbidden(message).code(ErrorCode::DiskQuotaExceeded));
+        }
+        let disk_gb = self.definition.hardware.disk_gb.map(|disk| disk.min(allowance.disk_gb.into()) as f64);
+        let cpu = Some(BUILD_CPUS.min(allowance.cpu.into()));
+        let hardware =
+            parse_computer_request(&ComputerRequest { cpu, disk_gb, ..ComputerRequest::default() })?;
+        Ok(Hardware { bandwidth_mbps: allowance.bandwidth_mbps, ..hardware })
     }
 }

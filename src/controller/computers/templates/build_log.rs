@@ -12,6 +12,8 @@ use hotdesk_wire::computer::template::BuildLogEntry;
 const MAX_ENTRIES: usize = 5000;
 /// Longest line in bytes; the rest is cut off.
 const MAX_LINE: usize = 2048;
+/// Most bytes of the lines of a log (1 MiB), so that the logs of all builds take little memory.
+const MAX_BYTES: usize = 1 << 20;
 
 /// Part of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum Phase {
     Snapshot,
     /// The build ended well.
     Ready,
+    /// The build failed.
+    Failed,
     /// It was cancelled.
     Cancel,
     /// It took too long.
@@ -41,6 +45,7 @@ impl Phase {
             Self::Install => "install",
             Self::Snapshot => "snapshot",
             Self::Ready => "ready",
+            Self::Failed => "failed",
             Self::Cancel => "cancel",
             Self::Timeout => "timeout",
         }
@@ -79,6 +84,8 @@ pub struct BuildLog {
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<BuildLogEntry>,
+    /// Bytes of their lines.
+    bytes: usize,
     dropped: u64,
 }
 
@@ -109,11 +116,13 @@ impl BuildLog {
         };
         let count = {
             let mut entries = self.entries();
-            if entries.kept.len() >= MAX_ENTRIES {
-                entries.kept.pop_front();
+            entries.bytes += entry.line.len();
+            entries.kept.push_back(entry);
+            while entries.kept.len() > MAX_ENTRIES || entries.bytes > MAX_BYTES {
+                let Some(oldest) = entries.kept.pop_front() else { break };
+                entries.bytes -= oldest.line.len();
                 entries.dropped += 1;
             }
-            entries.kept.push_back(entry);
             entries.dropped + entries.kept.len() as u64
         };
         self.news.send_modify(|(seen, _)| *seen = count);
@@ -181,5 +190,9 @@ mod tests {
             (5004, "error", MAX_LINE + '…'.len_utf8())
         );
         assert_eq!(log.last_output(2), ["5001", "5002"]);
+        for _ in 0..MAX_BYTES / MAX_LINE + 9 {
+            log.add(Level::Info, Phase::Install, Some("long"), &"x".repeat(MAX_LINE));
+        }
+        assert_eq!(log.last_output(MAX_ENTRIES).len(), MAX_BYTES / MAX_LINE);
     }
 }

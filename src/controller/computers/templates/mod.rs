@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -15,13 +15,15 @@ mod steps;
 mod unsupported;
 
 use super::fleet::Fleet;
-use super::runner::registry::FleetState;
+use super::runner::registry::{FleetState, stopping};
 use build::Build;
 use build_log::{BuildLog, Level, Phase};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, LayerId};
 use hotdesk_base::time::UnixMillis;
+use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::template::TemplateRef;
+use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::computer::template::build::BuildStatus;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -37,13 +39,14 @@ const BUILDS_AT_ONCE: usize = 2;
 const MAX_BUILDS: usize = 8;
 /// Longest build.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Logs of builds in memory, ended ones included; the oldest ended one goes first.
-const MAX_LOGS: usize = 64;
+/// Logs of builds in memory, ended ones included; the oldest ended one goes first. Each has at most 1 MiB of lines.
+const MAX_LOGS: usize = 32;
 /// Seconds after which a refused build may be asked for again.
 const RETRY_SECONDS: u32 = 10;
 /// Status of a template without a build.
 const NOT_BUILT: &str = "not_built";
 const BUILD_FAILED: &str = "The template could not be built";
+const CANCELLED: &str = "the build was cancelled";
 const INTERRUPTED: &str = "the service stopped during the build: build it again";
 
 /// Templates of all accounts; cheap to clone.
@@ -53,6 +56,7 @@ pub struct Templates(Arc<TemplatesState>);
 struct TemplatesState {
     store: Store,
     fleet: Fleet,
+    plans: Plans,
     turns: Semaphore,
     /// The builds that run, and the last ones that ended, in the order of their begin.
     builds: Mutex<VecDeque<Arc<RunningBuild>>>,
@@ -78,6 +82,16 @@ impl RunningBuild {
     }
 }
 
+/// Ends a build when it is dropped: waiting requests and readers of the log go on.
+struct BuildEnd(Arc<RunningBuild>);
+
+impl Drop for BuildEnd {
+    fn drop(&mut self) {
+        self.0.log.end();
+        self.0.ended.cancel();
+    }
+}
+
 /// What a computer is launched from.
 #[derive(Clone, Debug)]
 pub struct LaunchSource {
@@ -91,33 +105,44 @@ pub struct LaunchSource {
 
 impl Templates {
     /// Creates the service of this fleet.
-    pub fn new(store: Store, fleet: Fleet) -> Self {
+    pub fn new(store: Store, fleet: Fleet, plans: Plans) -> Self {
         let turns = Semaphore::new(BUILDS_AT_ONCE);
-        Self(Arc::new(TemplatesState { store, fleet, turns, builds: Mutex::default() }))
+        Self(Arc::new(TemplatesState { store, fleet, plans, turns, builds: Mutex::default() }))
     }
 
     fn builds(&self) -> MutexGuard<'_, VecDeque<Arc<RunningBuild>>> {
         self.0.builds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes a valid definition. With `replace` it may take the place of another document.
+    /// Publishes a valid definition. With `replace` it may take the place of another document, whose build is cancelled.
     ///
     /// # Errors
-    /// Those of [`Store::publish_template`].
+    /// `Unprocessable` (`template_invalid`) when the normalised document is too long; those of
+    /// [`Store::publish_template`].
     pub async fn publish(
         &self,
         account: AccountId,
         definition: &TemplateDefinition,
         replace: bool,
     ) -> Result<StoredTemplate> {
+        let text = serde_json::to_string(definition).map_err(Error::internal)?;
+        if text.len() > MAX_DOCUMENT_BYTES {
+            let message = format!(
+                "the template has {} bytes as normalised JSON, and at most {MAX_DOCUMENT_BYTES} are possible: put large \
+                 files beside it (from)",
+                text.len()
+            );
+            return Err(Error::unprocessable(message).code(ErrorCode::TemplateInvalid));
+        }
         let template = StoredTemplate {
             account,
             reference: definition.reference(),
             digest: definition.digest(),
-            definition: serde_json::to_string(definition).map_err(Error::internal)?,
+            definition: text,
             created_at: clock::now(),
         };
         self.0.store.publish_template(&template, replace).await?;
+        self.cancel_removed(account).await?;
         Ok(template)
     }
 
@@ -136,9 +161,21 @@ impl Templates {
     /// `NotFound`; `Internal` when the database fails.
     pub async fn remove(&self, account: AccountId, reference: &TemplateRef) -> Result<()> {
         let template = self.find(account, reference).await?;
-        self.0.store.remove_template(account, reference).await?;
-        if self.0.store.template_build(account, &template.digest).await?.is_none() {
-            self.cancel_build(account, &template.digest).await;
+        self.0.store.remove_template(account, &template.reference).await?;
+        self.cancel_removed(account).await
+    }
+
+    /// Cancels the builds of documents that the account has no template of any more.
+    async fn cancel_removed(&self, account: AccountId) -> Result<()> {
+        let running: Vec<String> = {
+            let builds = self.builds();
+            let running = builds.iter().filter(|build| build.account == account && !build.has_ended());
+            running.map(|build| build.digest.clone()).collect()
+        };
+        for digest in running {
+            if !self.0.store.is_published(account, &digest).await? {
+                self.cancel_build(account, &digest).await;
+            }
         }
         Ok(())
     }
@@ -211,16 +248,24 @@ impl Templates {
         if !self.register(&build)? {
             return self.status(template).await;
         }
-        if let Err(error) = self.0.store.begin_template_build(account, digest).await {
-            build.ended.cancel();
-            return Err(error);
-        }
-        let status = self.status(template).await;
-        let (this, template) = (self.clone(), template.clone());
+        // Whatever ends the task, also before it begins, ends the build.
+        let end = BuildEnd(Arc::clone(&build));
+        let (begun, stored) = oneshot::channel();
+        let (this, built) = (self.clone(), template.clone());
         let _task = self.0.fleet.shared.tasks.spawn("template build", async move {
-            this.run(&build, &template).await;
+            let _end = end;
+            let began = this.0.store.begin_template_build(built.account, &built.digest).await;
+            let runs = matches!(began, Ok(true));
+            // The receiver is gone when the caller disconnected.
+            let _ = begun.send(began);
+            if runs {
+                this.run(&build, &built).await;
+            }
         });
-        status
+        if !stored.await.map_err(|_| stopping())?? {
+            return Err(template.reference.not_found());
+        }
+        self.status(template).await
     }
 
     /// Adds a build to those that run. Returns false when one of the same document runs.
@@ -255,7 +300,7 @@ impl Templates {
                 // The other lines are output of the template's own programs.
                 let why = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
                 tracing::info!(template = %template.reference, error = why, "a build failed");
-                build.log.add(Level::Error, Phase::Install, None, &error.message);
+                build.log.add(Level::Error, Phase::Failed, None, &error.message);
             }
         }
         if let Err(error) = self.0.store.end_template_build(build.account, &build.digest, told).await {
@@ -265,25 +310,47 @@ impl Templates {
                 "could not store how a build ended; the next start stores that it failed"
             );
         }
-        build.log.end();
-        build.ended.cancel();
     }
 
     async fn make(&self, build: &RunningBuild, template: &StoredTemplate) -> Result<BuiltLayers> {
-        let definition = parse(template)?;
-        let _turn = tokio::select! {
-            turn = self.0.turns.acquire() => turn.map_err(Error::internal)?,
-            () = build.cancel.cancelled() => return Err(Error::conflict("the build was cancelled")),
-        };
+        let definition = parse(template).await?;
+        let _turn = self.turn(build).await?;
         let build = Build {
             fleet: &self.0.fleet.shared,
             account: build.account,
+            digest: &build.digest,
+            plans: &self.0.plans,
             definition: &definition,
             log: &build.log,
             cancel: &build.cancel,
             deadline: Instant::now() + BUILD_TIMEOUT,
         };
         build.run().await
+    }
+
+    /// Waits for a build's turn: the builds of an account run one after another, so that two never make the same layer and
+    /// no account holds up the others.
+    async fn turn(&self, build: &RunningBuild) -> Result<SemaphorePermit<'_>> {
+        let stopping = self.0.fleet.shared.tasks.stopping();
+        let waiting = async {
+            while let Some(earlier) = self.earlier(build) {
+                earlier.ended.cancelled().await;
+            }
+            self.0.turns.acquire().await.map_err(Error::internal)
+        };
+        tokio::select! {
+            turn = waiting => turn,
+            () = build.cancel.cancelled() => Err(Error::conflict(CANCELLED)),
+            () = stopping.cancelled() => Err(Error::conflict(INTERRUPTED)),
+        }
+    }
+
+    /// A build of the same account that began earlier and runs.
+    fn earlier(&self, build: &RunningBuild) -> Option<Arc<RunningBuild>> {
+        let builds = self.builds();
+        let before = builds.iter().take_while(|other| !std::ptr::eq(&***other, build));
+        let mut running = before.filter(|other| other.account == build.account && !other.has_ended());
+        running.next().map(Arc::clone)
     }
 
     /// Returns what a computer of an account is launched from.
@@ -299,7 +366,9 @@ impl Templates {
                     format!("The template {reference} is being built: wait until it is ready")
                 }
                 Some(BuildStatus::Ready) => {
-                    format!("The template {reference} was built for another guest image: build it again")
+                    format!(
+                        "The template {reference} was built for another guest image, or its layers are gone: build it again"
+                    )
                 }
                 Some(BuildStatus::Failed) | None => {
                     format!("The template {reference} is not built: build it first")
@@ -307,15 +376,18 @@ impl Templates {
             };
             return Err(Error::conflict(message).code(ErrorCode::TemplateNotReady));
         };
-        Ok(LaunchSource { reference: reference.clone(), definition: parse(&template)?, layers })
+        Ok(LaunchSource { reference: reference.clone(), definition: parse(&template).await?, layers })
     }
 
-    /// The layers of a template's build, if it is ready and of the present guest image.
+    /// The layers of a template's build, if it is ready, of the present guest image, and all of them are there.
     async fn ready_layers(&self, template: &StoredTemplate) -> Result<Option<Vec<LayerId>>> {
         let build = self.0.store.template_build(template.account, &template.digest).await?;
         let Some(built) = build.and_then(|build| build.built) else { return Ok(None) };
         let image = self.0.fleet.engine().image_id().await.map_err(Error::internal)?;
-        Ok((built.image == image).then_some(built.layers))
+        if built.image != image || !self.0.store.use_template_layers(&built.layers).await? {
+            return Ok(None);
+        }
+        Ok(Some(built.layers))
     }
 
     /// Removes the layers that nothing needs any more.
@@ -324,14 +396,17 @@ impl Templates {
     /// `Internal` when the database fails.
     pub async fn remove_unused_layers(&self) -> Result<()> {
         for (layer, retained) in self.0.store.template_layers().await? {
-            if retained.is_expired(clock::now(), false) {
+            if retained.is_expired(clock::now())
+                && self.0.store.claim_template_layer(layer, retained.used_at).await?
+            {
                 remove_layer(&self.0.fleet.shared, layer).await;
             }
         }
         Ok(())
     }
 
-    /// Completes what an earlier run of the controller left: ends its builds and removes their unfinished layers.
+    /// Completes what an earlier run of the controller left: ends its builds, removes layers that are not complete, and
+    /// forgets those that the host does not have.
     ///
     /// # Errors
     /// `Internal` when the database or the engine fails.
@@ -339,12 +414,16 @@ impl Templates {
         let TemplatesState { store, fleet, .. } = &*self.0;
         store.fail_unfinished_builds(INTERRUPTED).await?;
         let stored = store.template_layers().await?;
+        let on_host = fleet.engine().layers().await.map_err(Error::internal)?;
         for (layer, retained) in &stored {
-            if retained.is_expired(clock::now(), true) {
+            if !retained.ready {
                 remove_layer(&fleet.shared, *layer).await;
+            } else if !on_host.contains(layer) {
+                tracing::warn!(%layer, "the host does not have a layer of a template, which must be built again");
+                store.remove_template_layer(*layer).await?;
             }
         }
-        for layer in fleet.engine().layers().await.map_err(Error::internal)? {
+        for layer in on_host {
             if stored.iter().all(|(known, _)| *known != layer) {
                 remove_layer(&fleet.shared, layer).await;
             }
@@ -364,9 +443,11 @@ async fn remove_layer(fleet: &FleetState, layer: LayerId) {
     }
 }
 
-/// The definition of a published template.
-fn parse(template: &StoredTemplate) -> Result<TemplateDefinition> {
-    validate(template.definition.as_bytes()).map_err(|errors| {
+/// The definition of a published template. The largest documents take longer than other requests may wait for this thread.
+async fn parse(template: &StoredTemplate) -> Result<TemplateDefinition> {
+    let text = template.definition.clone();
+    let checked = tokio::task::spawn_blocking(move || validate(text.as_bytes()));
+    checked.await.map_err(Error::internal)?.map_err(|errors| {
         let first = errors.first().map(|error| error.sentence()).unwrap_or_default();
         Error::internal(format!("the published template {} is invalid: {first}", template.reference))
     })

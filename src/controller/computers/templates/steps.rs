@@ -97,7 +97,7 @@ fn file_script(file: &TemplateFile, to: &str, inline: Option<&str>, from: Option
         script.push_str(&format!("base64 -d >{to} <<'END'\n{}\nEND\n", STANDARD.encode(content)));
     }
     if let Some(url) = from.and_then(download_url) {
-        script.push_str(&format!("curl -fsSL --retry 3 -o {to} -- {}\n", shell_words::quote(url)));
+        script.push_str(&format!("curl -fsSL --globoff --retry 3 -o {to} -- {}\n", shell_words::quote(url)));
     }
     if let Some(mode) = &file.mode {
         script.push_str(&format!("chmod {mode} -- {to}\n"));

@@ -10,6 +10,30 @@ use hotdesk_wire::desktop::action::{Action, Type};
 
 /// Most bytes of values in one request: sixteen of the longest. The computer's agent accepts 2 MiB of JSON.
 const MAX_BYTES: usize = 1024 * 1024;
+/// Most placeholders in one request: each reads and opens a value. An account has 100 secrets.
+const MAX_PLACEHOLDERS: usize = 100;
+
+/// What a request may still type.
+struct Budget {
+    bytes: usize,
+    placeholders: usize,
+}
+
+impl Budget {
+    /// Takes one value from it.
+    ///
+    /// # Errors
+    /// `TooLarge` when it is used up.
+    fn take(&mut self, bytes: usize) -> Result<()> {
+        let left = self.bytes.checked_sub(bytes).zip(self.placeholders.checked_sub(1));
+        (self.bytes, self.placeholders) = left.ok_or_else(|| {
+            Error::too_large(format!(
+                "The texts have more than {MAX_PLACEHOLDERS} secrets, or secrets of more than {MAX_BYTES} bytes together"
+            ))
+        })?;
+        Ok(())
+    }
+}
 
 impl Secrets {
     /// Replaces the placeholders in the texts of actions on a computer, and marks these actions as
@@ -18,10 +42,11 @@ impl Secrets {
     /// # Errors
     /// `Invalid` for a malformed placeholder, and for a text that would be pasted; `NotFound`
     /// (`secret_not_found`) for a secret that the caller may not use here; `TooLarge` for more than
-    /// [`MAX_BYTES`].
+    /// [`MAX_BYTES`] or [`MAX_PLACEHOLDERS`].
     pub async fn fill(&self, caller: &Caller, computer: &Computer, actions: &mut [Action]) -> Result<bool> {
         let usable = Self::usable(caller, computer);
-        let (mut is_changed, mut left) = (false, MAX_BYTES);
+        let mut is_changed = false;
+        let mut left = Budget { bytes: MAX_BYTES, placeholders: MAX_PLACEHOLDERS };
         for action in actions {
             if let Action::Type(body) = action {
                 is_changed |= self.fill_text(usable, body, &mut left).await?;
@@ -30,7 +55,7 @@ impl Secrets {
         Ok(is_changed)
     }
 
-    async fn fill_text(&self, usable: UsableSecrets, body: &mut Type, left: &mut usize) -> Result<bool> {
+    async fn fill_text(&self, usable: UsableSecrets, body: &mut Type, left: &mut Budget) -> Result<bool> {
         let parts = placeholder::parts(&body.text)?;
         if parts.iter().all(|part| *part == TextPart::Literal(&body.text)) {
             return Ok(false);
@@ -41,7 +66,7 @@ impl Secrets {
                 TextPart::Literal(literal) => text.push_str(literal),
                 TextPart::Secret(name) => {
                     let value = self.value(usable, &name).await?;
-                    *left = left.checked_sub(value.reveal().len()).ok_or_else(too_large)?;
+                    left.take(value.reveal().len())?;
                     text.push_str(value.reveal());
                     has_secret = true;
                 }
@@ -60,6 +85,16 @@ impl Secrets {
     }
 }
 
-fn too_large() -> Error {
-    Error::too_large(format!("The secrets to type have more than {MAX_BYTES} bytes together"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_bounded_by_number_and_by_length() {
+        let budget = || Budget { bytes: MAX_BYTES, placeholders: MAX_PLACEHOLDERS };
+        let mut many = budget();
+        assert!((0..MAX_PLACEHOLDERS).all(|_| many.take(1).is_ok()) && many.take(1).is_err());
+        let mut long = budget();
+        assert!(long.take(MAX_BYTES).is_ok() && long.take(1).is_err());
+    }
 }

@@ -25,8 +25,10 @@ pub const MAX_TEXT_BYTES: usize = 4096;
 /// more than any template needs.
 pub const MAX_INSERTED_BYTES: usize = 8 << 20;
 
-/// Most templates of an account, versions counted singly. A list has all of them, each at most [`MAX_DOCUMENT_BYTES`] long.
+/// Most templates of an account, versions counted singly.
 pub const MAX_TEMPLATES: i64 = 200;
+/// Most bytes of all normalised documents of an account (4 MiB), because a list has all of them: 200 of 20 KB.
+pub const MAX_TEMPLATE_BYTES: i64 = 4 << 20;
 /// Most layers that the scripts of `build.run` become. With one each for `env`, `apt`, `pip`, `npm`, `files` and the
 /// applications there are at most 16, as many as an engine takes.
 pub const MAX_RUN_LAYERS: usize = 10;

@@ -133,13 +133,9 @@ pub struct RetainedLayer {
 }
 
 impl RetainedLayer {
-    /// Whether it can be removed now. One that is not complete belongs to a build that runs, except at a start of the
-    /// controller (`at_start`).
-    pub fn is_expired(&self, now: UnixMillis, at_start: bool) -> bool {
-        if !self.ready {
-            return at_start;
-        }
-        !self.used && now.since(self.used_at).is_some_and(|age| age >= KEEP_UNUSED_LAYER)
+    /// Whether it can be removed now. One that is not complete belongs to a build that runs.
+    pub fn is_expired(&self, now: UnixMillis) -> bool {
+        self.ready && !self.used && now.since(self.used_at).is_some_and(|age| age >= KEEP_UNUSED_LAYER)
     }
 }
 
@@ -222,16 +218,14 @@ mod tests {
     fn layers_stay_while_something_needs_them() {
         let used_at = UnixMillis::new(1_000_000);
         let (soon, late) = (used_at.plus(KEEP_UNUSED_LAYER / 2), used_at.plus(KEEP_UNUSED_LAYER));
-        for (ready, used, now, at_start, expired) in [
-            (true, false, late, false, true),
-            (true, false, late, true, true),
-            (true, false, soon, true, false),
-            (true, true, late, true, false),
-            (false, false, late, false, false),
-            (false, false, soon, true, true),
+        for (ready, used, now, expired) in [
+            (true, false, late, true),
+            (true, false, soon, false),
+            (true, true, late, false),
+            (false, false, late, false),
         ] {
             let layer = RetainedLayer { ready, used, used_at };
-            assert_eq!(layer.is_expired(now, at_start), expired, "{layer:?} {now:?} {at_start}");
+            assert_eq!(layer.is_expired(now), expired, "{layer:?} {now:?}");
         }
     }
 }

@@ -3,11 +3,11 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{ACCOUNT_ONLY, Operation, Scene};
+use super::{Operation, Scene, is_account_only};
 use crate::harness::agent::fetch_json;
 
 /// Paths whose object is named by the body or the query, which therefore have to be valid first.
-const NAMED_ELSEWHERE: [&str; 12] = [
+const NAMED_ELSEWHERE: [&str; 13] = [
     "/audit",
     "/billing/",
     "/computers",
@@ -17,6 +17,7 @@ const NAMED_ELSEWHERE: [&str; 12] = [
     "/keys/{id}",
     "/secrets",
     "/stream/connections",
+    "/templates/global",
     "/templates/validate",
     "/user/",
     "/workspaces",
@@ -52,7 +53,7 @@ async fn a13_a16_access_is_checked_before_the_request() {
     let scene = Scene::new().await;
     let (mut with_body, mut of_viewer) = (0, 0);
     for operation in decided_by_path(&scene) {
-        let beyond = ACCOUNT_ONLY.iter().any(|path| operation.path.starts_with(path));
+        let beyond = is_account_only(&operation);
         let name = operation.name();
         let answer = fetch_json(invalid(&scene, &operation).bearer_auth(&scene.scoped)).await;
         let code = json!("workspace_scope_mismatch");

@@ -20,9 +20,11 @@ use crate::openapi::{document, needs_key, operations};
 
 /// Operations that concern no workspace. Every key may use them, and they answer by the caller's account or
 /// scope.
-const WITHOUT_WORKSPACE: [&str; 7] = [
+const WITHOUT_WORKSPACE: [&str; 9] = [
     "GET /keys/ssh",
     "GET /stream/connections",
+    "GET /templates/global",
+    "GET /templates/global/{namespace}/{name}",
     "GET /user/profile",
     "GET /workspaces",
     "POST /keys/ssh",
@@ -30,10 +32,11 @@ const WITHOUT_WORKSPACE: [&str; 7] = [
     "POST /workspaces",
 ];
 /// Path prefixes of operations that concern the account alone. Scoped keys may not use them.
-const ACCOUNT_ONLY: [&str; 7] = [
+const ACCOUNT_ONLY: [&str; 8] = [
     "/account/capacity",
     "/agent-accounts/claim-link",
     "/keys/ssh/",
+    "/templates/{namespace}",
     "/user/sessions",
     "/user/sign-in-links",
     "/user/subscription",
@@ -41,6 +44,11 @@ const ACCOUNT_ONLY: [&str; 7] = [
 ];
 /// Methods that a client may send to the proxy path.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+/// Whether an operation concerns the account alone.
+fn is_account_only(operation: &Operation) -> bool {
+    operation.path == "/templates" || ACCOUNT_ONLY.iter().any(|path| operation.path.starts_with(path))
+}
 
 /// A controller with a computer and a file in workspace `home`, an empty workspace `away`, and a second
 /// account.
@@ -147,12 +155,17 @@ impl Scene {
                 "{client_id}" => "00000000-0000-4000-8000-000000000000",
                 // Sessions belong to their account; people::sessions tests that others cannot reach them.
                 "{session_id}" => "00000000-0000-4000-8000-000000000000",
+                // Templates belong to their account; templates::accounts tests that others cannot reach them.
+                "{namespace}" => "default",
+                "{version}" => "1.0.0",
                 "{window_id}" => "0x1400003",
                 "{element_id}" => "e-000000000000",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: no value for {value}");
-            targeted |= value != part && !["{client_id}", "{session_id}"].contains(&part);
+            let is_own =
+                operation.path.starts_with("/templates") || ["{client_id}", "{session_id}"].contains(&part);
+            targeted |= value != part && !is_own;
             path = format!("{path}/{value}");
         }
         let empty = Vec::new();

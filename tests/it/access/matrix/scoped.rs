@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::{ACCOUNT_ONLY, Scene, WITHOUT_WORKSPACE};
+use super::{Scene, WITHOUT_WORKSPACE, is_account_only};
 use crate::harness::agent::fetch_json;
 use crate::harness::socket::{Client, SocketEvent};
 
@@ -13,7 +13,7 @@ async fn a13_a_scoped_key_is_refused_on_every_operation_elsewhere() {
     let mut refused = 0;
     for operation in scene.guarded_operations() {
         let (request, targeted) = scene.request(&operation);
-        let beyond = ACCOUNT_ONLY.iter().any(|path| operation.path.starts_with(path));
+        let beyond = is_account_only(&operation);
         if !targeted && !beyond {
             assert!(
                 WITHOUT_WORKSPACE.contains(&&*operation.name()),
