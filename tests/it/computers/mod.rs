@@ -12,7 +12,7 @@ use crate::harness::agent::fetch_json;
 use crate::harness::controller::{RunningController, skip_reason};
 
 /// Every field that clients read from a running computer (docs/api/computers.md).
-const FIELDS: [&str; 27] = [
+const FIELDS: [&str; 28] = [
     "api_port",
     "auto_stop_minutes",
     "connection_url",
