@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use tokio::time::Instant;
 
 use super::watcher::Watcher;
+use crate::exec::shim::PROCESS_NAME;
 use hotdesk_domain::desktop::event::EventKind;
 use hotdesk_http::feed::Feed;
 use hotdesk_wire::desktop::event::{Event, EventData};
@@ -49,16 +50,18 @@ enum TrackedProcess {
 pub(super) struct ProcessWatcher {
     feed: Feed,
     known: HashMap<u32, TrackedProcess>,
-    /// Device and inode of this program, and its name.
+    /// Device and inode of this program.
     own: Option<(u64, u64)>,
-    own_name: Option<String>,
+    /// Names of processes that run it.
+    own_names: Vec<String>,
 }
 
 impl ProcessWatcher {
     pub(super) fn new(feed: Feed) -> Self {
         let pid = std::process::id();
-        let own_name = Stat::of(pid).map(|stat| stat.name);
-        Self { feed, known: HashMap::new(), own: stat::program(pid).ok(), own_name }
+        let mut own_names = vec![PROCESS_NAME.to_string_lossy().into_owned()];
+        own_names.extend(Stat::of(pid).map(|stat| stat.name));
+        Self { feed, known: HashMap::new(), own: stat::program(pid).ok(), own_names }
     }
 
     /// Compares with `/proc` and publishes differences, except on the first call. Returns whether another
@@ -160,7 +163,7 @@ impl ProcessWatcher {
     fn is_own(&self, pid: u32, stat: &Stat, after_exec: bool) -> bool {
         match stat::program(pid) {
             Ok(program) => Some(program) == self.own,
-            Err(_) if after_exec || stat.has_ended() => Some(&stat.name) == self.own_name.as_ref(),
+            Err(_) if after_exec || stat.has_ended() => self.own_names.contains(&stat.name),
             Err(_) => stat.parent == std::process::id(),
         }
     }
@@ -243,6 +246,18 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    /// A shim that a comparison finds when it has just ended.
+    #[test]
+    fn an_ended_process_is_known_by_its_name() {
+        let watcher = ProcessWatcher::new(Feed::new());
+        // Above the highest process id (PID_MAX_LIMIT): its program cannot be read.
+        let pid = 1 << 23;
+        for (name, is_own) in [("hotdesk-shim", true), ("sleep", false)] {
+            let stat = Stat::parse(&format!("{pid} ({name}) Z 1 1 1 0 -1 0")).unwrap();
+            assert_eq!(watcher.is_own(pid, &stat, false), is_own, "{name}");
+        }
+    }
 
     /// Events for processes that do not exist any more.
     #[tokio::test]

@@ -31,7 +31,7 @@ impl Stat {
 
     /// Parses `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS ...` (proc_pid_stat(5)); the name may
     /// contain parentheses and spaces.
-    fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let (head, tail) = line.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
         let mut fields = tail.split_ascii_whitespace();

@@ -18,6 +18,7 @@
 //! leaves processes behind, the shim exits, and they become children of process 1; or, when the request says
 //! so, the shim stays until none is left.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -43,6 +44,8 @@ use self::shim_protocol::{ProcessExit, Report};
 use self::waiter::WaiterMessage;
 use crate::exec::tree::{self, Target};
 
+/// Name of the process, as of a thread: `/proc/PID/comm` (proc_pid_comm(5)).
+pub const PROCESS_NAME: &CStr = c"hotdesk-shim";
 /// How long the shim tries to kill the tree after its agent has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -55,7 +58,7 @@ pub fn run() -> io::Result<()> {
     // Ctrl+C in the terminal of a manually started agent must not end the shim before the agent has ended the
     // command. It fails only for a process group leader, which a shim is not.
     let _session = nix::unistd::setsid();
-    nix::sys::prctl::set_name(c"hotdesk-shim")?;
+    nix::sys::prctl::set_name(PROCESS_NAME)?;
     nix::sys::prctl::set_child_subreaper(true)?;
     let mut agent = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let requests = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
