@@ -235,7 +235,9 @@ async fn wait_for_window(
     loop {
         // The status is read before the windows: all windows of an ended program are then in the list.
         let known = *ended.borrow_and_update();
-        if let Some(window) = matcher.find_window(screen.windows().await?) {
+        if let Some(window) = matcher.find_window(screen.windows().await?)
+            && let Some(window) = screen.managed_window(&window.id).await?
+        {
             return Ok((Some(window), known));
         }
         if status.is_none() && known.is_some() {

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use hotdesk::base::wait;
 use serde_json::json;
+use x11rb::connection::Connection as _;
+use x11rb::protocol::Event;
+use x11rb::protocol::xproto::{Allow, ButtonIndex, ConnectionExt as _, EventMask, GrabMode, ModMask};
 
 use super::desk::{DisplayFixture, TIMEOUT};
 use super::window::{InputEvent, Window};
@@ -44,6 +47,52 @@ async fn clicks_arrive_with_their_place_and_button() {
         fixture.fails("POST", "/click", body, 400).await;
     }
     assert_eq!(window.clicks(), []);
+    fixture.close().await;
+}
+
+/// A client that freezes the pointer at each press on a window and passes the press on after `delay`, like a slow
+/// window manager.
+fn freeze_at_presses(display: &str, window: u32, delay: Duration) {
+    let (link, _) = x11rb::connect(Some(display)).expect("an X connection");
+    let (pointer, keyboard) = (GrabMode::SYNC, GrabMode::ASYNC);
+    let (mask, none) = (EventMask::BUTTON_PRESS, x11rb::NONE);
+    link.grab_button(false, window, mask, pointer, keyboard, none, none, ButtonIndex::ANY, ModMask::ANY)
+        .expect("a request")
+        .check()
+        .expect("a grab");
+    std::thread::spawn(move || {
+        // The connection ends with the X server.
+        while let Ok(event) = link.wait_for_event() {
+            if let Event::ButtonPress(press) = event {
+                std::thread::sleep(delay);
+                let passed = link.allow_events(Allow::REPLAY_POINTER, press.time);
+                passed.expect("a request").check().expect("an open connection");
+            }
+        }
+    });
+}
+
+#[tokio::test]
+async fn input_waits_for_a_window_manager_that_still_holds_the_last_click() {
+    let fixture = DisplayFixture::bare(800, 600).await;
+    let window = Window::open(&fixture.display(), 0, 0, 800, 600, 0);
+    freeze_at_presses(&fixture.display(), window.id, Duration::from_millis(100));
+    let wait_for_clicks = |count: usize| {
+        let is_click = |event: &&InputEvent| matches!(event, InputEvent::Press(..) | InputEvent::Release(..));
+        let events = window.wait_for(TIMEOUT, |got| got.iter().filter(is_click).count() >= count);
+        events.iter().filter(is_click).copied().collect::<Vec<_>>()
+    };
+    let click = [InputEvent::Press(1, 7, 8), InputEvent::Release(1, 7, 8)];
+    fixture.ok("POST", "/click", json!({"x": 7, "y": 8})).await;
+    fixture.ok("POST", "/mouse_down", json!({})).await;
+    fixture.ok("POST", "/mouse_up", json!({})).await;
+    fixture.ok("POST", "/click", json!({"x": 7, "y": 8, "double": true})).await;
+    assert_eq!(wait_for_clicks(8), [click; 4].concat());
+    fixture.ok("POST", "/click", json!({"x": 7, "y": 8})).await;
+    let drag = json!({"start_x": 7, "start_y": 8, "end_x": 9, "end_y": 8, "duration": 0});
+    fixture.ok("POST", "/drag", drag).await;
+    let drag = [InputEvent::Press(1, 7, 8), InputEvent::Release(1, 9, 8)];
+    assert_eq!(wait_for_clicks(4), [click, drag].concat());
     fixture.close().await;
 }
 

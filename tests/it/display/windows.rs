@@ -123,7 +123,8 @@ async fn wait_for_window(fixture: &DisplayFixture, title: &str) -> Value {
 async fn windows_are_listed_topmost_first_with_all_that_is_known_of_them() {
     let Some(fixture) = boot_with_window_manager().await else { return };
     let first = open_terminal(&fixture, "", "one ä€😀").await;
-    open_terminal(&fixture, "", "two").await;
+    let second = open_terminal(&fixture, "", "two").await;
+    assert_eq!(second["focused"], true, "a launch answers after the window manager has handled the window");
     assert_eq!(titles(&fixture, "").await, ["two", "one ä€😀"]);
     let topmost = &list_windows(&fixture, "").await[0];
     assert_eq!((&topmost["class"], &topmost["instance"]), (&json!("XTerm"), &json!("xterm")));

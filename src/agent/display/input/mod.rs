@@ -1,6 +1,6 @@
 //! Input actions of a screen, and their visible effect.
 
-mod button_conflicts;
+mod buttons_down;
 pub(super) mod effect;
 pub(super) mod keyboard;
 mod ping;

@@ -101,11 +101,13 @@ impl X11Worker {
     /// Clicks `press.count` times at one point.
     pub(super) fn click(&mut self, x: f64, y: f64, press: &Press) -> Outcome<Point> {
         let point = self.point(x, y)?;
-        self.refuse_button_conflict(press.button)?;
+        self.clear_button(press.button)?;
         self.hold_modifiers(&press.modifiers)?;
         for click in 0..press.count {
             if click > 0 {
                 std::thread::sleep(CLICK_PAUSE);
+                self.look_at_buttons()?;
+                self.wait_for_thaw()?;
             }
             self.motion(point)?;
             self.press(press.button.number())?;
@@ -117,7 +119,7 @@ impl X11Worker {
 
     /// Presses a button and holds it down until [`X11Worker::button_up`].
     pub(super) fn button_down(&mut self, x: Option<f64>, y: Option<f64>, button: Button) -> Outcome<Point> {
-        self.refuse_button_conflict(button)?;
+        self.clear_button(button)?;
         let point = self.place(x, y)?;
         if !self.held_by_client.buttons.contains(&button.number()) {
             self.press(button.number())?;
@@ -133,8 +135,7 @@ impl X11Worker {
         let point = self.place(x, y)?;
         self.release(button.number())?;
         self.held_by_client.buttons.retain(|held| *held != button.number());
-        self.rearm();
-        self.buttons_down = u16::from(self.link.query_pointer(self.root)?.reply()?.mask);
+        self.look_at_buttons()?;
         self.refuse_button_conflict(button)?;
         Ok(point)
     }
@@ -154,7 +155,7 @@ impl X11Worker {
         let (Some(start), Some(end)) = (points.first().copied(), points.last().copied()) else {
             return Err(Error::invalid("a drag needs a start and an end").into());
         };
-        self.refuse_button_conflict(press.button)?;
+        self.clear_button(press.button)?;
         self.hold_modifiers(&press.modifiers)?;
         self.motion(start)?;
         self.press(press.button.number())?;
@@ -184,6 +185,7 @@ impl X11Worker {
     /// Turns the wheel, its steps spread over `duration`. A missing coordinate is the pointer's current one.
     /// XTEST has whole steps only, so fractions are carried over to the next turn.
     pub(super) fn scroll(&mut self, turn: &Wheel, x: Option<f64>, y: Option<f64>) -> Outcome<ScrollResult> {
+        self.wait_for_thaw()?;
         let point = self.place(x, y)?;
         let (right, down) = self.scrolled;
         let (axis, sign) = match turn.direction {

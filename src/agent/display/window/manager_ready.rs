@@ -1,7 +1,7 @@
 //! Readiness of the window manager.
 //!
 //! Openbox announces itself before it handles events, and never manages a window that is mapped in between.
-//! It answers `_NET_REQUEST_FRAME_EXTENTS` only when it handles events.
+//! It answers `_NET_REQUEST_FRAME_EXTENTS` only when it handles events, and after the events before it.
 
 use std::time::{Duration, Instant};
 

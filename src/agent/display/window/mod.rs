@@ -56,6 +56,23 @@ impl Screen {
         found.ok_or_else(|| unknown(id))
     }
 
+    /// The window with this id, once the window manager has handled all that came before: openbox lists a new
+    /// window below the focused one first and raises it afterwards. `None` when the window is gone.
+    ///
+    /// # Errors
+    /// Those of [`Screen::windows`].
+    pub async fn managed_window(&self, id: &str) -> Result<Option<Window>> {
+        let handled = wait::until(CHANGE_TIMEOUT, || async {
+            match self.run(|worker, _| worker.window_manager_responds()).await {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            }
+        });
+        handled.await.transpose()?;
+        Ok(self.windows().await?.into_iter().find(|window| window.id == id))
+    }
+
     /// Changes the state of a window and waits for it; returns the window as it is then, changed or not.
     ///
     /// # Errors
