@@ -34,6 +34,7 @@ use hotdesk_http::idempotency;
 use hotdesk_wire::agent::{
     Activity, ContentQuery, Health, PutResult, PutSecretsResult, Renewal, RenewalResult,
 };
+use hotdesk_wire::desktop::action::Acknowledgement;
 
 pub use action_reply::ActionReply;
 pub use failure::is_token_refused;
@@ -223,6 +224,26 @@ impl Guest {
             serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))
         };
         self.answer_within(QUICK_TIMEOUT, exchange).await
+    }
+
+    /// Begins the hooks and services of the computer's template, once for a boot.
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`].
+    pub async fn begin_template(&self) -> Result<()> {
+        let begun: Result<Acknowledgement> =
+            self.call(Method::POST, "/template/begin", (), None::<&()>, QUICK_TIMEOUT).await;
+        begun.map(drop)
+    }
+
+    /// Begins the template's hook of a wake.
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`].
+    pub async fn template_resumed(&self) -> Result<()> {
+        let begun: Result<Acknowledgement> =
+            self.call(Method::POST, "/template/resumed", (), None::<&()>, QUICK_TIMEOUT).await;
+        begun.map(drop)
     }
 
     /// Opens a file of the computer's home folder and returns its content as a stream. The stream itself has no

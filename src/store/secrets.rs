@@ -97,7 +97,7 @@ impl TryFrom<Row> for StoredSecret {
 const SELECT: &str = "SELECT id, account_id, workspace_id, name, created_at, updated_at FROM secrets \
     WHERE (account_id = $1 OR workspace_id = $2) AND ($3 = '' OR name = $3) ORDER BY name";
 
-fn stored_name(text: &str) -> Result<SecretName> {
+pub(crate) fn stored_name(text: &str) -> Result<SecretName> {
     SecretName::parse(text).map_err(|_| Error::internal(format!("the store holds a bad name: {text:?}")))
 }
 

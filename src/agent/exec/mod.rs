@@ -21,6 +21,7 @@ mod exec_context;
 mod output;
 pub mod process;
 pub mod python;
+pub mod services;
 pub mod session;
 pub mod shim;
 pub mod terminal;

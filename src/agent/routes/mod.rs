@@ -26,8 +26,8 @@ mod health;
 mod idempotent;
 mod identity;
 mod processes;
+mod provision;
 pub mod screens;
-mod secrets;
 mod selftest;
 mod sockets;
 mod ssh;
@@ -42,7 +42,7 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
         exec::router().layer(middleware::from_fn_with_state(idempotency.clone(), idempotent::pass));
     let routes =
         Router::new().merge(health::router()).merge(events::router()).merge(commands).merge(files::router());
-    let routes = routes.merge(processes::router()).merge(secrets::router());
+    let routes = routes.merge(processes::router()).merge(provision::router());
     let tests = SelfTests::new(agent.clone(), displays.clone());
     let servers = SshServers::new(agent.clone());
     let sockets = sockets::router(agent.clone(), displays.clone(), servers.clone());

@@ -16,6 +16,7 @@ use crate::display::{self, Displays};
 use crate::events;
 use crate::exec::Commands;
 use crate::exec::process::Processes;
+use crate::exec::services::Services;
 use crate::exec::session::Sessions;
 use crate::exec::terminal::Terminals;
 use crate::files::Files;
@@ -24,6 +25,7 @@ use crate::routes;
 use crate::state::journal::Journal;
 use crate::state::token::Token;
 use crate::state::{Agent, Parts};
+use crate::system::env_file::EnvFile;
 use crate::system::inherited;
 use config::{AgentConfig, Display};
 
@@ -83,12 +85,16 @@ pub async fn run(config: AgentConfig) -> Result<(), StepError> {
         session_dir: config.session_dir.clone(),
     };
     events::watch(sources, &tasks);
+    let secrets = EnvFile::new(&config.runtime_dir, &config.home).path().to_owned();
+    let services = Services::new(&config.runtime_dir, secrets, Arc::clone(&desktop), tasks.clone());
+    services.recover();
     let agent = Agent::new(Parts {
         token,
         journal,
         files,
         sessions: Sessions::new(commands.clone(), config.session_idle),
         processes: Processes::new(commands.clone()),
+        services,
         terminals: Terminals::new(commands.clone()),
         commands,
         home: config.home,

@@ -12,6 +12,7 @@ pub mod token;
 use crate::display::desktop::Desktop;
 use crate::exec::Commands;
 use crate::exec::process::Processes;
+use crate::exec::services::Services;
 use crate::exec::session::Sessions;
 use crate::exec::terminal::Terminals;
 use crate::files::Files;
@@ -39,6 +40,8 @@ pub struct Parts {
     pub sessions: Sessions,
     /// Background processes.
     pub processes: Processes,
+    /// Hooks and services of the template.
+    pub services: Services,
     /// Shells on pseudo-terminals.
     pub terminals: Terminals,
     /// Audio output.

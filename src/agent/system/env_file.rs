@@ -39,6 +39,11 @@ impl EnvFile {
         Self { file: runtime_dir.join(FILE), link: home.join(LINK) }
     }
 
+    /// The file in memory, which the link names.
+    pub fn path(&self) -> &Path {
+        &self.file
+    }
+
     /// Replaces the text (mode 0600), and makes the link. Returns the path of the link. May block.
     ///
     /// # Errors

@@ -94,6 +94,16 @@ pub fn check_value(value: &str) -> Result<()> {
     Ok(())
 }
 
+/// Secrets that a computer gets at each boot, because its template names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchSecrets {
+    /// Their names.
+    pub names: Vec<SecretName>,
+    /// Whether those of the account count beside those of the workspace: the computer was launched by a caller for whom
+    /// [`may_use_account_secrets`] is true.
+    pub account: bool,
+}
+
 /// Whether a caller may use the secrets of an account on that account's computers, besides those of the
 /// computer's workspace: the account itself, by a credential that is not limited to a workspace.
 pub fn may_use_account_secrets(caller: &Caller, account: AccountId) -> bool {

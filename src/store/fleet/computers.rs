@@ -1,6 +1,7 @@
 //! Computers: rows, creation, renaming and removal.
 
 use crate::fleet::status::BootSecrets;
+use crate::secrets::stored_name;
 use crate::templates::{layers_text, parse_layers};
 use crate::vault::columns::{AGENT_TOKEN, SAVED_TOKEN, VNC_PASSWORD};
 use crate::vault::{SealedText, Vault};
@@ -20,6 +21,7 @@ use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
+use hotdesk_domain::secret::{LaunchSecrets, SecretName};
 
 /// Record of a computer, with its workspace's name and owner.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub struct Computer {
     pub auto_stop_minutes: i64,
     /// The template that it was launched from.
     pub template: Option<String>,
+    /// Secrets that it gets at each boot.
+    pub secrets: LaunchSecrets,
     /// Read-only layers below its disk, the lowest first.
     pub layers: Vec<LayerId>,
     /// Its billing.
@@ -88,6 +92,8 @@ pub struct NewComputer {
     pub isolation: Isolation,
     /// The template that it is launched from.
     pub template: Option<String>,
+    /// Secrets that it gets at each boot.
+    pub secrets: LaunchSecrets,
     /// Read-only layers below its disk, the lowest first.
     pub layers: Vec<LayerId>,
     /// Idle minutes before it is suspended; 0 means never.
@@ -113,6 +119,8 @@ row! {
         bandwidth_mbps: i64,
         isolation: Option<String>,
         template_ref: Option<String>,
+        secret_names: String,
+        account_secrets: i64,
         layers: String,
         wanted_cpu: Option<f64>,
         wanted_ram_gb: Option<i64>,
@@ -191,6 +199,10 @@ impl Row {
             hardware,
             isolation,
             template: row.template_ref,
+            secrets: LaunchSecrets {
+                names: row.secret_names.split_whitespace().map(stored_name).collect::<Result<_>>()?,
+                account: row.account_secrets != 0,
+            },
             layers: parse_layers(&row.layers)?,
             wanted,
             billing,
@@ -321,9 +333,10 @@ impl Write {
         let inserted = sqlx::query(
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
-             bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers) \
+             bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers, \
+             secret_names, account_secrets) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18, \
-              $19, $20, $21)",
+              $19, $20, $21, $22, $23)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -346,6 +359,8 @@ impl Write {
         .bind(new.encrypt.then(|| new.workspace.to_string()))
         .bind(new.template.as_deref())
         .bind(layers_text(&new.layers))
+        .bind(new.secrets.names.iter().map(SecretName::as_str).collect::<Vec<_>>().join(" "))
+        .bind(i64::from(new.secrets.account))
         .execute(&mut *self.tx)
         .await;
         match inserted {

@@ -7,7 +7,7 @@ use crate::fleet::computers::{Computer, NewComputer, name_taken};
 use crate::fleet::snapshots::LaunchState;
 use crate::{Store, Write, failed, is_duplicate};
 use hotdesk_base::clock;
-use hotdesk_base::ids::{ComputerId, SnapshotId, WorkspaceId};
+use hotdesk_base::ids::{AccountId, ComputerId, SnapshotId, WorkspaceId};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::clone::free_name;
@@ -96,6 +96,7 @@ impl Store {
             hardware,
             isolation: source.isolation,
             template: source.template.clone(),
+            secrets: source.secrets.clone(),
             layers: source.layers.clone(),
             auto_stop_minutes: 0,
             deliver_files: false,
@@ -103,6 +104,7 @@ impl Store {
             plans,
         };
         write.add(&new).await?;
+        write.withhold_account_secrets(copy.id, source.owner).await?;
         if let Some(LaunchState { token: Some(token), .. }) = &kept {
             write.set_saved_token(copy.id, token).await?;
         }
@@ -177,6 +179,7 @@ impl Write {
             Err(error) if is_duplicate(&error) => return Err(name_taken(&computer.name)),
             other => other.map_err(failed("move a computer"))?,
         };
+        self.withhold_account_secrets(computer.id, computer.owner).await?;
         sqlx::query("UPDATE files SET workspace_id = $2 WHERE computer_id = $1 AND source = 'upload'")
             .bind(computer.id.to_string())
             .bind(workspace.to_string())
@@ -184,6 +187,21 @@ impl Write {
             .await
             .map_err(failed("move a computer's files"))?;
         Ok(())
+    }
+
+    /// Withholds an account's secrets from a computer that is no longer that of `account`: it would get those of the new
+    /// account, which nobody there decided.
+    async fn withhold_account_secrets(&mut self, computer: ComputerId, account: AccountId) -> Result<()> {
+        sqlx::query(
+            "UPDATE computers SET account_secrets = 0 WHERE id = $1 AND workspace_id NOT IN \
+             (SELECT id FROM workspaces WHERE account_id = $2)",
+        )
+        .bind(computer.to_string())
+        .bind(account.to_string())
+        .execute(&mut *self.tx)
+        .await
+        .map(drop)
+        .map_err(failed("withhold the secrets of an account"))
     }
 
     /// Whether a member, or the owner of a key, of one workspace has no access to another one.

@@ -3,4 +3,5 @@
 pub mod exec;
 pub mod process;
 pub mod program;
+pub mod service;
 pub mod terminal;

@@ -4,6 +4,9 @@
 pub trait Choice: Copy + 'static {
     /// Every word with its variant.
     const WORDS: &'static [(&'static str, Self)];
+
+    /// The word of a variant.
+    fn word(self) -> &'static str;
 }
 
 /// Declares an enumeration: its words are the same for readers, answers and the JSON Schema.
@@ -17,6 +20,12 @@ macro_rules! choices {
 
         impl $crate::template::choice::Choice for $name {
             const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
+
+            fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
         }
     };
 }

@@ -26,7 +26,7 @@ async fn publish(controller: &Caller, query: &str, document: String) -> HttpAnsw
 }
 
 /// Publishes a definition, begins its build, and waits until the build ends. Returns its status.
-async fn build(controller: &Caller, name: &str, more: &str) -> Value {
+pub async fn build(controller: &Caller, name: &str, more: &str) -> Value {
     let published = publish(controller, "?auto_build=true", definition(name, more)).await;
     assert_eq!(
         (published.status, &published.body["auto_build"]),
@@ -66,7 +66,7 @@ fn lines_of(log: &[Value], source: &str) -> Vec<String> {
     written.map(|entry| entry["line"].as_str().expect("a line").to_owned()).collect()
 }
 
-async fn launch(controller: &Caller, workspace: &str, name: &str, template: &str) -> HttpAnswer {
+pub async fn launch(controller: &Caller, workspace: &str, name: &str, template: &str) -> HttpAnswer {
     let template = format!("default/{template}");
     let body = json!({"workspace_id": workspace, "name": name, "template_ref": template});
     controller.post("/computers", body).await
@@ -83,7 +83,7 @@ fn layers(controller: &RunningController) -> Vec<String> {
 }
 
 /// A controller whose computers are containers; `None` where they cannot run.
-async fn controller() -> Option<RunningController> {
+pub async fn controller() -> Option<RunningController> {
     if let Some(skip) = skip_reason() {
         skip.report();
         return None;

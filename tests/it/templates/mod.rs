@@ -5,6 +5,7 @@
 
 mod accounts;
 mod builds;
+mod services;
 
 use std::collections::BTreeSet;
 use std::fs;

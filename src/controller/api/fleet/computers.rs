@@ -18,6 +18,7 @@ use hotdesk_domain::computer::{CPU_CHOICES, ComputerRequest, RAM_CHOICES, parse_
 use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::access::Role;
 use hotdesk_domain::name::Name;
+use hotdesk_domain::secret::LaunchSecrets;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
 use hotdesk_store::fleet::computers::NewComputer;
@@ -58,9 +59,13 @@ pub(crate) async fn create(
         Some(reference) => Some(app.templates.launch_source(workspace.account, &reference).await?),
         None => None,
     };
-    let (template, layers, defaults) = match launch {
-        Some(launch) => (Some(launch.reference.to_string()), launch.layers, launch.definition.hardware),
-        None => (None, Vec::new(), TemplateHardware::default()),
+    let (template, layers, secrets, defaults) = match launch {
+        Some(launch) => {
+            let names = launch.definition.secrets.iter().map(|secret| secret.name.as_str());
+            let secrets = app.secrets.for_launch(&caller, workspace.id, workspace.account, names).await?;
+            (Some(launch.reference.to_string()), launch.layers, secrets, launch.definition.hardware)
+        }
+        None => (None, Vec::new(), LaunchSecrets::default(), TemplateHardware::default()),
     };
     let allowance = app.billing.allowance(workspace.account).await?;
     let auto_stop_minutes = wanted.auto_stop_minutes.or(defaults.auto_stop_minutes.map(u64::cast_signed));
@@ -86,6 +91,7 @@ pub(crate) async fn create(
         hardware,
         isolation,
         template,
+        secrets,
         layers: spec.layers,
         auto_stop_minutes: auto_stop_minutes.unwrap_or(0),
         deliver_files: wanted.deliver_files,

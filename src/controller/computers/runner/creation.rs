@@ -39,7 +39,10 @@ impl Runner {
                 if matches!(from, MachineSource::Memory(..)) {
                     self.follow_boot_screen(&guest);
                 }
-                self.publish_guest(row, guest).await
+                match self.begin_template(row, &guest).await {
+                    Ok(()) => self.publish_guest(row, guest).await,
+                    Err(error) => Err(error),
+                }
             }
             Err(error) => Err(error),
         };

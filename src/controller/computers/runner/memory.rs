@@ -99,6 +99,7 @@ impl Runner {
         let guest = self.renew_identity(&row, endpoint).await?;
         drop(turn);
         let address = self.address().await;
+        self.tell_template_of_wake(&row, &guest);
         self.publish_resumed(&row, guest, address).await
     }
 

@@ -15,6 +15,7 @@ pub(super) mod registry;
 pub(super) mod resize;
 mod saved_state;
 pub(super) mod stream_end;
+mod template_start;
 
 use std::net::IpAddr;
 use std::sync::Arc;

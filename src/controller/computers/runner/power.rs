@@ -113,7 +113,11 @@ impl Runner {
     /// Boots the stored row and stores the outcome.
     pub(super) async fn boot(&mut self) -> Result<()> {
         let row = self.row().await?;
-        match self.bring_up(&row, false).await {
+        let begun = match self.bring_up(&row, false).await {
+            Ok(guest) => self.begin_template(&row, &guest).await.map(|()| guest),
+            Err(error) => Err(error),
+        };
+        match begun {
             Ok(guest) => self.publish_guest(&row, guest).await,
             Err(error) => {
                 if let Err(again) = self.shared.engine.stop(self.id, Duration::ZERO).await {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 mod build;
 pub mod build_log;
+mod programs;
 mod step_run;
 mod steps;
 mod unsupported;

@@ -7,15 +7,17 @@ use base64::engine::general_purpose::STANDARD;
 
 use hotdesk_domain::computer::template::build::{BuildStep, ENVIRONMENT_FILE, StepKind};
 use hotdesk_domain::error::Result;
+use hotdesk_wire::programs::service::TemplatePrograms;
 use hotdesk_wire::template::{FileMoment, TemplateDefinition, TemplateFile};
 
+use super::programs;
 use super::unsupported::download_url;
 
 /// Installs Debian packages without questions. The package lists do not stay: they are large and grow old.
-const APT: &str = "export DEBIAN_FRONTEND=noninteractive\n\
+pub(super) const APT: &str = "export DEBIAN_FRONTEND=noninteractive\n\
     apt-get -q update\n\
     apt-get -qy -o Dpkg::Options::=--force-confold install --no-install-recommends -- ";
-const APT_CLEAN: &str = "\napt-get clean\nrm -rf /var/lib/apt/lists/*\n";
+pub(super) const APT_CLEAN: &str = "\napt-get clean\nrm -rf /var/lib/apt/lists/*\n";
 /// `--break-system-packages`: the computer is the environment of these packages.
 const PIP: &str = "python3 -m pip install --no-cache-dir --no-input --break-system-packages -- ";
 const NPM: &str = "npm install --global --no-fund --no-audit -- ";
@@ -64,6 +66,12 @@ pub fn steps(definition: &TemplateDefinition) -> Result<Vec<BuildStep>> {
         let (field, script) = (format!("build.run[{at}]"), values.expand(script)?);
         steps.push(BuildStep { kind: StepKind::Run, field, script });
     }
+    let programs = programs::programs(definition, &values)?;
+    if programs != TemplatePrograms::default() {
+        // Last: a service's user may be of any step.
+        let script = programs::script(&programs)?;
+        steps.push(BuildStep { kind: StepKind::Programs, field: "apps and hooks".to_owned(), script });
+    }
     Ok(steps)
 }
 
@@ -83,7 +91,7 @@ fn install_script(kind: StepKind, packages: &str) -> String {
     match kind {
         StepKind::Pip => format!("{}{PIP}{packages}\n", tool("python3 -m pip --version", "python3-pip")),
         StepKind::Npm => format!("{}{NPM}{packages}\n", tool("npm --version", "npm")),
-        StepKind::Apt | StepKind::Files | StepKind::Install | StepKind::Run => {
+        StepKind::Apt | StepKind::Files | StepKind::Install | StepKind::Run | StepKind::Programs => {
             format!("{APT}{packages}{APT_CLEAN}")
         }
     }

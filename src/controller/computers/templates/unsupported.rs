@@ -2,7 +2,7 @@
 
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_wire::template::{FileMoment, TemplateDefinition, TextOrSecret};
+use hotdesk_wire::template::{FileMoment, TemplateDefinition};
 
 /// The URL of a file's source, if a build can download it.
 pub fn download_url(from: &str) -> Option<&str> {
@@ -20,19 +20,16 @@ pub fn check_supported(definition: &TemplateDefinition) -> Result<()> {
             fields.push(field.to_owned());
         }
     };
-    note(!definition.secrets.is_empty(), "secrets");
-    note(definition.env.values().any(|value| matches!(value, TextOrSecret::Secret { .. })), "secrets in env");
     note(!definition.triggers.is_empty(), "triggers");
     note(!definition.terminal.is_empty(), "terminal");
-    note(definition.hooks != hotdesk_wire::template::Hooks::default(), "hooks");
+    note(definition.hooks.on_pre_snapshot.is_some(), "hooks.on_pre_snapshot");
+    note(definition.hooks.on_shutdown.is_some(), "hooks.on_shutdown");
     note(definition.telemetry != hotdesk_wire::template::Telemetry::default(), "telemetry");
     note(definition.egress_policy.is_some(), "egress_policy");
     note(!definition.streaming.is_empty(), "streaming");
     for (at, app) in definition.apps.iter().enumerate() {
-        note(!app.services.is_empty(), &format!("apps[{at}].services"));
         note(app.health.is_some(), &format!("apps[{at}].health"));
         note(!app.ports.is_empty(), &format!("apps[{at}].ports"));
-        note(!app.autostart.is_empty(), &format!("apps[{at}].autostart"));
     }
     for (at, file) in definition.files.iter().enumerate() {
         note(file.when == FileMoment::Runtime, &format!("files[{at}] at runtime"));
@@ -57,20 +54,18 @@ mod tests {
             let definition = hotdesk_wire::template::validate(text.as_bytes()).unwrap();
             check_supported(&definition).map_err(|error| error.message)
         };
-        let fine = "env: {A: b}\nbuild: {apt: [jq], run: ['true']}\nfiles: {/etc/motd: hi}\n\
-                    apps: [{name: web, install: 'true'}]\nhardware: {cpu: 2}";
+        let fine = "secrets: [{name: key}]\nenv: {A: b, K: {secret: key}}\nbuild: {apt: [jq], run: ['true']}\nfiles: {/etc/motd: hi}\n\
+                    apps: [{name: web, install: 'true', services: [{name: api, run: x}], autostart: [{run: x}]}]\n\
+                    hooks: {on_first_boot: 'true', on_every_boot: 'true', on_resume: 'true'}\nhardware: {cpu: 2}";
         assert_eq!(check(fine), Ok(()));
         for (text, field) in [
-            ("secrets: [{name: key}]", "secrets"),
-            ("secrets: [{name: key}]\nenv: {A: {secret: key}}", "secrets, secrets in env"),
             ("terminal: [{name: main}]", "terminal"),
-            ("hooks: {on_resume: 'true'}", "hooks"),
+            ("hooks: {on_shutdown: 'true'}", "hooks.on_shutdown"),
+            ("hooks: {on_pre_snapshot: 'true'}", "hooks.on_pre_snapshot"),
             ("telemetry: {metrics: true}", "telemetry"),
             ("egress_policy: {mode: allow}", "egress_policy"),
             ("streaming: [{name: live, url: 'rtmp://live.example/app'}]", "streaming"),
-            ("apps: [{name: web, services: [{name: api, run: x}]}]", "apps[0].services"),
             ("apps: [{name: web, ports: [{internal: 3000}]}]", "apps[0].ports"),
-            ("apps: [{name: web, autostart: [{run: x}]}]", "apps[0].autostart"),
             ("apps: [{name: web, health: {type: tcp, port: 3000}}]", "apps[0].health"),
             ("files: [{to: /a, inline: x, when: runtime}]", "files[0] at runtime"),
             ("files: [{to: /a, from: assets/x}]", "files[0].from other than http:// and https://"),

@@ -5,12 +5,13 @@
 use crate::audit;
 use crate::computers::directory::Directory;
 use crate::computers::fleet::Fleet;
+use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::audit::AuditOutcome;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{Caller, Role};
-use hotdesk_domain::secret::{SecretName, check_value, may_use_account_secrets};
+use hotdesk_domain::secret::{LaunchSecrets, SecretName, check_value, may_use_account_secrets};
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::secrets::{SecretOwner, StoredSecret, UsableSecrets};
@@ -96,6 +97,28 @@ impl Secrets {
     pub fn usable(caller: &Caller, computer: &Computer) -> UsableSecrets {
         let account = may_use_account_secrets(caller, computer.owner).then_some(computer.owner);
         UsableSecrets { workspace: computer.workspace, account }
+    }
+
+    /// Returns what a new computer gets of a template's secrets, whose names are in lower case.
+    ///
+    /// # Errors
+    /// `NotFound` (`secret_not_found`) for one that the caller may not use in the workspace.
+    pub async fn for_launch(
+        &self,
+        caller: &Caller,
+        workspace: WorkspaceId,
+        owner: AccountId,
+        names: impl Iterator<Item = &str>,
+    ) -> Result<LaunchSecrets> {
+        let account = may_use_account_secrets(caller, owner);
+        let usable = UsableSecrets { workspace, account: account.then_some(owner) };
+        let names: Vec<SecretName> =
+            names.map(|name| SecretName::parse(&name.to_ascii_uppercase())).collect::<Result<_>>()?;
+        let stored = self.store.usable_secret_names(usable).await?;
+        match names.iter().find(|name| !stored.contains(name)) {
+            Some(name) => Err(missing(name)),
+            None => Ok(LaunchSecrets { names, account }),
+        }
     }
 
     /// Returns the value of a secret.

@@ -12,6 +12,9 @@ use super::bounds::{MAX_RUN_LAYERS, SCRIPT_OF_BUILD_VERSION};
 /// `/proc/PID/environ`.
 pub const ENVIRONMENT_FILE: &str = "/etc/hotdesk/environment";
 
+/// The file in a computer with the services, desktop programs and hooks of its template, as JSON.
+pub const PROGRAMS_FILE: &str = "/etc/hotdesk/programs.json";
+
 /// Status of the last build of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildStatus {
@@ -56,6 +59,8 @@ pub enum StepKind {
     Install,
     /// A script of `build.run`.
     Run,
+    /// The list of services, desktop programs and hooks.
+    Programs,
 }
 
 /// A step of a build: a script that root runs with `bash -e`.
@@ -93,7 +98,7 @@ pub fn plan_layers(base: &str, environment: &str, steps: Vec<BuildStep>) -> Vec<
         let shared = layers.last_mut().filter(|layer| match step.kind {
             StepKind::Run => layer.has_only(StepKind::Run) && layer.steps.len() < most_runs,
             StepKind::Install => layer.has_only(StepKind::Install),
-            StepKind::Apt | StepKind::Pip | StepKind::Npm | StepKind::Files => false,
+            StepKind::Apt | StepKind::Pip | StepKind::Npm | StepKind::Files | StepKind::Programs => false,
         });
         match shared {
             Some(layer) => {

@@ -24,7 +24,7 @@ pub fn duration(text: &str) -> RuleResult<String> {
 }
 
 /// The milliseconds of a duration; `None` for other text, and above 2 to the power of 64.
-fn milliseconds(text: &str) -> Option<u64> {
+pub fn milliseconds(text: &str) -> Option<u64> {
     let mut rest = text;
     let mut total = 0u64;
     let mut units = UNITS.iter();

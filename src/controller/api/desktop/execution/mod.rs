@@ -7,8 +7,13 @@ use crate::AppState;
 pub mod exec;
 pub mod processes;
 pub mod programs;
+pub mod services;
 
 /// Returns the routes that run things.
 pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(exec::router()).merge(processes::router()).merge(programs::router())
+    OpenApiRouter::new()
+        .merge(exec::router())
+        .merge(processes::router())
+        .merge(programs::router())
+        .merge(services::router())
 }

@@ -1,0 +1,310 @@
+//! Hooks and services of the template that a computer was launched from.
+//!
+//! ```text
+//! begin --> on_first_boot (once for a disk) --> on_every_boot --> services and programs of the desktop
+//! ```
+//! The controller begins them after a boot, when the computer has its own identity. What was begun is recorded in
+//! memory (`template` in the runtime folder), so that an agent that starts again goes on where the last one ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use crate::display::desktop::Desktop;
+use crate::files::blocking;
+use hotdesk_base::step_error::StepError;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::computer::template::build::PROGRAMS_FILE;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::programs::service::{
+    HookStatus, ServiceList, ServiceLog, ServiceProgram, TemplatePrograms,
+};
+
+mod hook;
+mod script;
+mod supervisor;
+
+pub use supervisor::Action;
+use supervisor::{Supervisor, desktop_service, log_file};
+
+/// Hooks of a boot, in their order. The first one runs once for a disk.
+const BOOT_HOOKS: [&str; 2] = [FIRST_BOOT, "on_every_boot"];
+const FIRST_BOOT: &str = "on_first_boot";
+/// Hook after a computer was woken.
+pub const RESUME_HOOK: &str = "on_resume";
+/// Marks on the disk that the first boot is over.
+const FIRST_BOOT_MARK: &str = "/var/lib/hotdesk/first-boot";
+/// Marks that the controller has begun the template's programs.
+const BEGUN: &str = "begun";
+/// Most bytes of the file of programs: a definition has at most 1 MiB, and its references may grow it to this.
+const MAX_PROGRAMS_BYTES: u64 = 16 << 20;
+/// Most bytes of a log in one answer.
+const MAX_LOG_BYTES: u64 = 1 << 20;
+/// Bytes of a log in an answer by default.
+const LOG_BYTES: u64 = 64 << 10;
+
+/// Hooks and services; clones share them.
+#[derive(Clone)]
+pub struct Services {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    /// Folder in memory of what was begun: scripts and results of hooks.
+    folder: PathBuf,
+    secrets_file: PathBuf,
+    supervisor: Supervisor,
+    desktop: Arc<dyn Desktop>,
+    tasks: Tasks,
+    /// Held while hooks run, so that each runs once at a time.
+    running: Mutex<()>,
+}
+
+impl Services {
+    /// Names the files of a runtime folder. `secrets_file` sets the computer's secrets as shell variables.
+    pub fn new(runtime_dir: &Path, secrets_file: PathBuf, desktop: Arc<dyn Desktop>, tasks: Tasks) -> Self {
+        let supervisor = Supervisor::new(runtime_dir, secrets_file.clone());
+        let folder = runtime_dir.join("template");
+        let parts = Parts { folder, secrets_file, supervisor, desktop, tasks, running: Mutex::default() };
+        Self { parts: Arc::new(parts) }
+    }
+
+    /// Goes on with what the controller has begun in this boot, after another agent has ended.
+    pub fn recover(&self) {
+        if self.parts.folder.join(BEGUN).exists() {
+            self.spawn_boot();
+        }
+    }
+
+    /// Begins the hooks of the boot in the background; services start after them. A second call has no effect.
+    ///
+    /// # Errors
+    /// `Internal` when the runtime folder cannot be written.
+    pub async fn begin(&self) -> Result<()> {
+        let folder = self.parts.folder.clone();
+        let is_new = blocking(move || {
+            fs::create_dir_all(&folder).map_err(Error::internal)?;
+            match fs::File::create_new(folder.join(BEGUN)) {
+                Ok(_) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+                Err(error) => Err(Error::internal(error)),
+            }
+        });
+        if is_new.await? {
+            self.spawn_boot();
+        }
+        Ok(())
+    }
+
+    /// Runs a hook in the background, if the template has it.
+    pub fn begin_hook(&self, name: &'static str) {
+        let services = self.clone();
+        let work = async move {
+            let _turn = services.parts.running.lock().await;
+            match services.parts.programs().await {
+                Ok(programs) => services.parts.run_hook(name, &programs).await,
+                Err(error) => tracing::warn!(%error, "could not read the programs of the template"),
+            }
+        };
+        let _task = self.parts.tasks.spawn("hook of the template", work);
+    }
+
+    fn spawn_boot(&self) {
+        let services = self.clone();
+        let work = async move {
+            let _turn = services.parts.running.lock().await;
+            if let Err(error) = services.parts.boot().await {
+                tracing::error!(%error, "could not start the services of the template");
+            }
+        };
+        let _task = self.parts.tasks.spawn("services of the template", work);
+    }
+
+    /// The services and the hooks.
+    ///
+    /// # Errors
+    /// `Internal` when the file of the programs cannot be read.
+    pub async fn list(&self) -> Result<ServiceList> {
+        let programs = self.parts.programs().await?;
+        let mut services = Vec::new();
+        for service in all_services(&programs) {
+            services.push(self.parts.supervisor.status(&service.name, log_file(&service)).await);
+        }
+        Ok(ServiceList { services, hooks: self.parts.hook_results(&programs) })
+    }
+
+    /// Starts, stops or restarts a service, and returns all.
+    ///
+    /// # Errors
+    /// `NotFound` for a service that the template does not have; `Conflict` when it does not follow.
+    pub async fn act(&self, name: &str, action: Action) -> Result<ServiceList> {
+        let service = self.service(name).await?;
+        let status = self.parts.supervisor.status(&service.name, String::new()).await;
+        self.parts.supervisor.act(&service.name, action, status.status == "running").await?;
+        self.list().await
+    }
+
+    /// The last `bytes` of a service's output.
+    ///
+    /// # Errors
+    /// `NotFound` for a service that the template does not have; `Invalid` for more than [`MAX_LOG_BYTES`].
+    pub async fn log(&self, name: &str, bytes: Option<u64>) -> Result<ServiceLog> {
+        let most = bytes.unwrap_or(LOG_BYTES);
+        if !(1..=MAX_LOG_BYTES).contains(&most) {
+            return Err(Error::invalid(format!("bytes must be 1 to {MAX_LOG_BYTES}")));
+        }
+        let path = log_file(&self.service(name).await?);
+        blocking(move || match tail(Path::new(&path), most) {
+            Ok(log) => Ok(log),
+            // It has written nothing yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(ServiceLog { text: String::new(), truncated: false })
+            }
+            Err(error) => Err(Error::failed(format!("{path} cannot be read: {error}"))),
+        })
+        .await
+    }
+
+    async fn service(&self, name: &str) -> Result<ServiceProgram> {
+        let programs = self.parts.programs().await?;
+        let found = all_services(&programs).into_iter().find(|service| service.name == name);
+        found.ok_or_else(|| {
+            Error::not_found("This computer has no service of that name; GET services lists them")
+        })
+    }
+}
+
+impl Parts {
+    /// The programs of the template; none without a template.
+    async fn programs(&self) -> Result<TemplatePrograms> {
+        blocking(|| match fs::File::open(PROGRAMS_FILE) {
+            Ok(file) => {
+                let read = serde_json::from_reader(io::BufReader::new(file.take(MAX_PROGRAMS_BYTES)));
+                read.map_err(|error| {
+                    Error::failed(format!("{PROGRAMS_FILE} of the computer is damaged: {error}"))
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(TemplatePrograms::default()),
+            Err(error) => Err(Error::failed(format!("{PROGRAMS_FILE} cannot be read: {error}"))),
+        })
+        .await
+    }
+
+    async fn boot(&self) -> Result<()> {
+        let programs = self.programs().await?;
+        for name in BOOT_HOOKS {
+            if name != FIRST_BOOT || !Path::new(FIRST_BOOT_MARK).exists() {
+                // Not again after a restart of the agent.
+                if self.hook_result(name).is_none_or(|result| result.status == "running") {
+                    self.run_hook(name, &programs).await;
+                }
+            }
+            if name == FIRST_BOOT {
+                mark_first_boot().map_err(Error::internal)?;
+            }
+        }
+        if programs.services.is_empty() && programs.autostart.is_empty() {
+            return Ok(());
+        }
+        let (supervisor, environment) = (self.supervisor.clone(), self.environment());
+        blocking(move || {
+            supervisor.write(&programs).map_err(Error::internal)?;
+            let started = supervisor.start(&environment);
+            started.map_err(|error| Error::failed(format!("s6-svscan cannot be started: {error}")))
+        })
+        .await
+    }
+
+    /// Runs a hook and records its result.
+    async fn run_hook(&self, name: &str, programs: &TemplatePrograms) {
+        let Some(text) = programs.hooks.get(name) else { return };
+        let none = BTreeMap::new();
+        let environment = script::environment(script::pairs(&none), &programs.secret_env, &self.secrets_file);
+        self.record_hook(&hook::begun(name));
+        let status =
+            hook::run(name, &format!("{environment}{text}\n"), &self.environment(), &self.folder).await;
+        self.record_hook(&status);
+    }
+
+    fn record_hook(&self, status: &HookStatus) {
+        let path = self.result_file(&status.name);
+        let written =
+            serde_json::to_vec(status).map_err(io::Error::other).and_then(|text| fs::write(&path, text));
+        if let Err(error) = written {
+            tracing::warn!(%error, hook = status.name, "could not record the result of a hook");
+        }
+    }
+
+    fn hook_result(&self, name: &str) -> Option<HookStatus> {
+        serde_json::from_slice(&fs::read(self.result_file(name)).ok()?).ok()
+    }
+
+    fn hook_results(&self, programs: &TemplatePrograms) -> Vec<HookStatus> {
+        programs.hooks.keys().filter_map(|name| self.hook_result(name)).collect()
+    }
+
+    fn result_file(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.json"))
+    }
+
+    /// Environment of hooks and services: that of a login, and that of the desktop with the template's variables.
+    fn environment(&self) -> Vec<(String, String)> {
+        let login = [
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("LANG", "C.UTF-8"),
+            ("HOME", "/root"),
+            ("USER", "root"),
+            ("LOGNAME", "root"),
+            ("SHELL", "/bin/bash"),
+        ];
+        let mut all: Vec<_> =
+            login.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        match self.desktop.environment(None) {
+            Ok(desktop) => all.extend(desktop),
+            Err(error) => tracing::warn!(%error, "services start without the environment of the desktop"),
+        }
+        all
+    }
+}
+
+/// The services, and the programs of the desktop as services.
+fn all_services(programs: &TemplatePrograms) -> Vec<ServiceProgram> {
+    let desktop = programs.autostart.iter().enumerate().map(|(at, program)| desktop_service(at, program));
+    programs.services.iter().cloned().chain(desktop).collect()
+}
+
+fn mark_first_boot() -> Result<(), StepError> {
+    let mark = Path::new(FIRST_BOOT_MARK);
+    let failed = StepError::at(FIRST_BOOT_MARK);
+    let made = mark.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(mark, ""));
+    made.map_err(failed)
+}
+
+/// The last `most` bytes of a file.
+fn tail(path: &Path, most: u64) -> io::Result<ServiceLog> {
+    let mut file = fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    let start = length.saturating_sub(most);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(ServiceLog { text: String::from_utf8_lossy(&bytes).into_owned(), truncated: start > 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_file_is_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "0123456789").unwrap();
+        let read = |most| tail(file.path(), most).map(|log| (log.text, log.truncated)).unwrap();
+        assert_eq!(read(4), ("6789".to_owned(), true));
+        assert_eq!(read(10), ("0123456789".to_owned(), false));
+    }
+}

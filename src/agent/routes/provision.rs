@@ -1,0 +1,66 @@
+//! Routes of what the controller gives a computer: secrets, and the hooks and services of its template.
+
+use axum::extract::{Request, State};
+use axum::routing::{get, post, put};
+use axum::{Json as Answer, Router};
+
+use crate::exec::services::{Action, RESUME_HOOK};
+use crate::files::blocking;
+use crate::state::Agent;
+use crate::system::env_file::EnvFile;
+use hotdesk_domain::secret::env_file::MAX_BYTES;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json, Path, Query, read_body};
+use hotdesk_wire::agent::PutSecretsResult;
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::programs::service::{ServiceAction, ServiceList, ServiceLog, ServiceLogQuery};
+
+pub fn router() -> Router<Agent> {
+    Router::new()
+        .route("/secrets", put(replace_secrets))
+        .route("/template/begin", post(begin))
+        .route("/template/resumed", post(resumed))
+        .route("/services", get(list))
+        .route("/services/{name}", post(act))
+        .route("/services/{name}/log", get(log))
+}
+
+/// Replaces the file of secrets. The body is its text.
+async fn replace_secrets(State(agent): State<Agent>, request: Request) -> Result<Answer<PutSecretsResult>> {
+    let text = read_body(request.into_body(), MAX_BYTES).await?;
+    let file = EnvFile::new(&agent.runtime_dir, &agent.home);
+    let path = blocking(move || file.write(&text)).await?;
+    Ok(Answer(PutSecretsResult { path: path.display().to_string() }))
+}
+
+/// Begins the hooks and services, after a boot.
+async fn begin(State(agent): State<Agent>) -> Result<Answer<Acknowledgement>> {
+    agent.services.begin().await?;
+    Ok(Answer(Acknowledgement { success: true }))
+}
+
+/// Begins the hook of a wake.
+async fn resumed(State(agent): State<Agent>) -> Answer<Acknowledgement> {
+    agent.services.begin_hook(RESUME_HOOK);
+    Answer(Acknowledgement { success: true })
+}
+
+async fn list(State(agent): State<Agent>) -> Result<Answer<ServiceList>> {
+    Ok(Answer(agent.services.list().await?))
+}
+
+async fn act(
+    State(agent): State<Agent>,
+    Path(name): Path<String>,
+    Json(request): Json<ServiceAction>,
+) -> Result<Answer<ServiceList>> {
+    Ok(Answer(agent.services.act(&name, Action::parse(&request.action)?).await?))
+}
+
+async fn log(
+    State(agent): State<Agent>,
+    Path(name): Path<String>,
+    Query(query): Query<ServiceLogQuery>,
+) -> Result<Answer<ServiceLog>> {
+    Ok(Answer(agent.services.log(&name, query.bytes).await?))
+}

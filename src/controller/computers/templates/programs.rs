@@ -1,0 +1,161 @@
+//! Services, programs of the desktop and hooks of a definition, as a computer reads them.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use hotdesk_domain::computer::template::build::PROGRAMS_FILE;
+use hotdesk_domain::computer::template::timing;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::programs::service::{AutostartProgram, ServiceProgram, TemplatePrograms};
+use hotdesk_wire::template::{
+    Choice as _, Environment, Service, TemplateDefinition, TemplateValues, TextOrSecret,
+};
+
+use super::steps::{APT, APT_CLEAN};
+
+/// User of services that the build makes where the image lacks it: that of a service without `user`.
+const SERVICE_USER: &str = "orgo";
+
+/// Returns the programs of a definition, with their references replaced.
+///
+/// # Errors
+/// `Internal` for a definition that is not valid.
+pub fn programs(definition: &TemplateDefinition, values: &TemplateValues<'_>) -> Result<TemplatePrograms> {
+    let (mut services, mut autostart) = (Vec::new(), Vec::new());
+    for app in &definition.apps {
+        for entry in &app.services {
+            services.push(service(entry, values)?);
+        }
+        for entry in &app.autostart {
+            let delay = entry.delay.as_deref().map(|delay| {
+                timing::milliseconds(delay)
+                    .ok_or_else(|| Error::internal("a published template has a bad delay"))
+            });
+            let run = values.expand(&entry.run)?;
+            autostart.push(AutostartProgram { run, delay_ms: delay.transpose()?.unwrap_or_default() });
+        }
+    }
+    let hooks = &definition.hooks;
+    let mut scripts = BTreeMap::new();
+    for (name, script) in [
+        ("on_first_boot", &hooks.on_first_boot),
+        ("on_every_boot", &hooks.on_every_boot),
+        ("on_resume", &hooks.on_resume),
+    ] {
+        if let Some(script) = script {
+            scripts.insert(name.to_owned(), values.expand(script)?);
+        }
+    }
+    if services.is_empty() && autostart.is_empty() && scripts.is_empty() {
+        return Ok(TemplatePrograms::default());
+    }
+    Ok(TemplatePrograms { services, autostart, hooks: scripts, secret_env: secrets_of(&definition.env) })
+}
+
+fn service(entry: &Service, values: &TemplateValues<'_>) -> Result<ServiceProgram> {
+    let text = |text: &Option<String>| text.as_deref().map(|text| values.expand(text)).transpose();
+    let mut env = BTreeMap::new();
+    for (name, value) in &entry.env {
+        if let TextOrSecret::Literal(literal) = value {
+            env.insert(name.clone(), values.expand(literal)?);
+        }
+    }
+    Ok(ServiceProgram {
+        name: entry.name.clone(),
+        run: values.expand(&entry.run)?,
+        cwd: text(&entry.cwd)?,
+        user: entry.user.clone(),
+        env,
+        secret_env: secrets_of(&entry.env),
+        restart: entry.restart.word().to_owned(),
+        stop_signal: entry.stop_signal.word().to_owned(),
+        log: text(&entry.log)?,
+    })
+}
+
+/// The variables with secrets, by the name of the secret in the vault.
+fn secrets_of(environment: &Environment) -> BTreeMap<String, String> {
+    let secrets = environment.iter().filter_map(|(name, value)| match value {
+        TextOrSecret::Secret { secret } => Some((name.clone(), secret.to_ascii_uppercase())),
+        TextOrSecret::Literal(_) => None,
+    });
+    secrets.collect()
+}
+
+/// The script that stores the programs, with the supervisor where the image lacks it. It fails for a service whose user
+/// does not exist.
+pub fn script(programs: &TemplatePrograms) -> Result<String> {
+    let mut script = String::new();
+    if !(programs.services.is_empty() && programs.autostart.is_empty()) {
+        script.push_str(&format!("command -v s6-svscan >/dev/null || {{\n{APT}s6{APT_CLEAN}}}\n"));
+    }
+    for service in &programs.services {
+        let user = shell_words::quote(&service.user);
+        let missing = shell_words::join([format!(
+            "service {}: there is no user {}: create it in build.run",
+            service.name, service.user
+        )]);
+        let otherwise = match service.user.as_str() {
+            SERVICE_USER => format!("useradd --create-home --shell /bin/bash {SERVICE_USER}"),
+            _ => format!("{{ echo {missing} >&2; exit 1; }}"),
+        };
+        script.push_str(&format!("id -u {user} >/dev/null 2>&1 || {otherwise}\n"));
+    }
+    let text = serde_json::to_string(programs).map_err(Error::internal)?;
+    script.push_str(&format!(
+        "mkdir -p /etc/hotdesk\nbase64 -d >{PROGRAMS_FILE} <<'END'\n{}\nEND\n",
+        STANDARD.encode(text)
+    ));
+    Ok(script)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn programs_of(text: &str) -> TemplatePrograms {
+        let text = format!("api_version: hotdesk/v1\nname: lab@1.0.0\n{text}");
+        let definition = hotdesk_wire::template::validate(text.as_bytes()).unwrap();
+        programs(&definition, &definition.values().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn programs_have_their_references_replaced_and_secrets_by_their_name_in_the_vault() {
+        let all = programs_of(
+            "vars: {port: 3000}\nsecrets: [{name: api_key}]\nenv: {KEY: {secret: api_key}, A: b}\n\
+             hooks: {on_first_boot: 'echo ${var.port}', on_resume: 'true'}\n\
+             apps: [{name: web, autostart: [{run: 'chromium x', delay: 1s500ms}], services: [\
+             {name: api, run: 'serve ${var.port}', env: {P: '${var.port}', T: {secret: api_key}}, restart: on-failure, stop_signal: SIGINT}]}]\n",
+        );
+        let service = &all.services[0];
+        assert_eq!((service.run.as_str(), service.user.as_str()), ("serve 3000", "orgo"));
+        assert_eq!((service.restart.as_str(), service.stop_signal.as_str()), ("on-failure", "SIGINT"));
+        assert_eq!(
+            (&service.env["P"], &service.secret_env["T"]),
+            (&"3000".to_owned(), &"API_KEY".to_owned())
+        );
+        assert_eq!(all.secret_env, [("KEY".to_owned(), "API_KEY".to_owned())].into());
+        assert_eq!(all.autostart, [AutostartProgram { run: "chromium x".to_owned(), delay_ms: 1500 }]);
+        assert_eq!(all.hooks.keys().collect::<Vec<_>>(), ["on_first_boot", "on_resume"]);
+        assert_eq!(all.hooks["on_first_boot"], "echo 3000");
+    }
+
+    #[test]
+    fn a_template_without_programs_has_no_step_for_them() {
+        assert_eq!(programs_of("env: {A: b}\n"), TemplatePrograms::default());
+    }
+
+    #[test]
+    fn only_the_default_user_is_made() {
+        let text = |user: &str| {
+            script(&programs_of(&format!("apps: [{{name: web, services: [{{name: api, run: x{user}}}]}}]\n")))
+                .unwrap()
+        };
+        assert!(text("").contains("|| useradd --create-home --shell /bin/bash orgo\n"));
+        assert!(
+            text(", user: web").contains("'service api: there is no user web: create it in build.run' >&2")
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Services, programs of the desktop and hooks that a computer has from its template.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// What a computer runs of its template. The build of the template writes it as JSON to
+/// [`PROGRAMS_FILE`](hotdesk_domain::computer::template::build::PROGRAMS_FILE) of the computer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TemplatePrograms {
+    /// Programs that run in the background.
+    #[serde(default)]
+    pub services: Vec<ServiceProgram>,
+    /// Programs that start with the desktop.
+    #[serde(default)]
+    pub autostart: Vec<AutostartProgram>,
+    /// Scripts of bash by the name of their hook.
+    #[serde(default)]
+    pub hooks: BTreeMap<String, String>,
+    /// Environment variables of all of them by their name, each with the name of a secret.
+    #[serde(default)]
+    pub secret_env: BTreeMap<String, String>,
+}
+
+/// A service of a template, with all references replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceProgram {
+    /// Its name.
+    pub name: String,
+    /// Command line for bash.
+    pub run: String,
+    /// Working directory.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// User that it runs as.
+    pub user: String,
+    /// Environment variables beside those of the template.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Environment variables by their name, each with the name of a secret.
+    #[serde(default)]
+    pub secret_env: BTreeMap<String, String>,
+    /// `always`, `on-failure` or `no`.
+    pub restart: String,
+    /// Name of the signal that asks it to end.
+    pub stop_signal: String,
+    /// File that gets its output.
+    #[serde(default)]
+    pub log: Option<String>,
+}
+
+/// A program that starts with the desktop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutostartProgram {
+    /// Command line for bash.
+    pub run: String,
+    /// Time after the start of the services, in milliseconds.
+    #[serde(default)]
+    pub delay_ms: u64,
+}
+
+/// The services and hooks of a computer.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ServiceList {
+    /// Services in the order of the template, then the programs that start with the desktop. Empty while the hooks of
+    /// the boot run.
+    pub services: Vec<ServiceStatus>,
+    /// Hooks that have run since the boot, or run now.
+    pub hooks: Vec<HookStatus>,
+}
+
+/// A service of a computer.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ServiceStatus {
+    /// Its name in the template; `autostart.0` and so on for programs that start with the desktop.
+    pub name: String,
+    /// `running` or `stopped`.
+    pub status: String,
+    /// Its process id in the computer while it runs.
+    pub pid: Option<i32>,
+    /// Exit code of its last run, when it exited.
+    pub exit_code: Option<i32>,
+    /// Number of the signal that ended its last run.
+    pub signal: Option<i32>,
+    /// Seconds since it started, or stopped.
+    pub since_seconds: u64,
+    /// The file in the computer with its output.
+    pub log: String,
+}
+
+/// A hook of a computer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HookStatus {
+    /// `on_first_boot`, `on_every_boot` or `on_resume`.
+    pub name: String,
+    /// `running`, `succeeded`, `failed` or `timed_out`.
+    pub status: String,
+    /// Exit code, when it exited.
+    pub exit_code: Option<i32>,
+    /// The file in the computer with its output.
+    pub log: String,
+}
+
+/// `POST services/{name}`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceAction {
+    /// `start`, `stop` or `restart`.
+    #[schema(pattern = "^(start|stop|restart)$")]
+    pub action: String,
+}
+
+/// Query of `GET services/{name}/log`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ServiceLogQuery {
+    /// How many of the last bytes, 1 to 1048576 (default 65536).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+/// The end of a service's output.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ServiceLog {
+    /// The text. Bytes that are no UTF-8 are replaced.
+    pub text: String,
+    /// Whether there is more before it.
+    pub truncated: bool,
+}

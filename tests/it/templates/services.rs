@@ -1,0 +1,191 @@
+//! Services, hooks and secrets of templates, in real computers under s6.
+
+use std::time::Duration;
+
+use hotdesk::base::wait;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::builds::{build, controller, launch};
+use crate::harness::agent::fetch_json;
+use crate::harness::caller::{Caller, id_of};
+use crate::harness::controller::{RunningController, gvisor};
+
+/// Longest time until a service is as expected.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Waits until the services of a computer are as expected, and returns them.
+async fn services(controller: &Caller, computer: &str, expected: impl Fn(&Value) -> bool) -> Value {
+    let path = format!("/computers/{computer}/services");
+    let seen = wait::until(TIMEOUT, || async {
+        let list = controller.get(&path).await.body;
+        expected(&list).then_some(list)
+    });
+    match seen.await {
+        Some(list) => list,
+        None => panic!("the services must be as expected: {}", controller.get(&path).await.body),
+    }
+}
+
+fn service<'a>(list: &'a Value, name: &str) -> &'a Value {
+    let found = list["services"].as_array().expect("services").iter().find(|entry| entry["name"] == name);
+    found.unwrap_or(&Value::Null)
+}
+
+fn status<'a>(list: &'a Value, name: &str) -> &'a str {
+    service(list, name)["status"].as_str().unwrap_or_default()
+}
+
+/// Two services, a program of the desktop, hooks, and a secret for one variable of a service.
+const CONTENT: &str = "vars: {port: 3000}\n\
+    secrets: [{name: api_key}]\n\
+    env: {PLACE: lab}\n\
+    hooks:\n  on_first_boot: echo first $PLACE >>/root/trace\n  on_every_boot: echo every >>/root/trace; echo said\n  \
+    on_resume: echo resumed >>/root/trace\n\
+    apps:\n  - name: web\n    autostart: [{run: 'echo started on $DISPLAY >/root/desktop', delay: 100ms}]\n    services:\n      \
+    - {name: site, run: 'echo \"serving as $(id -un)\"; exec python3 -m http.server ${var.port}', cwd: /srv}\n      \
+    - {name: key, user: root, restart: on-failure, env: {TOKEN: {secret: api_key}}, run: 'echo \"$TOKEN\" >/root/token; exit 0'}\n";
+
+async fn store_secret(controller: &Caller, value: &str) {
+    let request = controller.request(Method::PUT, "/secrets/API_KEY").json(&json!({ "value": value }));
+    let stored = fetch_json(request).await;
+    assert!(stored.status < 300, "{}", stored.body);
+}
+
+/// Builds and launches [`CONTENT`], and follows the computer's life.
+async fn check_services(controller: &RunningController) {
+    let missing = build(controller, "lab@1.0.0", CONTENT).await;
+    assert_eq!(missing["status"], "ready", "{missing}");
+    let workspace = controller.workspace("w").await;
+    let refused = launch(controller, &workspace, "none", "lab@1.0.0").await;
+    assert_eq!(
+        (refused.status, &refused.body["code"]),
+        (404, &json!("secret_not_found")),
+        "{}",
+        refused.body
+    );
+    store_secret(controller, "it's a key").await;
+    let launched = launch(controller, &workspace, "one", "lab@1.0.0").await;
+    assert_eq!(launched.status, 201, "{}", launched.body);
+    let id = id_of(&launched.body);
+    let up = services(controller, &id, |list| {
+        status(list, "site") == "running" && service(list, "autostart.0")["exit_code"] == 0
+    })
+    .await;
+    let hooks: Vec<(&str, &str)> = up["hooks"]
+        .as_array()
+        .expect("hooks")
+        .iter()
+        .map(|hook| (hook["name"].as_str().unwrap_or_default(), hook["status"].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(hooks, [("on_every_boot", "succeeded"), ("on_first_boot", "succeeded")]);
+    assert_eq!(
+        controller.bash(&id, "cat /root/trace /root/desktop").await,
+        "first lab\nevery\nstarted on :99\n"
+    );
+    assert_eq!(controller.bash(&id, "cat /var/log/hotdesk/hooks/on_every_boot.log").await, "said\n");
+    // A service that exited with success and may only restart after a failure stays down.
+    services(controller, &id, |list| {
+        service(list, "key")["exit_code"] == 0 && status(list, "key") == "stopped"
+    })
+    .await;
+    assert_eq!(controller.bash(&id, "cat /root/token; stat -Lc %a /root/.env").await, "it's a key\n600\n");
+    let answer =
+        "curl -fsS --retry 20 --retry-connrefused --retry-delay 1 http://127.0.0.1:3000/ | grep -c listing";
+    assert_ne!(controller.bash(&id, answer).await, "0\n");
+    let log = controller.get(&format!("/computers/{id}/services/site/log")).await;
+    let text = log.body["text"].as_str().expect("a text");
+    assert!(log.status == 200 && text.contains("serving as orgo") && text.contains("GET / HTTP"), "{text}");
+
+    // It restarts when it is killed, and obeys.
+    let first = service(&up, "site")["pid"].clone();
+    controller.bash(&id, &format!("kill -9 {first}")).await;
+    let again = services(controller, &id, |list| {
+        status(list, "site") == "running" && service(list, "site")["pid"] != first
+    })
+    .await;
+    let path = format!("/computers/{id}/services/site");
+    let stopped = controller.post(&path, json!({"action": "stop"})).await;
+    assert_eq!((stopped.status, status(&stopped.body, "site")), (200, "stopped"), "{}", stopped.body);
+    let started = controller.post(&path, json!({"action": "start"})).await;
+    assert_eq!((started.status, status(&started.body, "site")), (200, "running"), "{}", started.body);
+    let restarted = controller.post(&path, json!({"action": "restart"})).await;
+    assert_eq!((restarted.status, status(&restarted.body, "site")), (200, "running"), "{}", restarted.body);
+    assert_ne!(service(&restarted.body, "site")["pid"], service(&started.body, "site")["pid"]);
+    assert_ne!(service(&again, "site")["pid"], service(&restarted.body, "site")["pid"]);
+    assert_eq!(controller.post(&path, json!({"action": "jump"})).await.status, 400);
+    let unknown = format!("/computers/{id}/services/none");
+    assert_eq!(controller.post(&unknown, json!({"action": "stop"})).await.status, 404);
+    assert_eq!(controller.get(&format!("{path}/log?bytes=0")).await.status, 400);
+
+    // The next boot has the new value of the secret, and only the hook of every boot.
+    store_secret(controller, "new").await;
+    let stop = controller.post(&format!("/computers/{id}/stop"), json!({})).await;
+    assert_eq!(stop.status, 200, "{}", stop.body);
+    let start = controller.post(&format!("/computers/{id}/start"), json!({})).await;
+    assert_eq!(start.status, 200, "{}", start.body);
+    services(controller, &id, |list| status(list, "site") == "running").await;
+    assert_eq!(controller.bash(&id, "cat /root/trace").await, "first lab\nevery\nevery\n");
+    services(controller, &id, |list| service(list, "key")["exit_code"] == 0).await;
+    assert_eq!(controller.bash(&id, "cat /root/token").await, "new\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_hooks_and_secrets_of_a_template_run_at_each_boot() {
+    let Some(controller) = controller().await else { return };
+    check_services(&controller).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_go_on_after_a_wake_and_the_hook_of_the_wake_runs() {
+    let Some(configuration) = gvisor() else { return };
+    let controller = RunningController::boot_with(&configuration).await;
+    store_secret(&controller, "key").await;
+    let built = build(&controller, "lab@1.0.0", CONTENT).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let launched = launch(&controller, &workspace, "one", "lab@1.0.0").await;
+    assert_eq!(launched.status, 201, "{}", launched.body);
+    let id = id_of(&launched.body);
+    let up = services(&controller, &id, |list| status(list, "site") == "running").await;
+    let pid = service(&up, "site")["pid"].clone();
+    for verb in ["suspend", "resume"] {
+        let done = controller.post(&format!("/computers/{id}/{verb}"), json!({})).await;
+        assert_eq!(done.status, 200, "{verb}: {}", done.body);
+    }
+    let woken = services(&controller, &id, |list| {
+        let hooks = list["hooks"].as_array().map(Vec::as_slice).unwrap_or_default();
+        hooks.iter().any(|hook| hook["name"] == "on_resume" && hook["status"] == "succeeded")
+    })
+    .await;
+    assert_eq!(service(&woken, "site")["pid"], pid);
+    assert_eq!(controller.bash(&id, "cat /root/trace").await, "first lab\nevery\nresumed\n");
+    // The supervisor still sees that a program ends.
+    controller.bash(&id, &format!("kill -9 {pid}")).await;
+    services(&controller, &id, |list| {
+        status(list, "site") == "running" && service(list, "site")["pid"] != pid
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_without_its_user_and_a_hook_that_fails_are_named() {
+    let Some(controller) = controller().await else { return };
+    let content = "apps: [{name: web, services: [{name: api, user: nobody-here, run: 'true'}]}]";
+    let failed = build(&controller, "user@1.0.0", content).await;
+    assert_eq!(failed["status"], "failed", "{failed}");
+    let error = failed["error"].as_str().expect("an error");
+    assert!(error.contains("service api: there is no user nobody-here: create it in build.run"), "{error}");
+    let content = "hooks: {on_first_boot: 'echo before; exit 7; echo after'}\n\
+        apps: [{name: web, services: [{name: api, user: root, run: sleep 1000}]}]";
+    let built = build(&controller, "hook@1.0.0", content).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let launched = launch(&controller, &workspace, "one", "hook@1.0.0").await;
+    let id = id_of(&launched.body);
+    let list = services(&controller, &id, |list| status(list, "api") == "running").await;
+    let hook = &list["hooks"][0];
+    assert_eq!((&hook["status"], &hook["exit_code"]), (&json!("failed"), &json!(7)), "{list}");
+    let log = hook["log"].as_str().expect("a path");
+    assert_eq!(controller.bash(&id, &format!("cat {log}")).await, "before\n");
+}
