@@ -1,4 +1,4 @@
-//! WebSocket server: bounded messages, a heartbeat, write timeouts, and a closing handshake.
+//! WebSocket server: bounded messages, a heartbeat, write timeouts, and a closing handshake; tunnels over sockets.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -26,6 +26,7 @@ use hotdesk_domain::error::{Error, Result};
 
 mod close_reason;
 pub mod last_activity;
+pub mod tunnel;
 
 pub use close_reason::CloseReason;
 
