@@ -12,7 +12,7 @@ use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY};
 use hotdesk_http::socket::{CloseReason, Receiver, Sender, tunnel};
 
 /// Most tunnels: a page with its sockets takes ten, a pool of database connections a hundred; each has buffers of up
-/// to 2 MiB.
+/// to 1 MiB.
 pub const MAX_TUNNELS: usize = 256;
 /// How long a connection may take to open: the queue of a program on this computer may be full.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,7 +39,10 @@ pub async fn serve(
         let mut connection = match connect(port).await {
             Ok(connection) => connection,
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                return failed(Failure::NotListening, format!("nothing listens on port {port} of the computer"));
+                return failed(
+                    Failure::NotListening,
+                    format!("nothing listens on port {port} of the computer"),
+                );
             }
             Err(error) => return failed(Failure::Failed, format!("cannot connect to port {port}: {error}")),
         };
@@ -57,10 +60,8 @@ pub async fn serve(
 
 /// Connects to a program that listens on this computer: many listen on one of both loopback addresses alone.
 async fn connect(port: u16) -> io::Result<TcpStream> {
-    let addresses = [
-        SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
-    ];
+    let addresses =
+        [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))];
     let connected = tokio::time::timeout(CONNECT_TIMEOUT, async {
         let refused = match TcpStream::connect(addresses[0]).await {
             Ok(stream) => return Ok(stream),

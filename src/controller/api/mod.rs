@@ -63,6 +63,9 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     };
     let for_programs = routes
         .route("/desktops/{id}/proxy/{*path}", any(relay::http::proxy))
+        .route("/computers/{id}/ports/{port}", any(relay::ports::http::forward))
+        .route("/computers/{id}/ports/{port}/", any(relay::ports::http::forward))
+        .route("/computers/{id}/ports/{port}/{*path}", any(relay::ports::http::forward))
         .route("/computers/{id}/ssh", get(relay::ssh::open))
         .route("/computers/{id}/tcp/{port}", get(relay::ports::tcp::open))
         .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch));

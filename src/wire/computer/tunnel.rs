@@ -28,7 +28,8 @@ mod tests {
             assert_eq!(serde_json::to_string(&message).unwrap(), text);
             assert_eq!(serde_json::from_str::<TunnelControl>(text).unwrap(), message);
         }
-        for wrong in [r#"{"type":"credit"}"#, r#"{"type":"credit","bytes":-1}"#, r#"{"type":"more"}"#, "end"] {
+        for wrong in [r#"{"type":"credit"}"#, r#"{"type":"credit","bytes":-1}"#, r#"{"type":"more"}"#, "end"]
+        {
             assert!(serde_json::from_str::<TunnelControl>(wrong).is_err(), "{wrong}");
         }
     }

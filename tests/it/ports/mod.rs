@@ -1,6 +1,7 @@
 //! Ports of programs in a computer (docs/api/ports.md).
 
 mod forward;
+mod http;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,8 +1,10 @@
-//! Ports of programs in a computer: tunnels of TCP connections (docs/api/ports.md).
+//! Ports of programs in a computer: HTTP, and tunnels of TCP connections (docs/api/ports.md).
 
 use hotdesk_domain::computer::template::network::guest_port;
 use hotdesk_domain::error::{Error, Result};
 
+mod fields;
+pub mod http;
 pub mod tcp;
 
 /// Reads a port of a path.

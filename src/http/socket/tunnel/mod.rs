@@ -26,8 +26,8 @@ mod relay;
 
 pub use client::ClientTunnel;
 
-/// Bytes under way in one direction between distant ends: at 100 ms round trip, 20 MB/s.
-pub const WINDOW: u32 = 2 * 1024 * 1024;
+/// Bytes under way in one direction between distant ends: at 100 ms round trip, 10 MB/s.
+pub const WINDOW: u32 = 1024 * 1024;
 /// Bytes of one message: few messages for a bulk transfer, and a heartbeat waits for little.
 const CHUNK: usize = 64 * 1024;
 /// Most credit that a peer may give. It bounds nothing here, because bytes are read only when they can be sent; it
@@ -75,7 +75,11 @@ impl fmt::Display for TunnelError {
             Self::PeerGone => f.write_str("the connection to the other end broke"),
             Self::Violation(what) => write!(f, "the other end sent {what}"),
             Self::Idle => {
-                write!(f, "a half-closed connection was idle for {} minutes", HALF_CLOSED_TIMEOUT.as_secs() / 60)
+                write!(
+                    f,
+                    "a half-closed connection was idle for {} minutes",
+                    HALF_CLOSED_TIMEOUT.as_secs() / 60
+                )
             }
             Self::Program(error) => write!(f, "the connection to the program broke: {error}"),
         }
@@ -126,7 +130,9 @@ pub async fn serve(
 /// Parses a text message.
 fn control(text: &str) -> Result<TunnelMessage, TunnelError> {
     let parsed = serde_json::from_str(text);
-    parsed.map(TunnelMessage::Control).map_err(|_| TunnelError::Violation("a text that is no control message"))
+    parsed
+        .map(TunnelMessage::Control)
+        .map_err(|_| TunnelError::Violation("a text that is no control message"))
 }
 
 /// Makes the end of a broken connection a reset, so that its program does not take a part for the whole.

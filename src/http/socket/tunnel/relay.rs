@@ -235,15 +235,17 @@ mod tests {
     const SMALL_WINDOW: u32 = 1000;
 
     /// A socket's write half whose messages the test reads.
-    struct Outgoing(UnboundedSender<TunnelMessage>);
+    struct SentMessages(UnboundedSender<TunnelMessage>);
 
-    impl MessageSink for Outgoing {
+    impl MessageSink for SentMessages {
         async fn send(&self, message: TunnelMessage) -> Result<(), PeerGone> {
             self.0.send(message).map_err(|_| PeerGone)
         }
     }
 
-    fn incoming(sent: UnboundedReceiver<TunnelMessage>) -> impl Stream<Item = Result<TunnelMessage, TunnelError>> {
+    fn incoming(
+        sent: UnboundedReceiver<TunnelMessage>,
+    ) -> impl Stream<Item = Result<TunnelMessage, TunnelError>> {
         stream::unfold(sent, |mut sent| async { Some((Ok(sent.recv().await?), sent)) })
     }
 
@@ -252,7 +254,7 @@ mod tests {
         let ((near, near_local), (far, far_local)) = (duplex(64), duplex(64));
         let ((to_far, from_near), (to_near, from_far)) = (unbounded_channel(), unbounded_channel());
         let relays = async move {
-            let (to_far, to_near) = (Outgoing(to_far), Outgoing(to_near));
+            let (to_far, to_near) = (SentMessages(to_far), SentMessages(to_near));
             let near = relay(near_local, incoming(from_far), &to_far, 0, SMALL_WINDOW);
             let far = relay(far_local, incoming(from_near), &to_near, 0, SMALL_WINDOW);
             let (near, far) = tokio::join!(near, far);
@@ -322,7 +324,7 @@ mod tests {
             let (_program, local) = duplex(64);
             let (to_peer, _sent) = unbounded_channel();
             let messages = stream::iter(incoming);
-            let ended = relay(local, messages, &Outgoing(to_peer), 0, SMALL_WINDOW).await;
+            let ended = relay(local, messages, &SentMessages(to_peer), 0, SMALL_WINDOW).await;
             assert_eq!(ended.unwrap_err().to_string(), expected);
         }
     }

@@ -127,6 +127,11 @@ impl Scene {
             path: "/desktops/{id}/proxy/bash".to_owned(),
             definition: json!({"parameters": []}),
         }));
+        all.extend(METHODS.map(|method| Operation {
+            method,
+            path: "/computers/{id}/ports/{port}/page".to_owned(),
+            definition: json!({"parameters": []}),
+        }));
         all.push(Operation {
             method: Method::GET,
             path: "/computers/{id}/tcp/{port}".to_owned(),
