@@ -101,8 +101,7 @@ impl TunnelStream {
         let (stream, mut far) = tokio::io::duplex(BUFFER);
         let broken = Arc::new(AtomicBool::new(false));
         let is_broken = Arc::clone(&broken);
-        let (dropped, half_closed, stop) =
-            (CancellationToken::new(), CancellationToken::new(), tasks.stopping());
+        let (dropped, half_closed) = (CancellationToken::new(), CancellationToken::new());
         let guard = dropped.clone().drop_guard();
         let _tunnel = tasks.spawn("port tunnel", async move {
             let unused = async {
@@ -116,7 +115,6 @@ impl TunnelStream {
                     ended.inspect_err(shown).is_ok()
                 }
                 () = unused => true,
-                () = stop.cancelled() => false,
             };
             // Before the near end sees the end of the bytes.
             is_broken.store(!whole, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Tunnels: TCP connections to programs of this computer, each over a socket of the agent (docs/channels.md#tunnels).
+//! Tunnels: TCP connections to programs of this computer, each over a socket of the agent (docs/api/ports.md#tunnels).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Control messages of a tunnel: one TCP connection over a WebSocket (docs/channels.md#tunnels).
+//! Control messages of a tunnel: one TCP connection over a WebSocket (docs/api/ports.md#tunnels).
 
 use serde::{Deserialize, Serialize};
 

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::start_server;
 use crate::harness;
 use crate::harness::caller::id_of;
-use crate::harness::controller::RunningController;
+use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::socket::{Client, SocketEvent};
 
 /// Answers with the request that it received; streams an answer; speaks WebSocket.
@@ -109,10 +109,14 @@ struct Scene {
 impl Scene {
     async fn boot() -> Option<Self> {
         let (controller, _, id) = RunningController::with_a_computer().await?;
+        Some(Self::on(controller, id).await)
+    }
+
+    async fn on(controller: RunningController, id: String) -> Self {
         start_server(&controller, &id, 3000, PROGRAM).await;
         start_server(&controller, &id, 3001, NO_HTTP).await;
         let client = harness::client_builder().redirect(Policy::none()).build().expect("a client");
-        Some(Self { controller, id, client })
+        Self { controller, id, client }
     }
 
     fn path(&self, target: &str) -> String {
@@ -288,4 +292,17 @@ async fn a_websocket_passes_and_ends_with_its_key() {
     // Everything that the requests opened in the computer has ended.
     let left = async || (scene.open_connections().await == 0).then_some(());
     wait::until(Duration::from_secs(60), left).await.expect("no connection to the program is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_wakes_a_computer_and_finds_its_program() {
+    let Some(configuration) = gvisor() else { return };
+    let controller = RunningController::boot_with(&configuration).await;
+    let workspace = controller.workspace("demo").await;
+    let id = id_of(&controller.computer(&workspace, "one").await);
+    let scene = Scene::on(controller, id).await;
+    assert!(scene.controller.act(&scene.id, "suspend", json!({})).await.status < 300);
+    scene.controller.until_status(&scene.id, "suspended").await;
+    let (status, told) = json_of(scene.ask(Method::GET, "3000/woken")).await;
+    assert_eq!((status, &told["path"]), (200, &json!("/woken")), "{told}");
 }

@@ -1,4 +1,4 @@
-//! TCP connection over a WebSocket: bytes both ways, half-close, and flow control by credit (docs/channels.md#tunnels).
+//! TCP connection over a WebSocket: bytes both ways, half-close, and flow control by credit (docs/api/ports.md#tunnels).
 //!
 //! ```text
 //! program --TCP--> relay --binary: bytes, at most the peer's credit---> relay --TCP--> program
