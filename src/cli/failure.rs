@@ -30,6 +30,13 @@ impl Failure {
         ExitCode::from(255)
     }
 
+    /// The text for people.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Usage(text) | Self::Failed(text) | Self::Interrupted(text) => text,
+        }
+    }
+
     /// Prints the failure to standard error and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self {

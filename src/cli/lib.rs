@@ -33,7 +33,7 @@ use computers::{screenshot, shortcuts, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
 use operator::{admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings};
-use remote::{bash, shell, ssh};
+use remote::{bash, forward, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
@@ -109,6 +109,8 @@ enum Command {
     Shell(shell::Options),
     #[command(flatten)]
     Ssh(ssh::Command),
+    /// Forward local ports to ports of programs in a computer, until Ctrl-C.
+    Forward(forward::Options),
     /// Copy files and folders to or from a computer, like scp.
     Cp(copy::Options),
     /// Open a desktop in a browser, signed in by a link that works once.
@@ -277,6 +279,9 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Ssh(it) => {
             let ended = global.with_session(async |session| ssh::run(it, session).await);
             return Ok(ended.unwrap_or_else(|failure| failure.report_as_ssh()));
+        }
+        Command::Forward(it) => {
+            return global.with_session(async |session| forward::run(it, session).await);
         }
         Command::Workspaces(it) => global.with_session(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => {

@@ -182,6 +182,8 @@ pub struct App {
     pub sockets: Sockets,
     /// Open sockets by computer.
     pub channels: KeyedSemaphore<ComputerId>,
+    /// Requests to ports that are in progress, by computer.
+    pub port_requests: KeyedSemaphore<ComputerId>,
     /// Files that are being stored, by credential and by account.
     pub storing: KeyedSemaphore<files::StorageSlot>,
     /// Requests with an `Idempotency-Key` that are in progress.
@@ -326,6 +328,7 @@ pub async fn start_with(
         addresses,
         events: events::Events::new(fleet.clone(), tasks.clone()),
         channels: KeyedSemaphore::default(),
+        port_requests: KeyedSemaphore::default(),
         storing: KeyedSemaphore::default(),
         unread_answers: UnreadAnswers::default(),
         running_requests: idempotency::RunningRequests::default(),

@@ -38,6 +38,8 @@ pub enum Kind {
     Internal,
     /// The service or something that it needs is not available; a retry may succeed.
     Unavailable,
+    /// A program in the computer refused the connection or broke it off.
+    BadGateway,
     /// The computer did not answer in time.
     TimedOut,
 }
@@ -172,6 +174,11 @@ impl Error {
     /// The service or something that it needs is not available.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Kind::Unavailable, message)
+    }
+
+    /// A program in the computer refused the connection or broke it off.
+    pub fn bad_gateway(message: impl Into<String>) -> Self {
+        Self::new(Kind::BadGateway, message)
     }
 
     /// The computer did not answer in time.

@@ -172,6 +172,13 @@ error_codes! {
     /// The computer has no SSH server.
     SshNotInstalled = "ssh_not_installed",
 
+    // Ports.
+
+    /// No program listens on the port of the computer.
+    PortNotListening = "port_not_listening",
+    /// The program on the port broke its connection off or speaks no HTTP.
+    PortBroken = "port_broken",
+
     // Secrets.
 
     /// No secret of this name can be used here.

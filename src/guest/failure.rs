@@ -184,7 +184,7 @@ fn known_code(code: &str) -> Option<ErrorCode> {
     ErrorCode::parse(code).filter(|code| KNOWN_CODES.contains(code))
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

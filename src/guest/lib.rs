@@ -9,6 +9,7 @@ mod answer_budget;
 mod connect;
 mod failure;
 mod liveness;
+mod port;
 mod screenshot;
 mod socket;
 mod ssh;

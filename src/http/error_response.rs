@@ -34,6 +34,7 @@ pub fn status(kind: Kind) -> StatusCode {
         Kind::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Kind::BadGateway => StatusCode::BAD_GATEWAY,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
     }

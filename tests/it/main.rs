@@ -38,6 +38,7 @@ mod packages;
 mod people;
 mod plans;
 mod pool;
+mod ports;
 mod proxy;
 mod resize;
 mod saved;

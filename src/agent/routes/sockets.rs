@@ -17,6 +17,7 @@ use crate::media::audio;
 use crate::media::vnc::Viewers;
 use crate::state::Agent;
 use crate::system::ssh::SshServers;
+use crate::system::tunnel;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY};
 use hotdesk_domain::error::Error;
 use hotdesk_http::bearer::{self, Credentials};
@@ -147,5 +148,9 @@ async fn serve(
             state.viewers.serve(screen, sender, receiver, stop).await
         }
         Channel::Ssh => state.servers.serve(sender, receiver, stop).await,
+        Channel::Tcp => {
+            let open = state.agent.channels.count(&channel);
+            tunnel::serve(value(&query, "port"), open, sender, receiver, stop).await
+        }
     }
 }

@@ -57,6 +57,7 @@ impl ActivitySources {
         held_by.extend(self.sound().await);
         held_by.extend(self.screen_watchers());
         held_by.extend(self.ssh());
+        held_by.extend(self.tunnels());
         held_by.extend(self.commands());
         held_by.truncate(MAX_HOLDS);
         let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
@@ -102,6 +103,12 @@ impl ActivitySources {
     fn ssh(&self) -> Option<Hold> {
         let connections = self.agent.channels.count(&Channel::Ssh);
         (connections > 0).then(|| hold("ssh", plural(connections, "connection")))
+    }
+
+    /// Connections to ports of the computer. Programs keep them open between uses, so an open one counts as used.
+    fn tunnels(&self) -> Option<Hold> {
+        let connections = self.agent.channels.count(&Channel::Tcp);
+        (connections > 0).then(|| hold("port", plural(connections, "connection")))
     }
 
     /// Commands, Python sessions, transfers and background processes that run.

@@ -1,4 +1,5 @@
-//! Interfaces to the guest's kernel: process 1, CPUs, memory, epoll, descriptors, identity, secrets and SSH.
+//! Interfaces to the guest's kernel: process 1, CPUs, memory, epoll, descriptors, identity, secrets, SSH and
+//! tunnels.
 
 use nix::sys::signal::SigSet;
 
@@ -13,6 +14,7 @@ pub(crate) mod inherited;
 pub mod init;
 pub(crate) mod memory;
 pub(crate) mod ssh;
+pub(crate) mod tunnel;
 pub mod vm;
 
 /// Unblocks every signal for this thread and the threads that it starts. Started programs inherit the mask,

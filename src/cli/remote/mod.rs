@@ -1,6 +1,7 @@
-//! Commands and shells on a computer, with the standard streams of this program.
+//! Commands, shells and connections to ports of a computer, with the standard streams and ports of this machine.
 
 pub mod bash;
+pub mod forward;
 mod frames;
 mod interrupts;
 mod process;

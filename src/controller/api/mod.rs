@@ -41,8 +41,8 @@ fn documented() -> OpenApiRouter<AppState> {
         .merge(service::router())
 }
 
-/// Builds the router of the whole API: documented routes, the proxy path, channels, pages, storage links and
-/// the route of the MCP server.
+/// Builds the router of the whole API: documented routes, the proxy path, ports, channels, pages, storage links
+/// and the route of the MCP server.
 pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     let (routes, document) = documented().split_for_parts();
     let idempotency_layer = idempotency::IdempotencyLayer::new(Arc::clone(&app), &document);
@@ -63,7 +63,11 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     };
     let for_programs = routes
         .route("/desktops/{id}/proxy/{*path}", any(relay::http::proxy))
+        .route("/computers/{id}/ports/{port}", any(relay::ports::http::forward))
+        .route("/computers/{id}/ports/{port}/", any(relay::ports::http::forward))
+        .route("/computers/{id}/ports/{port}/{*path}", any(relay::ports::http::forward))
         .route("/computers/{id}/ssh", get(relay::ssh::open))
+        .route("/computers/{id}/tcp/{port}", get(relay::ports::tcp::open))
         .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch));
     let for_people = Router::new()
         .route("/openapi.json", cors::allow_any_origin(get(move || document.clone().answer())))

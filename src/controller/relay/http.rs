@@ -153,7 +153,7 @@ pub async fn proxy(
 }
 
 /// Returns the fields of a message that may pass to the other side.
-fn end_to_end_fields(headers: &HeaderMap) -> HeaderMap {
+pub(super) fn end_to_end_fields(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<String> = headers
         .get_all(header::CONNECTION)
         .iter()

@@ -43,8 +43,8 @@ const MAX_PER_COMPUTER: usize = 1024;
 const TRY_AGAIN_LATER: u16 = 1013;
 /// Failures for which an agent may close a channel, besides an orderly end. Any other code counts as a
 /// failure of the agent.
-const AGENT_FAILURES: [Failure; 4] =
-    [Failure::NotRunning, Failure::Idle, Failure::Failed, Failure::Unreachable];
+const AGENT_FAILURES: [Failure; 5] =
+    [Failure::NotRunning, Failure::Idle, Failure::Failed, Failure::Unreachable, Failure::NotListening];
 
 /// `GET /desktops/{id}/ws/{channel}`.
 pub async fn open(

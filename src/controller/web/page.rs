@@ -123,6 +123,7 @@ impl IntoResponse for Failure {
             | Kind::UnsupportedMedia
             | Kind::RateLimited
             | Kind::Internal
+            | Kind::BadGateway
             | Kind::Unavailable
             | Kind::TimedOut => "That did not work",
         };

@@ -35,6 +35,8 @@ pub enum Channel {
     Websockify,
     /// A byte stream of SSH. An API key opens it, the password of the computer does not.
     Ssh,
+    /// A tunnel to a TCP port of the computer. An API key opens it, the password of the computer does not.
+    Tcp,
 }
 
 /// Reason why a channel is refused or closed.
@@ -54,11 +56,14 @@ pub enum Failure {
     Failed,
     /// The computer cannot be reached.
     Unreachable,
+    /// No program listens on the port.
+    NotListening,
 }
 
 impl Channel {
     /// Every channel.
-    pub const ALL: [Self; 5] = [Self::Events, Self::Terminal, Self::Audio, Self::Websockify, Self::Ssh];
+    pub const ALL: [Self; 6] =
+        [Self::Events, Self::Terminal, Self::Audio, Self::Websockify, Self::Ssh, Self::Tcp];
     /// The channels that the password of a computer opens.
     pub const BY_PASSWORD: [Self; 4] = [Self::Events, Self::Terminal, Self::Audio, Self::Websockify];
 
@@ -70,6 +75,7 @@ impl Channel {
             Self::Audio => "audio",
             Self::Websockify => "websockify",
             Self::Ssh => "ssh",
+            Self::Tcp => "tcp",
         }
     }
 
@@ -92,6 +98,7 @@ impl Channel {
             (_, Failure::Unknown | Failure::NotRunning) => 4404,
             (_, Failure::Idle) => NORMAL,
             (_, Failure::Failed | Failure::Unreachable) => 4500,
+            (_, Failure::NotListening) => 4503,
         }
     }
 }
@@ -110,6 +117,7 @@ mod tests {
             (Failure::Idle, 1000, 4008),
             (Failure::Failed, 4500, 4500),
             (Failure::Unreachable, 4500, 4502),
+            (Failure::NotListening, 4503, 4503),
         ];
         for (failure, common, vnc) in table {
             for channel in Channel::ALL {

@@ -1,4 +1,4 @@
-//! WebSocket server: bounded messages, a heartbeat, write timeouts, and a closing handshake.
+//! WebSocket server: bounded messages, a heartbeat, write timeouts, and a closing handshake; tunnels over sockets.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde::Serialize;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,8 @@ use hotdesk_domain::error::{Error, Result};
 
 mod close_reason;
 pub mod last_activity;
+mod splice;
+pub mod tunnel;
 
 pub use close_reason::CloseReason;
 
@@ -151,6 +153,12 @@ impl Sockets {
         self.tasks.stopping()
     }
 
+    /// Takes a permit of [`MAX_SOCKETS`].
+    fn permit(&self) -> Result<OwnedSemaphorePermit> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        permit.map_err(|_| Error::unavailable("Too many open sockets").retry_after(5))
+    }
+
     /// Accepts an upgrade. `serve` runs in a task of its own and returns how to close the socket. It does not
     /// run for a [refused page](Self::refused_page): browsers tell their pages the code of a close, but not
     /// the status of a refused upgrade.
@@ -162,9 +170,7 @@ impl Sockets {
         F: FnOnce(Sender, Receiver) -> Fut + Send + 'static,
         Fut: Future<Output = CloseReason> + Send + 'static,
     {
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
-            return Err(Error::unavailable("Too many open sockets").retry_after(5));
-        };
+        let permit = self.permit()?;
         let tasks = self.tasks.clone();
         let refused = self.refused_page(&upgrade);
         let connection = upgrade.connection;

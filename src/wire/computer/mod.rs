@@ -7,6 +7,7 @@ pub mod ssh;
 pub mod suspension;
 pub mod template;
 pub mod ticket;
+pub mod tunnel;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

@@ -50,7 +50,7 @@ fn code(kind: Kind, failed: ErrorCode) -> ErrorCode {
         Kind::Conflict => ErrorCode::Conflict,
         Kind::RateLimited => ErrorCode::RateLimited,
         Kind::Internal => failed,
-        Kind::Unavailable => ErrorCode::Unavailable,
+        Kind::BadGateway | Kind::Unavailable => ErrorCode::Unavailable,
         Kind::TimedOut => ErrorCode::TimedOut,
     }
 }

@@ -42,7 +42,7 @@ const ACCOUNT_ONLY: [&str; 8] = [
     "/user/subscription",
     "/v1/accounts",
 ];
-/// Methods that a client may send to the proxy path.
+/// Methods that a client may send to the proxy path and to ports.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 /// Whether an operation concerns the account alone.
@@ -115,8 +115,8 @@ impl Scene {
         }
     }
 
-    /// Every operation that needs a key. The document does not list the proxy path, so this adds it once per
-    /// method.
+    /// Every operation that needs a key. The document lists neither the proxy path nor ports, so this adds both once
+    /// per method.
     fn guarded_operations(&self) -> Vec<Operation> {
         let documented =
             operations(&self.document).into_iter().filter(|(_, _, definition)| needs_key(definition));
@@ -127,6 +127,16 @@ impl Scene {
             path: "/desktops/{id}/proxy/bash".to_owned(),
             definition: json!({"parameters": []}),
         }));
+        all.extend(METHODS.map(|method| Operation {
+            method,
+            path: "/computers/{id}/ports/{port}/page".to_owned(),
+            definition: json!({"parameters": []}),
+        }));
+        all.push(Operation {
+            method: Method::GET,
+            path: "/computers/{id}/tcp/{port}".to_owned(),
+            definition: json!({"parameters": []}),
+        });
         all
     }
 
@@ -148,6 +158,7 @@ impl Scene {
                 "{ssh_key_id}" => &self.ssh_key,
                 "{name}" if operation.path.starts_with("/secrets") => "HOME",
                 "{name}" => "home",
+                "{port}" => "3000",
                 "{screen_id}" => "default",
                 "{process_id}" | "{session_name}" | "{recording_id}" => "any",
                 "{upload_id}" | "{snapshot_id}" => "00000000-0000-4000-8000-000000000000",

@@ -1,0 +1,318 @@
+//! Header fields between a client and a program in a computer.
+//!
+//! The program gets no credential of the client: `Authorization` and `Cookie` end here. Its answer is content of a
+//! stranger beside the controller's own pages. So it runs in a sandbox without an origin, and only fields pass that
+//! concern the content itself. Cookies are dropped in both directions: a cookie of the controller's origin would reach
+//! every other computer's pages.
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+
+use crate::relay::http::end_to_end_fields;
+use hotdesk_http::untrusted_content::forbid_caching;
+
+/// What a program may do in a browser: run, but not as a page of the controller, and not move the page around it.
+const POLICY: HeaderValue =
+    HeaderValue::from_static("sandbox allow-scripts allow-forms allow-popups allow-downloads");
+/// The port that an answer comes from: it tells the program's answers from the controller's own.
+const PORT: HeaderName = HeaderName::from_static("x-hotdesk-port");
+
+/// Request fields that are the controller's matter, besides those of every relay.
+const DROPPED_REQUEST_FIELDS: [HeaderName; 4] = [
+    // The server answers it before the body.
+    header::EXPECT,
+    // The controller's address, which would be another origin for the program.
+    header::ORIGIN,
+    header::REFERER,
+    HeaderName::from_static("x-real-ip"),
+];
+/// Answer fields that pass besides those that begin with `x-`: those of the content. Others affect a whole origin
+/// (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS, and future ones).
+const ANSWER_FIELDS: [HeaderName; 15] = [
+    header::ACCEPT_RANGES,
+    header::ALLOW,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::DATE,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::RETRY_AFTER,
+    header::VARY,
+    // Answers of MCP servers.
+    HeaderName::from_static("mcp-session-id"),
+    HeaderName::from_static("mcp-protocol-version"),
+];
+/// Beginnings of `x-` fields that servers in front or browsers obey, or that are the controller's own.
+const DROPPED_BEGINNINGS: [&str; 13] = [
+    "x-accel-",
+    "x-content-",
+    "x-dns-",
+    "x-forwarded-",
+    "x-frame-",
+    "x-hotdesk-",
+    "x-lighttpd-",
+    "x-permitted-",
+    "x-ratelimit-",
+    "x-request-id",
+    "x-reproxy-",
+    "x-sendfile",
+    "x-xss-",
+];
+/// Fields of an accepted WebSocket (RFC 6455 section 4.2.2).
+const SOCKET_FIELDS: [HeaderName; 3] =
+    [header::SEC_WEBSOCKET_ACCEPT, header::SEC_WEBSOCKET_EXTENSIONS, header::SEC_WEBSOCKET_PROTOCOL];
+const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
+const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
+
+/// Where a request comes from and goes to.
+#[derive(Debug)]
+pub(super) struct ForwardedRequest<'a> {
+    /// The client's address; `None` for a process on this machine.
+    pub address: Option<IpAddr>,
+    /// Public origin of the controller.
+    pub origin: &'a str,
+    /// Path of the program's root at the controller.
+    pub prefix: &'a str,
+    pub port: u16,
+}
+
+impl ForwardedRequest<'_> {
+    fn scheme_and_host(&self) -> (&str, &str) {
+        self.origin.split_once("://").unwrap_or(("http", self.origin))
+    }
+}
+
+/// Whether a request asks for a WebSocket (RFC 6455 section 4.1).
+pub(super) fn asks_for_socket(method: &Method, headers: &HeaderMap) -> bool {
+    let names = |field, word: &str| {
+        let values = headers.get_all(field).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|found| found.trim().eq_ignore_ascii_case(word))
+    };
+    method == Method::GET && names(header::UPGRADE, "websocket") && names(header::CONNECTION, "upgrade")
+}
+
+/// Returns the fields of a request to a program.
+pub(super) fn request_fields(
+    headers: &HeaderMap,
+    forwarded: &ForwardedRequest<'_>,
+    upgrade: bool,
+) -> HeaderMap {
+    let mut fields = end_to_end_fields(headers);
+    for name in DROPPED_REQUEST_FIELDS {
+        fields.remove(name);
+    }
+    let (scheme, host) = forwarded.scheme_and_host();
+    let address = forwarded.address.map_or_else(|| "127.0.0.1".to_owned(), |address| address.to_string());
+    let own = [
+        ("host", format!("localhost:{}", forwarded.port)),
+        ("x-forwarded-for", address),
+        ("x-forwarded-host", host.to_owned()),
+        ("x-forwarded-prefix", forwarded.prefix.to_owned()),
+        ("x-forwarded-proto", scheme.to_owned()),
+    ];
+    for (name, value) in own {
+        // The origin is the configuration's or has the characters of a host alone.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            fields.insert(name, value);
+        }
+    }
+    if upgrade {
+        fields.insert(header::CONNECTION, UPGRADE);
+        fields.insert(header::UPGRADE, WEBSOCKET);
+    }
+    fields
+}
+
+/// Returns the fields of a program's answer to the client.
+pub(super) fn answer_fields(headers: &HeaderMap, forwarded: &ForwardedRequest<'_>) -> HeaderMap {
+    let passes = |name: &HeaderName| {
+        let own = name.as_str();
+        ANSWER_FIELDS.contains(name)
+            || own.starts_with("x-") && !DROPPED_BEGINNINGS.iter().any(|beginning| own.starts_with(beginning))
+    };
+    let crossed = end_to_end_fields(headers);
+    let mut fields: HeaderMap = HeaderMap::new();
+    for (name, value) in crossed.iter().filter(|(name, _)| passes(name)) {
+        fields.append(name.clone(), value.clone());
+    }
+    let to = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
+    if let Some(Ok(to)) = to.map(|to| HeaderValue::try_from(location(to, forwarded))) {
+        fields.insert(header::LOCATION, to);
+    }
+    fields.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    fields.insert(PORT, HeaderValue::from(forwarded.port));
+    forbid_caching(&mut fields);
+    fields
+}
+
+/// Returns the fields of an accepted WebSocket.
+pub(super) fn socket_fields(headers: &HeaderMap) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    for name in SOCKET_FIELDS {
+        fields.extend(headers.get(&name).map(|value| (name, value.clone())));
+    }
+    fields.insert(header::CONNECTION, UPGRADE);
+    fields.insert(header::UPGRADE, WEBSOCKET);
+    fields
+}
+
+/// Returns a `Location` of a program as the client must see it: what is below the program's root is below its path at
+/// the controller. Relative references and other servers stay.
+fn location(to: &str, forwarded: &ForwardedRequest<'_>) -> String {
+    let (_, own_host) = forwarded.scheme_and_host();
+    let without_scheme = to.strip_prefix("http://").or_else(|| to.strip_prefix("https://"));
+    let path = match without_scheme.or_else(|| to.strip_prefix("//")) {
+        Some(rest) => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            let (host, path) = rest.split_at(end);
+            let program =
+                ["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{}", forwarded.port));
+            if host != own_host && !program.iter().any(|name| name == host) {
+                return to.to_owned();
+            }
+            path
+        }
+        None if to.starts_with('/') => to,
+        None => return to.to_owned(),
+    };
+    let below = path.strip_prefix(forwarded.prefix);
+    let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']));
+    match path {
+        // A program that honours `X-Forwarded-Prefix`.
+        path if is_below => path.to_owned(),
+        path if path.starts_with('/') => format!("{}{path}", forwarded.prefix),
+        path => format!("{}/{path}", forwarded.prefix),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORWARDED: ForwardedRequest<'_> = ForwardedRequest {
+        address: None,
+        origin: "https://desk.example",
+        prefix: "/api/computers/c/ports/3000",
+        port: 3000,
+    };
+
+    fn fields(named: &[(&'static str, &'static str)]) -> HeaderMap {
+        named
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn a_program_sees_no_credential_and_where_the_request_comes_from() {
+        let sent = fields(&[
+            ("authorization", "Bearer sk_live_x"),
+            ("cookie", "hotdesk_session=1"),
+            ("proxy-authorization", "Basic x"),
+            ("host", "desk.example"),
+            ("origin", "https://desk.example"),
+            ("referer", "https://desk.example/console"),
+            ("x-forwarded-for", "192.0.2.9"),
+            ("x-forwarded-port", "1"),
+            ("x-real-ip", "192.0.2.9"),
+            ("forwarded", "for=192.0.2.9"),
+            ("connection", "keep-alive, x-once"),
+            ("x-once", "1"),
+            ("upgrade", "h2c"),
+            ("expect", "100-continue"),
+            ("te", "trailers"),
+            ("accept", "text/html"),
+            ("x-token", "own"),
+            ("content-type", "a/b"),
+        ]);
+        let passed = request_fields(&sent, &FORWARDED, false);
+        let expected = fields(&[
+            ("accept", "text/html"),
+            ("x-token", "own"),
+            ("content-type", "a/b"),
+            ("host", "localhost:3000"),
+            ("x-forwarded-for", "127.0.0.1"),
+            ("x-forwarded-host", "desk.example"),
+            ("x-forwarded-prefix", "/api/computers/c/ports/3000"),
+            ("x-forwarded-proto", "https"),
+        ]);
+        assert_eq!(passed, expected);
+        let upgraded = request_fields(&sent, &FORWARDED, true);
+        assert_eq!((&upgraded["connection"], &upgraded["upgrade"]), (&UPGRADE, &WEBSOCKET));
+    }
+
+    #[test]
+    fn an_answer_affects_its_own_content_alone() {
+        let sent = fields(&[
+            ("content-type", "text/html"),
+            ("etag", "1"),
+            ("x-total-count", "3"),
+            ("set-cookie", "a=b"),
+            ("clear-site-data", "*"),
+            ("alt-svc", "h3"),
+            ("access-control-allow-origin", "*"),
+            ("content-security-policy", "default-src *"),
+            ("cache-control", "public"),
+            ("service-worker-allowed", "/"),
+            ("strict-transport-security", "max-age=1"),
+            ("www-authenticate", "Basic"),
+            ("refresh", "0; url=/"),
+            ("link", "</x>; rel=preload"),
+            ("x-accel-redirect", "/secret"),
+            ("x-sendfile", "/secret"),
+            ("x-frame-options", "ALLOWALL"),
+            ("x-content-type-options", "none"),
+            ("x-hotdesk-port", "1"),
+            ("x-request-id", "1"),
+        ]);
+        let expected = fields(&[
+            ("content-type", "text/html"),
+            ("etag", "1"),
+            ("x-total-count", "3"),
+            ("content-security-policy", "sandbox allow-scripts allow-forms allow-popups allow-downloads"),
+            ("x-content-type-options", "nosniff"),
+            ("x-hotdesk-port", "3000"),
+            ("cache-control", "private, no-store"),
+        ]);
+        assert_eq!(answer_fields(&sent, &FORWARDED), expected);
+        assert!(!POLICY.to_str().unwrap().contains("allow-same-origin"));
+    }
+
+    #[test]
+    fn locations_of_the_program_s_root_lead_below_its_path() {
+        let below = |path: &str| format!("{}{path}", FORWARDED.prefix);
+        for (to, expected) in [
+            ("/", below("/")),
+            ("/login?next=%2F", below("/login?next=%2F")),
+            ("http://localhost:3000/a", below("/a")),
+            ("http://127.0.0.1:3000", below("/")),
+            ("//[::1]:3000?x", below("/?x")),
+            ("https://desk.example/login", below("/login")),
+            ("https://desk.example/api/computers/c/ports/3000/login", below("/login")),
+            ("/api/computers/c/ports/3000", below("")),
+            ("/api/computers/c/ports/30001", below("/api/computers/c/ports/30001")),
+            ("login", "login".to_owned()),
+            ("../a", "../a".to_owned()),
+            ("https://other.example/", "https://other.example/".to_owned()),
+            ("http://localhost:4000/", "http://localhost:4000/".to_owned()),
+            ("//other.example/a", "//other.example/a".to_owned()),
+        ] {
+            assert_eq!(location(to, &FORWARDED), expected, "{to}");
+        }
+    }
+
+    #[test]
+    fn only_an_upgrade_to_websocket_is_one() {
+        let asked = |upgrade, connection| fields(&[("upgrade", upgrade), ("connection", connection)]);
+        assert!(asks_for_socket(&Method::GET, &asked("WebSocket", "keep-alive, Upgrade")));
+        assert!(!asks_for_socket(&Method::POST, &asked("websocket", "upgrade")));
+        assert!(!asks_for_socket(&Method::GET, &asked("h2c", "upgrade")));
+        assert!(!asks_for_socket(&Method::GET, &asked("websocket", "close")));
+    }
+}
