@@ -46,6 +46,8 @@ pub struct Computer {
     pub template: Option<String>,
     /// Read-only layers below its disk, the lowest first.
     pub layers: Vec<LayerId>,
+    /// When the service deletes it; `None` for a computer that stays.
+    pub expires_at: Option<UnixMillis>,
     /// Its billing.
     pub billing: Billing,
     /// Its status.
@@ -92,6 +94,8 @@ pub struct NewComputer {
     pub layers: Vec<LayerId>,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
+    /// When the service deletes it; `None` for a computer that stays.
+    pub expires_at: Option<UnixMillis>,
     /// Whether it gets the earlier uploads of its whole workspace.
     pub deliver_files: bool,
     /// Whether its files on the host are encrypted with the key of its workspace.
@@ -114,6 +118,7 @@ row! {
         isolation: Option<String>,
         template_ref: Option<String>,
         layers: String,
+        expires_at: Option<i64>,
         wanted_cpu: Option<f64>,
         wanted_ram_gb: Option<i64>,
         wanted_disk_gb: Option<i64>,
@@ -191,6 +196,7 @@ impl Row {
             hardware,
             isolation,
             template: row.template_ref,
+            expires_at: row.expires_at.map(UnixMillis::new),
             layers: parse_layers(&row.layers)?,
             wanted,
             billing,
@@ -321,9 +327,10 @@ impl Write {
         let inserted = sqlx::query(
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
-             bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers) \
+             bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers, \
+             expires_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18, \
-              $19, $20, $21)",
+              $19, $20, $21, $22)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -346,6 +353,7 @@ impl Write {
         .bind(new.encrypt.then(|| new.workspace.to_string()))
         .bind(new.template.as_deref())
         .bind(layers_text(&new.layers))
+        .bind(new.expires_at.map(UnixMillis::as_i64))
         .execute(&mut *self.tx)
         .await;
         match inserted {

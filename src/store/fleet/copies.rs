@@ -98,6 +98,7 @@ impl Store {
             template: source.template.clone(),
             layers: source.layers.clone(),
             auto_stop_minutes: 0,
+            expires_at: None,
             deliver_files: false,
             encrypt: copy.encrypt,
             plans,

@@ -26,7 +26,7 @@ async fn publish(controller: &Caller, query: &str, document: String) -> HttpAnsw
 }
 
 /// Publishes a definition, begins its build, and waits until the build ends. Returns its status.
-async fn build(controller: &Caller, name: &str, more: &str) -> Value {
+pub async fn build(controller: &Caller, name: &str, more: &str) -> Value {
     let published = publish(controller, "?auto_build=true", definition(name, more)).await;
     assert_eq!(
         (published.status, &published.body["auto_build"]),
@@ -66,13 +66,14 @@ fn lines_of(log: &[Value], source: &str) -> Vec<String> {
     written.map(|entry| entry["line"].as_str().expect("a line").to_owned()).collect()
 }
 
-async fn launch(controller: &Caller, workspace: &str, name: &str, template: &str) -> HttpAnswer {
+pub async fn launch(controller: &Caller, workspace: &str, name: &str, template: &str) -> HttpAnswer {
     let template = format!("default/{template}");
     let body = json!({"workspace_id": workspace, "name": name, "template_ref": template});
     controller.post("/computers", body).await
 }
 
-fn layers(controller: &RunningController) -> Vec<String> {
+/// Names in the folder of layers, sorted.
+pub fn layers(controller: &RunningController) -> Vec<String> {
     let folder = controller.data_dir().join("layers");
     let entries = fs::read_dir(&folder).map(|entries| {
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()

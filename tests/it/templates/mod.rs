@@ -5,6 +5,8 @@
 
 mod accounts;
 mod builds;
+mod runs;
+mod saved;
 
 use std::collections::BTreeSet;
 use std::fs;

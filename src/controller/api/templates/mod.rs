@@ -3,6 +3,8 @@
 mod builds;
 mod definitions;
 mod published;
+mod runs;
+mod saved;
 
 use utoipa_axum::router::OpenApiRouter;
 
@@ -10,5 +12,9 @@ use crate::AppState;
 
 /// Returns the routes of templates.
 pub fn router() -> OpenApiRouter<AppState> {
-    definitions::router().merge(published::router()).merge(builds::router())
+    definitions::router()
+        .merge(published::router())
+        .merge(builds::router())
+        .merge(runs::router())
+        .merge(saved::router())
 }

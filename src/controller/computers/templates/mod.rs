@@ -9,6 +9,8 @@ use tokio::time::Instant;
 mod build;
 pub mod build_log;
 mod queue;
+mod runs;
+pub mod save;
 mod step_run;
 mod steps;
 mod unsupported;
@@ -21,6 +23,7 @@ use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, LayerId};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
+use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::computer::template::build::BuildStatus;
@@ -38,6 +41,8 @@ const BUILD_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Status of a template without a build.
 const NOT_BUILT: &str = "not_built";
 const BUILD_FAILED: &str = "The template could not be built";
+const SAVED: &str = "was saved from a computer with another guest image, or its layers are gone, and it cannot be built \
+    again: save a computer as another version";
 const CANCELLED: &str = "the build was cancelled";
 const INTERRUPTED: &str = "the service stopped during the build: build it again";
 
@@ -94,6 +99,7 @@ impl Templates {
             reference: definition.reference(),
             digest: definition.digest(),
             definition: text,
+            saved: false,
             created_at: clock::now(),
         };
         self.0.store.publish_template(&template, replace).await?;
@@ -169,12 +175,17 @@ impl Templates {
     /// Begins the build of a template, unless it is built already or being built. It continues if the caller disconnects.
     ///
     /// # Errors
-    /// `TooManyRequests` (`too_many_builds`) when too many builds of the account wait or run; `Internal` when the database
+    /// `Conflict` (`TEMPLATE_NOT_READY`) for a saved template whose layers cannot be used any more; `TooManyRequests`
+    /// (`too_many_builds`) when too many builds of the account wait or run; `Internal` when the database
     /// fails.
     pub async fn build(&self, template: &StoredTemplate) -> Result<TemplateBuild> {
         let (account, digest) = (template.account, &template.digest);
         if self.ready_layers(template).await?.is_some() {
             return Ok(TemplateBuild { reused: Some(true), ..self.status(template).await? });
+        }
+        if template.saved {
+            let message = format!("The template {} {SAVED}", template.reference);
+            return Err(Error::conflict(message).code(ErrorCode::TemplateNotReady));
         }
         let build = RunningBuild::new(account, digest);
         if !self.0.builds.register(&build)? {
@@ -252,6 +263,7 @@ impl Templates {
                 Some(BuildStatus::Building) => {
                     format!("The template {reference} is being built: wait until it is ready")
                 }
+                Some(BuildStatus::Ready) if template.saved => format!("The template {reference} {SAVED}"),
                 Some(BuildStatus::Ready) => {
                     format!(
                         "The template {reference} was built for another guest image, or its layers are gone: build it again"
@@ -328,6 +340,23 @@ async fn remove_layer(fleet: &FleetState, layer: LayerId) {
     if let Err(error) = removed {
         tracing::warn!(%layer, error = format_args!("{error:#}"), "could not remove a layer; it is retried");
     }
+}
+
+/// Checks that an account may make one more layer, and returns what its plan permits.
+///
+/// # Errors
+/// `Forbidden` (`DISK_QUOTA_EXCEEDED`) when the account's disk is used up; `Unavailable` or `Internal` when the store fails.
+async fn check_disk(store: &Store, plans: &Plans, account: AccountId) -> Result<Allowance> {
+    let allowance = plans.terms(&store.standing(account).await?)?.allowance;
+    let used = store.resource_use(account).await?.disk_gb;
+    if used < allowance.account_disk_gb {
+        return Ok(allowance);
+    }
+    let message = format!(
+        "the account uses {used} of {} GB of disk: delete computers, snapshots or templates",
+        allowance.account_disk_gb
+    );
+    Err(Error::forbidden(message).code(ErrorCode::DiskQuotaExceeded))
 }
 
 /// The definition of a published template. The largest documents take longer than other requests may wait for this thread.

@@ -20,7 +20,7 @@ use crate::openapi::{document, needs_key, operations};
 
 /// Operations that concern no workspace. Every key may use them, and they answer by the caller's account or
 /// scope.
-const WITHOUT_WORKSPACE: [&str; 9] = [
+const WITHOUT_WORKSPACE: [&str; 10] = [
     "GET /keys/ssh",
     "GET /stream/connections",
     "GET /templates/global",
@@ -28,6 +28,7 @@ const WITHOUT_WORKSPACE: [&str; 9] = [
     "GET /user/profile",
     "GET /workspaces",
     "POST /keys/ssh",
+    "POST /templates/run",
     "POST /templates/validate",
     "POST /workspaces",
 ];
@@ -174,7 +175,10 @@ impl Scene {
             .iter()
             .filter(|parameter| parameter["in"] == "query")
             .filter_map(|parameter| parameter["name"].as_str())
-            .filter_map(|name| self.reference_value(name).map(|value| (name, value)))
+            .filter_map(|name| match (operation.path.as_str(), name) {
+                ("/templates/run", "id") => Some((name, computer)),
+                _ => self.reference_value(name).map(|value| (name, value)),
+            })
             .collect();
         // The file's id and the filters of a list name a target too.
         targeted |= !query.is_empty();
