@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::builds::{build, launch, layers};
 use crate::access::cast::add_key;
 use crate::cli::person::Shell;
+use crate::clients::python;
 use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::browser::person;
 use crate::harness::caller::{Caller, id_of};
@@ -293,4 +294,30 @@ async fn a16_only_the_owner_saves_with_an_account_wide_key_and_a_plan() {
         "{}",
         refused.body
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pypi_client_launches_references_and_hears_why_it_builds_no_images() {
+    let Some(python) = python() else { return };
+    let controller = Simulation::boot().await;
+    let home = controller.workspace("home").await;
+    let desk = controller.computer(&home, "desk").await;
+    assert_eq!(save(&controller, &desk, "default/desk@1.0.0").await.status, 201);
+    let latest = controller.get("/builds/latest?orgId=a&projectId=b&name=c").await;
+    let error = latest.body["error"].as_str().unwrap_or_default();
+    assert!(latest.status == 404 && error.contains("hotdesk templates publish"), "{}", latest.body);
+    for path in ["/builds/create", "/builds/update"] {
+        assert_eq!(controller.post(path, json!({"buildId": "x"})).await.status, 422, "{path}");
+        let unknown = controller.bare(Method::POST, &format!("/api{path}")).json(&json!({}));
+        assert_eq!(fetch_json(unknown).await.status, 401, "{path}");
+    }
+    let mut client = Command::new(python);
+    client.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/orgo_templates.py"));
+    client.arg(format!("{}/api", controller.base)).arg("default/desk@1.0.0");
+    client.env("ORGO_API_KEY", controller.key());
+    let ran =
+        tokio::task::spawn_blocking(move || client.output()).await.expect("no panic").expect("it starts");
+    let (output, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{output}\n{errors}");
+    assert!(output.ends_with("all sequences passed\n"), "{output}");
 }

@@ -2,6 +2,7 @@
 
 mod builds;
 mod definitions;
+mod image_builds;
 mod published;
 mod runs;
 mod saved;
@@ -17,4 +18,5 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(builds::router())
         .merge(runs::router())
         .merge(saved::router())
+        .merge(image_builds::router())
 }
