@@ -210,6 +210,11 @@ async fn a_save_that_fails_or_dies_leaves_nothing_and_can_be_repeated() {
             // Another save of the reference waits for no copy.
             let twice = save(&controller, &desk, "default/desk@1.0.0").await;
             assert_eq!((twice.status, &twice.body["code"]), (409, &json!("template_exists")));
+            // Nor does a publication, which cancels builds of removed documents.
+            let other = "api_version: hotdesk/v1\nname: other@1.0.0\n".to_owned();
+            let published = fetch_json(controller.request(Method::POST, "/templates").body(other)).await;
+            assert_eq!(published.status, 201, "{}", published.body);
+            assert_eq!(controller.delete("/templates/default/other/1.0.0").await.status, 200);
             controller.kill().await;
             controller.until_status(&desk, "running").await;
             let cleared = wait::until(TIMEOUT, || async {

@@ -32,18 +32,30 @@ pub struct RunningBuild {
     /// Ends it.
     pub cancel: CancellationToken,
     ended: CancellationToken,
+    /// Whether it saves a computer: its document is published at its end.
+    is_save: bool,
 }
 
 impl RunningBuild {
-    /// Creates a build that has not begun.
+    /// Creates a build of a published document that has not begun.
     pub fn new(account: AccountId, digest: &str) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::unbegun(account, digest, false))
+    }
+
+    /// Creates a save of a computer, under a document that is not published, that has not begun.
+    pub fn of_computer(account: AccountId, digest: &str) -> Arc<Self> {
+        Arc::new(Self::unbegun(account, digest, true))
+    }
+
+    fn unbegun(account: AccountId, digest: &str, is_save: bool) -> Self {
+        Self {
             account,
             digest: digest.to_owned(),
             log: BuildLog::default(),
             cancel: CancellationToken::new(),
             ended: CancellationToken::new(),
-        })
+            is_save,
+        }
     }
 
     fn is_of(&self, account: AccountId, digest: &str) -> bool {
@@ -87,10 +99,11 @@ impl BuildQueue {
         self.builds().iter().rev().find(|build| build.is_of(account, digest)).map(Arc::clone)
     }
 
-    /// Returns the digests of an account's builds that have not ended.
+    /// Returns the digests of an account's builds that have not ended, without saves.
     pub fn digests(&self, account: AccountId) -> Vec<String> {
         let builds = self.builds();
-        let running = builds.iter().filter(|build| build.account == account && !build.has_ended());
+        let running =
+            builds.iter().filter(|build| build.account == account && !build.has_ended() && !build.is_save);
         running.map(|build| build.digest.clone()).collect()
     }
 

@@ -84,7 +84,7 @@ impl Templates {
         if self.0.store.template(template.account, &template.reference).await?.is_some() {
             return Err(conflict("is published already: raise the version"));
         }
-        let build = RunningBuild::new(template.account, &template.digest);
+        let build = RunningBuild::of_computer(template.account, &template.digest);
         if !self.0.builds.register(&build)? {
             return Err(conflict("is being saved: wait for its end, or raise the version"));
         }
