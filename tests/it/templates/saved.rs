@@ -139,36 +139,6 @@ async fn the_command_line_saves_and_runs() {
     shell.run(&["templates", "run", "lab"]).await.expect_failure(1, &["lab is no template"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_controller_that_is_killed_during_a_save_leaves_all_of_it_or_nothing() {
-    if let Some(skip) = skip_reason() {
-        return skip.report();
-    }
-    let mut controller = RunningController::boot().await;
-    let workspace = controller.workspace("w").await;
-    let desk = id_of(&controller.computer(&workspace, "desk").await);
-    // The copy of it takes longer than the look for the unfinished layer.
-    controller.bash(&desk, "head -c 400M /dev/urandom >/opt/large").await;
-    let copying = wait::until(TIMEOUT, || async {
-        layers(&controller).iter().any(|name| name.ends_with(".new")).then_some(())
-    });
-    tokio::select! {
-        ended = save(&controller, &desk, "default/desk@1.0.0") => panic!("no layer was seen: {}", ended.body),
-        copying = copying => copying.expect("a layer that is being made"),
-    }
-    controller.kill();
-    controller.start_again().await;
-    controller.until_status(&desk, "running").await;
-    let cleared = wait::until(TIMEOUT, || async {
-        let found = controller.get("/templates/default/desk/1.0.0").await;
-        let expected = if found.status == 404 { 0 } else { 1 };
-        (controller.machines().len() == 1 && layers(&controller).len() == expected).then_some(())
-    });
-    assert!(cleared.await.is_some(), "{:?} {:?}", controller.machines(), layers(&controller));
-    let again = save(&controller, &desk, "default/desk@1.0.1").await;
-    assert_eq!(again.status, 201, "{}", again.body);
-}
-
 /// Name of the folder of layers, which a simulated host has among its machines.
 const LAYERS: &str = "layers";
 
