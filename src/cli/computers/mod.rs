@@ -6,6 +6,7 @@ pub mod screenshot;
 pub mod selftest;
 pub mod shortcuts;
 pub mod snapshots;
+mod template;
 
 use std::process::ExitCode;
 
@@ -64,6 +65,8 @@ pub enum Command {
     Resize(hardware::ResizeOptions),
     /// Move a computer to another workspace.
     Move(hardware::MoveOptions),
+    /// Save the disk of a computer as a template of the account.
+    SaveTemplate(template::SaveOptions),
     /// Delete a computer and its disk.
     #[command(visible_alias = "rm")]
     Delete(DeleteOptions),
@@ -151,6 +154,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Clone(options) => hardware::clone(session, options).await,
         Command::Fork(options) => hardware::fork(session, options).await,
         Command::Resize(options) => hardware::resize(session, options).await,
+        Command::SaveTemplate(options) => template::save(session, options).await,
         Command::Move(options) => hardware::relocate(session, options).await,
         Command::Rename { target, name } => {
             let id = resolve::computer(&session.api, &target.computer).await?;

@@ -23,14 +23,19 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(1800);
 /// # Errors
 /// When the text is no reference.
 pub fn path(template: &str) -> Outcome<Vec<String>> {
-    let whole = if template.contains('/') { template.to_owned() } else { format!("default/{template}") };
-    let Some(reference) = TemplateRef::parse(&whole) else {
-        return Err(
-            format!("{template} is no template: write NAME@VERSION, such as browser-lab@1.0.0").into()
-        );
-    };
-    let TemplateRef { namespace, name, version } = reference;
+    let TemplateRef { namespace, name, version } = reference(template)?;
     Ok(vec!["templates".to_owned(), namespace, name, version])
+}
+
+/// Parses a reference. A name without a namespace is the account's own template.
+///
+/// # Errors
+/// When the text is no reference.
+pub fn reference(template: &str) -> Outcome<TemplateRef> {
+    let whole = if template.contains('/') { template.to_owned() } else { format!("default/{template}") };
+    TemplateRef::parse(&whole).ok_or_else(|| {
+        format!("{template} is no template: write NAME@VERSION, such as browser-lab@1.0.0").into()
+    })
 }
 
 /// The path of a template's build, with further segments.

@@ -8,7 +8,9 @@ use clap::Subcommand;
 mod build;
 mod definition;
 mod published;
+mod run;
 
+pub use build::reference;
 pub use definition::check;
 
 use crate::client::Session;
@@ -58,6 +60,11 @@ pub enum Command {
         /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
         template: String,
     },
+    /// Launch a throw-away computer of a template, and print its id. The service deletes it after an hour.
+    Run {
+        /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
+        template: String,
+    },
     /// Delete a template. Computers that were launched from it go on.
     #[command(visible_alias = "rm")]
     Delete {
@@ -82,6 +89,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Build { template, detach } => return build::begin(session, &template, detach).await,
         Command::Logs { template } => build::follow(session, &template).await?,
         Command::Cancel { template } => build::cancel(session, &template).await?,
+        Command::Run { template } => run::run(session, &template).await?,
         Command::Delete { template, confirmation } => {
             published::delete(session, &template, confirmation).await?;
         }

@@ -1,6 +1,6 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
 //! expired agent accounts, ends of streams, old usage, the engine's maintenance, boot snapshots, the pool, the guard of
-//! the host's disk, unused layers of templates.
+//! the host's disk, unused layers of templates, throw-away computers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,9 @@ const FORGET_USAGE_INTERVAL: Duration = Duration::from_secs(3600);
 /// Time between two removals of unused layers of templates, which stay for a day.
 const LAYER_SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 
+/// Time between two removals of throw-away computers, which live for an hour.
+const RUN_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Time between two rounds of the engine's maintenance. It balances computers over the host's CPUs; a burst of work that is
 /// shorter does not pay for a move.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
@@ -51,6 +54,9 @@ pub fn start(app: &AppState) {
     repeat(app, "count-computers", COUNT_INTERVAL, count_computers);
     repeat(app, "template layers", LAYER_SWEEP_INTERVAL, |app| async move {
         app.templates.remove_unused_layers().await
+    });
+    repeat(app, "throw-away computers", RUN_SWEEP_INTERVAL, |app| async move {
+        app.templates.delete_expired_runs().await
     });
     repeat(app, "audit", audit::WRITE_INTERVAL, |app| async move { app.audit.write().await });
     repeat(app, "last-used", credential_uses::WRITE_INTERVAL, |app| async move {

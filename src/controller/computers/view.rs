@@ -43,6 +43,7 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         disk_size_gb: computer.hardware.disk_gb,
         isolation: computer.isolation.name().to_owned(),
         template_ref: computer.template.clone(),
+        expires_at: computer.expires_at.map(UnixMillis::iso8601),
         gpu: "none".to_owned(),
         resolution: resolution.clone(),
         status: computer.status.name().to_owned(),

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use crate::driver::{GuestDriver, lifecycle};
+use crate::driver::GuestDriver;
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
 use crate::host::files::{private_folder, sync_folder};
 use crate::host::loopdev;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::machine_lock::MachineLock;
-use crate::{EngineError, EngineResult, Observation};
+use crate::{Engine, EngineError, EngineResult, Observation};
 use hotdesk_base::ids::{ComputerId, LayerId};
 
 const MAKE: &str = "make a layer";
@@ -37,7 +37,7 @@ pub(super) async fn keep<M: GuestDriver>(engine: &M, id: ComputerId, layer: Laye
     }
     let folder = engine.state().folder(id);
     let Some(guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
-    match engine.blocking(move |engine| lifecycle::observe(engine, id)).await? {
+    match Engine::observe(engine, id).await? {
         Observation::Absent => return Err(EngineError::Absent),
         Observation::Running { .. } | Observation::Suspended { .. } => {
             let detail = format!("machine {id} runs, or its memory is saved: stop it first");
@@ -151,6 +151,13 @@ pub(crate) fn remove_unfinished(state: &StateDir) -> EngineResult<()> {
         remove_tree(&path)?;
     }
     Ok(())
+}
+
+/// Removes what an interrupted attempt left of a machine whose lock is held: after a crash the copy went on while the
+/// start of the controller looked for it. Blocks.
+pub(super) fn remove_unfinished_of(state: &StateDir, id: ComputerId) -> EngineResult<()> {
+    let of_machine = |path: &&PathBuf| machine_of(path) == Some(id);
+    interrupted(state)?.iter().filter(of_machine).try_for_each(|path| remove_tree(path))
 }
 
 /// What interrupted attempts left, and what is being made or removed now; sorted. Blocks.

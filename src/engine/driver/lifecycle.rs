@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::driver::capacity::admission;
 use crate::driver::snapshot_files::SnapshotFiles;
-use crate::driver::{GuestDriver, MachineBoot, encryption};
+use crate::driver::{GuestDriver, MachineBoot, encryption, layers};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::{disk, evicted, memory, trash};
@@ -150,7 +150,12 @@ pub(super) async fn destroy<M: GuestDriver>(engine: &M, id: ComputerId) -> Engin
     } else if let Some(_guard) = MachineLock::acquire(&folder).await? {
         let _ending = engine.host().guard.begin_end(id);
         engine.halt(&folder, Duration::ZERO).await?;
-        engine.blocking(move |engine| trash::folder(engine.state(), &folder)).await?;
+        engine
+            .blocking(move |engine| {
+                layers::remove_unfinished_of(engine.state(), id)?;
+                trash::folder(engine.state(), &folder)
+            })
+            .await?;
     }
     engine.blocking(move |engine| trash::of(engine.state(), id)).await
 }

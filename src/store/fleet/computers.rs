@@ -50,6 +50,8 @@ pub struct Computer {
     pub secrets: LaunchSecrets,
     /// Read-only layers below its disk, the lowest first.
     pub layers: Vec<LayerId>,
+    /// When the service deletes it; `None` for a computer that stays.
+    pub expires_at: Option<UnixMillis>,
     /// Its billing.
     pub billing: Billing,
     /// Its status.
@@ -98,6 +100,8 @@ pub struct NewComputer {
     pub layers: Vec<LayerId>,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
+    /// When the service deletes it; `None` for a computer that stays.
+    pub expires_at: Option<UnixMillis>,
     /// Whether it gets the earlier uploads of its whole workspace.
     pub deliver_files: bool,
     /// Whether its files on the host are encrypted with the key of its workspace.
@@ -122,6 +126,7 @@ row! {
         secret_names: String,
         account_secrets: i64,
         layers: String,
+        expires_at: Option<i64>,
         wanted_cpu: Option<f64>,
         wanted_ram_gb: Option<i64>,
         wanted_disk_gb: Option<i64>,
@@ -199,6 +204,7 @@ impl Row {
             hardware,
             isolation,
             template: row.template_ref,
+            expires_at: row.expires_at.map(UnixMillis::new),
             secrets: LaunchSecrets {
                 names: row.secret_names.split_whitespace().map(stored_name).collect::<Result<_>>()?,
                 account: row.account_secrets != 0,
@@ -334,9 +340,9 @@ impl Write {
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
              bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers, \
-             secret_names, account_secrets) \
+             expires_at, secret_names, account_secrets) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18, \
-              $19, $20, $21, $22, $23)",
+              $19, $20, $21, $22, $23, $24)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -359,6 +365,7 @@ impl Write {
         .bind(new.encrypt.then(|| new.workspace.to_string()))
         .bind(new.template.as_deref())
         .bind(layers_text(&new.layers))
+        .bind(new.expires_at.map(UnixMillis::as_i64))
         .bind(new.secrets.names.iter().map(SecretName::as_str).collect::<Vec<_>>().join(" "))
         .bind(i64::from(new.secrets.account))
         .execute(&mut *self.tx)

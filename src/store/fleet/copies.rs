@@ -99,6 +99,7 @@ impl Store {
             secrets: source.secrets.clone(),
             layers: source.layers.clone(),
             auto_stop_minutes: 0,
+            expires_at: None,
             deliver_files: false,
             encrypt: copy.encrypt,
             plans,

@@ -20,6 +20,8 @@ pub struct StoredTemplate {
     pub digest: String,
     /// The normalised document as JSON.
     pub definition: String,
+    /// Whether it was saved from a computer: nothing can build it again.
+    pub saved: bool,
     /// When it was published.
     pub created_at: UnixMillis,
 }
@@ -31,6 +33,7 @@ row! {
         version: String,
         digest: String,
         definition: String,
+        saved: i64,
         created_at: i64,
     }
 }
@@ -42,6 +45,7 @@ impl Row {
             reference: TemplateRef::own(&self.name, &self.version),
             digest: self.digest,
             definition: self.definition,
+            saved: self.saved != 0,
             created_at: UnixMillis::new(self.created_at),
         })
     }
@@ -56,19 +60,10 @@ impl Store {
     /// the account was launched from it; `Forbidden` (`PLAN_LIMIT`) above [`MAX_TEMPLATES`] and
     /// [`MAX_TEMPLATE_BYTES`]; `Unavailable` or `Internal` when the store fails.
     pub async fn publish_template(&self, new: &StoredTemplate, replace: bool) -> Result<()> {
-        let (account, reference) = (new.account.to_string(), &new.reference);
+        let reference = &new.reference;
         let mut write = self.write().await?;
-        let stored: Option<(String,)> = sqlx::query_as(
-            "SELECT digest FROM templates WHERE account_id = $1 AND name = $2 AND version = $3",
-        )
-        .bind(&account)
-        .bind(&reference.name)
-        .bind(&reference.version)
-        .fetch_optional(&mut *write.tx)
-        .await
-        .map_err(failed("look for a template"))?;
-        match stored {
-            Some((digest,)) if digest == new.digest => return Ok(()),
+        match write.published_digest(new.account, reference).await? {
+            Some(digest) if digest == new.digest => return Ok(()),
             Some(_) if !replace => {
                 let message = format!(
                     "{reference} is published with another content: raise its version, or send force=true while no \
@@ -79,37 +74,7 @@ impl Store {
             Some(_) => write.check_template_unused(new.account, reference).await?,
             None => {}
         }
-        let (count, bytes): (i64, i64) = sqlx::query_as(
-            "SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(definition)), 0) AS BIGINT) FROM templates \
-             WHERE account_id = $1 AND NOT (name = $2 AND version = $3)",
-        )
-        .bind(&account)
-        .bind(&reference.name)
-        .bind(&reference.version)
-        .fetch_one(&mut *write.tx)
-        .await
-        .map_err(failed("count templates"))?;
-        if count >= MAX_TEMPLATES || bytes.saturating_add(new.definition.len() as i64) > MAX_TEMPLATE_BYTES {
-            let message = format!(
-                "An account has at most {MAX_TEMPLATES} templates, with {MAX_TEMPLATE_BYTES} bytes together: delete one \
-                 first"
-            );
-            return Err(Error::forbidden(message).code(ErrorCode::PlanLimit));
-        }
-        sqlx::query(
-            "INSERT INTO templates (account_id, name, version, digest, definition, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (account_id, name, version) \
-             DO UPDATE SET digest = $4, definition = $5, created_at = $6",
-        )
-        .bind(&account)
-        .bind(&reference.name)
-        .bind(&reference.version)
-        .bind(&new.digest)
-        .bind(&new.definition)
-        .bind(clock::now().as_i64())
-        .execute(&mut *write.tx)
-        .await
-        .map_err(failed("publish a template"))?;
+        write.store_template(new).await?;
         write.remove_unused_builds(new.account).await?;
         write.commit().await
     }
@@ -120,7 +85,7 @@ impl Store {
     /// `Unavailable` or `Internal` when the store fails.
     pub async fn templates(&self, account: AccountId, name: Option<&str>) -> Result<Vec<StoredTemplate>> {
         let rows: Vec<Row> = sqlx::query_as(
-            "SELECT account_id, name, version, digest, definition, created_at FROM templates \
+            "SELECT account_id, name, version, digest, definition, saved, created_at FROM templates \
              WHERE account_id = $1 AND ($2 IS NULL OR name = $2) ORDER BY name, created_at, version",
         )
         .bind(account.to_string())
@@ -156,7 +121,7 @@ impl Store {
         reference: &TemplateRef,
     ) -> Result<Option<StoredTemplate>> {
         let row: Option<Row> = sqlx::query_as(
-            "SELECT account_id, name, version, digest, definition, created_at FROM templates \
+            "SELECT account_id, name, version, digest, definition, saved, created_at FROM templates \
              WHERE account_id = $1 AND name = $2 AND version = $3",
         )
         .bind(account.to_string())
@@ -190,6 +155,66 @@ impl Store {
 }
 
 impl crate::Write {
+    /// Returns the digest of the document at a reference of the account; `None` when nothing is published there.
+    pub(crate) async fn published_digest(
+        &mut self,
+        account: AccountId,
+        reference: &TemplateRef,
+    ) -> Result<Option<String>> {
+        let stored: Option<(String,)> = sqlx::query_as(
+            "SELECT digest FROM templates WHERE account_id = $1 AND name = $2 AND version = $3",
+        )
+        .bind(account.to_string())
+        .bind(&reference.name)
+        .bind(&reference.version)
+        .fetch_optional(&mut *self.tx)
+        .await
+        .map_err(failed("look for a template"))?;
+        Ok(stored.map(|(digest,)| digest))
+    }
+
+    /// Stores a template within the bounds of an account, in the place of one at its reference.
+    ///
+    /// # Errors
+    /// `Forbidden` (`PLAN_LIMIT`) above [`MAX_TEMPLATES`] and [`MAX_TEMPLATE_BYTES`]; `Unavailable` or `Internal` when the
+    /// store fails.
+    pub(crate) async fn store_template(&mut self, new: &StoredTemplate) -> Result<()> {
+        let (account, reference) = (new.account.to_string(), &new.reference);
+        let (count, bytes): (i64, i64) = sqlx::query_as(
+            "SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(definition)), 0) AS BIGINT) FROM templates \
+             WHERE account_id = $1 AND NOT (name = $2 AND version = $3)",
+        )
+        .bind(&account)
+        .bind(&reference.name)
+        .bind(&reference.version)
+        .fetch_one(&mut *self.tx)
+        .await
+        .map_err(failed("count templates"))?;
+        if count >= MAX_TEMPLATES || bytes.saturating_add(new.definition.len() as i64) > MAX_TEMPLATE_BYTES {
+            let message = format!(
+                "An account has at most {MAX_TEMPLATES} templates, with {MAX_TEMPLATE_BYTES} bytes together: delete one \
+                 first"
+            );
+            return Err(Error::forbidden(message).code(ErrorCode::PlanLimit));
+        }
+        sqlx::query(
+            "INSERT INTO templates (account_id, name, version, digest, definition, created_at, saved) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (account_id, name, version) \
+             DO UPDATE SET digest = $4, definition = $5, created_at = $6, saved = $7",
+        )
+        .bind(&account)
+        .bind(&reference.name)
+        .bind(&reference.version)
+        .bind(&new.digest)
+        .bind(&new.definition)
+        .bind(clock::now().as_i64())
+        .bind(i64::from(new.saved))
+        .execute(&mut *self.tx)
+        .await
+        .map(drop)
+        .map_err(failed("publish a template"))
+    }
+
     /// Refuses while a computer in a workspace of the account was launched from a template.
     async fn check_template_unused(&mut self, account: AccountId, reference: &TemplateRef) -> Result<()> {
         let (count,): (i64,) = sqlx::query_as(

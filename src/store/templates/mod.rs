@@ -3,6 +3,7 @@
 pub mod builds;
 pub mod definitions;
 pub mod layers;
+pub mod saved;
 
 use crate::id;
 use hotdesk_base::ids::LayerId;

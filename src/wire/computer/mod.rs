@@ -45,6 +45,9 @@ pub struct Computer {
     /// Template that it was launched from, as `namespace/name@version`; null for the guest image without additions.
     #[serde(default)]
     pub template_ref: Option<String>,
+    /// When the service deletes it, ISO 8601; absent for a computer that stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
     /// Always `none`.
     pub gpu: String,
     /// Resolution of the boot screen, `WIDTHxHEIGHTxDEPTH`.
@@ -147,7 +150,7 @@ pub struct InstanceDetails {
 }
 
 /// `POST /computers`. Unknown fields are ignored.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"workspace_id": "00000000-0000-4000-8000-000000000000", "name": "desk", "cpu": 2, "ram": 4, "disk_size_gb": 20, "resolution": "1280x720x24"}))]
 pub struct CreateComputer {
     /// The target workspace; this or `project_id` is required.

@@ -81,6 +81,56 @@ pub struct TemplateBuild {
     pub error: Option<String>,
 }
 
+/// `POST /templates/run`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"ref": "default/browser-lab@1.0.0"}))]
+#[serde(deny_unknown_fields)]
+pub struct RunTemplate {
+    /// The template.
+    #[serde(rename = "ref")]
+    pub reference: String,
+}
+
+/// A throw-away computer.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TemplateRun {
+    /// Id of the computer.
+    pub id: String,
+    /// Same as `id`.
+    pub desktop_id: String,
+    /// Status of the computer.
+    pub status: String,
+    /// Password of its screens and sockets.
+    pub vnc_password: String,
+    /// Host name for connections.
+    pub public_host: String,
+    /// Resolution of its boot screen, `WIDTHxHEIGHTxDEPTH`.
+    pub resolution: String,
+    /// When the service deletes it, ISO 8601.
+    pub expires_at: String,
+}
+
+/// Query of `DELETE /templates/run`.
+#[derive(Clone, Debug, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct StopRunQuery {
+    /// Id of the computer.
+    pub id: String,
+}
+
+/// `POST /computers/{id}/template`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"ref": "default/my-desk@1.0.0", "description": "With my editor and its settings"}))]
+#[serde(deny_unknown_fields)]
+pub struct SaveTemplate {
+    /// Reference of the new template, in the namespace `default`.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
 /// An entry of a build's log.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BuildLogEntry {

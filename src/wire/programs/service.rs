@@ -102,8 +102,9 @@ pub struct HookStatus {
     pub log: String,
 }
 
-/// `POST services/{name}`.
+/// `POST services/{service}`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"action": "restart"}))]
 #[serde(deny_unknown_fields)]
 pub struct ServiceAction {
     /// `start`, `stop` or `restart`.
@@ -111,7 +112,7 @@ pub struct ServiceAction {
     pub action: String,
 }
 
-/// Query of `GET services/{name}/log`.
+/// Query of `GET services/{service}/log`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ServiceLogQuery {

@@ -72,7 +72,8 @@ pub async fn launch(controller: &Caller, workspace: &str, name: &str, template: 
     controller.post("/computers", body).await
 }
 
-fn layers(controller: &RunningController) -> Vec<String> {
+/// Names in the folder of layers, sorted.
+pub fn layers(controller: &RunningController) -> Vec<String> {
     let folder = controller.data_dir().join("layers");
     let entries = fs::read_dir(&folder).map(|entries| {
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
@@ -197,9 +198,9 @@ async fn a_failed_build_names_its_step_and_leaves_nothing() {
     );
 
     // What cannot be built yet is refused, never ignored.
-    let status = build(&controller, "hooked@1.0.0", "hooks: {on_resume: 'true'}").await;
+    let status = build(&controller, "hooked@1.0.0", "hooks: {on_shutdown: 'true'}").await;
     assert_eq!(status["status"], "failed");
-    assert_eq!(status["error"], "this service cannot build these parts yet: hooks");
+    assert_eq!(status["error"], "this service cannot build these parts yet: hooks.on_shutdown");
     let unknown = launch(&controller, &workspace, "one", "none@1.0.0").await;
     assert_eq!(unknown.status, 404, "{}", unknown.body);
 }

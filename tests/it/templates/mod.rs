@@ -5,6 +5,8 @@
 
 mod accounts;
 mod builds;
+mod runs;
+mod saved;
 mod services;
 
 use std::collections::BTreeSet;

@@ -12,7 +12,7 @@ use crate::exec::tree::{self, Target};
 use hotdesk_base::step_error::StepError;
 use hotdesk_wire::programs::service::HookStatus;
 
-/// Longest run of a hook: wire.md 12.2 gives it ten minutes.
+/// Longest run of a hook: the definition file gives it ten minutes (docs/templates.md).
 const HOOK_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time for killed processes to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);

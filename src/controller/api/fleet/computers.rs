@@ -10,19 +10,21 @@ use utoipa_axum::routes;
 use crate::computers::view;
 use crate::web::origin::Origin;
 use crate::{AppState, audit};
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::lifecycle::{Command, Status};
 use hotdesk_domain::computer::prepared::DesktopSpec;
 use hotdesk_domain::computer::template::hardware::{bandwidth, default_size};
 use hotdesk_domain::computer::template::requested_template;
 use hotdesk_domain::computer::{CPU_CHOICES, ComputerRequest, RAM_CHOICES, parse_computer_request};
 use hotdesk_domain::error::Error;
-use hotdesk_domain::identity::access::Role;
+use hotdesk_domain::identity::access::{Caller, Role};
 use hotdesk_domain::name::Name;
 use hotdesk_domain::secret::LaunchSecrets;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
-use hotdesk_store::fleet::computers::NewComputer;
+use hotdesk_store::fleet::computers::{Computer as StoredComputer, NewComputer};
 use hotdesk_store::fleet::find::ComputerFilter;
+use hotdesk_store::identity::workspaces::Workspace;
 use hotdesk_wire::computer::{
     Computer, ComputerList, ComputerListQuery, CreateComputer, UpdateComputer, VncPassword,
 };
@@ -54,6 +56,22 @@ pub(crate) async fn create(
     let workspace = wanted.workspace_id.as_ref().or(wanted.project_id.as_ref());
     let workspace = workspace.ok_or_else(|| Error::invalid("workspace_id is missing"))?;
     let workspace = app.directory.find_workspace(&caller, workspace).await?;
+    let made = launch(&app, &caller, &workspace, &wanted, None).await?;
+    let record = app.directory.record_for(&caller, &made, &origin).await;
+    Ok((StatusCode::CREATED, Json(Computer { auto_stop: Some(app.auto_stop.record(&made)), ..record })))
+}
+
+/// Creates a computer in a workspace, and waits until it is usable. The service deletes it at `expires_at`.
+///
+/// # Errors
+/// Those of `POST /computers`.
+pub(crate) async fn launch(
+    app: &AppState,
+    caller: &Caller,
+    workspace: &Workspace,
+    wanted: &CreateComputer,
+    expires_at: Option<UnixMillis>,
+) -> hotdesk_domain::error::Result<StoredComputer> {
     let name = Name::parse(&wanted.name)?;
     let launch = match requested_template(wanted.template_ref.as_deref(), wanted.image.as_deref())? {
         Some(reference) => Some(app.templates.launch_source(workspace.account, &reference).await?),
@@ -62,7 +80,7 @@ pub(crate) async fn create(
     let (template, layers, secrets, defaults) = match launch {
         Some(launch) => {
             let names = launch.definition.secrets.iter().map(|secret| secret.name.as_str());
-            let secrets = app.secrets.for_launch(&caller, workspace.id, workspace.account, names).await?;
+            let secrets = app.secrets.for_launch(caller, workspace.id, workspace.account, names).await?;
             (Some(launch.reference.to_string()), launch.layers, secrets, launch.definition.hardware)
         }
         None => (None, Vec::new(), LaunchSecrets::default(), TemplateHardware::default()),
@@ -82,7 +100,7 @@ pub(crate) async fn create(
     };
     let mut hardware = parse_computer_request(&order)?;
     hardware.bandwidth_mbps = bandwidth(allowance.bandwidth_mbps, defaults.bandwidth_mbps);
-    let isolation = app.fleet.choose_isolation(wanted.isolation.as_deref(), &workspace)?;
+    let isolation = app.fleet.choose_isolation(wanted.isolation.as_deref(), workspace)?;
     let spec = DesktopSpec { isolation, hardware, layers };
     let new = NewComputer {
         id: app.fleet.id_for(&spec),
@@ -94,14 +112,13 @@ pub(crate) async fn create(
         secrets,
         layers: spec.layers,
         auto_stop_minutes: auto_stop_minutes.unwrap_or(0),
+        expires_at,
         deliver_files: wanted.deliver_files,
         encrypt: app.config.encryption.computers,
         plans: app.plans.clone(),
     };
     audit::set_computer(new.id);
-    let made = app.fleet.create(new).await?;
-    let record = app.directory.record_for(&caller, &made, &origin).await;
-    Ok((StatusCode::CREATED, Json(Computer { auto_stop: Some(app.auto_stop.record(&made)), ..record })))
+    app.fleet.create(new).await
 }
 
 /// Lists the computers to which the key has access.

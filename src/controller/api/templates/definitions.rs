@@ -57,7 +57,8 @@ async fn schema() -> Response {
     (kind, template::schema().to_string()).into_response()
 }
 
-fn refusal(errors: Vec<TemplateError>) -> Error {
+/// The answer to an invalid document: `Unprocessable` (`template_invalid`), with every error.
+pub fn refusal(errors: Vec<TemplateError>) -> Error {
     let InvalidTemplate { ok, error, errors, .. } = errors.into();
     let rows = errors.into_iter().map(|error| {
         let mut row = vec![

@@ -2,7 +2,10 @@
 
 mod builds;
 mod definitions;
+mod image_builds;
 mod published;
+mod runs;
+mod saved;
 
 use utoipa_axum::router::OpenApiRouter;
 
@@ -10,5 +13,10 @@ use crate::AppState;
 
 /// Returns the routes of templates.
 pub fn router() -> OpenApiRouter<AppState> {
-    definitions::router().merge(published::router()).merge(builds::router())
+    definitions::router()
+        .merge(published::router())
+        .merge(builds::router())
+        .merge(runs::router())
+        .merge(saved::router())
+        .merge(image_builds::router())
 }

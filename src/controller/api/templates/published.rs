@@ -174,7 +174,11 @@ async fn own(
     Ok(templates)
 }
 
-async fn record(app: &AppState, template: StoredTemplate) -> hotdesk_domain::error::Result<Template> {
+/// The API record of an account's template.
+///
+/// # Errors
+/// `Internal` when the database fails, or its document is no JSON.
+pub async fn record(app: &AppState, template: StoredTemplate) -> hotdesk_domain::error::Result<Template> {
     let status = app.templates.status(&template).await?.status;
     Ok(Template {
         reference: template.reference.to_string(),

@@ -63,6 +63,8 @@ pub(super) enum Work {
     Clone(ComputerId),
     /// Copy the disk to this clone.
     CopyTo(ComputerId),
+    /// Copy the disk to this machine of a save as a template.
+    CopyForTemplate(ComputerId),
     /// Create the machine of a fork's row with this computer's disk and memory, current or of a snapshot.
     Fork(ComputerId, Option<SnapshotId>),
     /// Copy disk and memory to this fork.
@@ -202,6 +204,9 @@ impl Runner {
             Work::Clone(source) => self.create(&row, MachineSource::Disk(*source)).await,
             Work::Fork(source, at) => self.create(&row, MachineSource::Memory(*source, *at)).await,
             Work::CopyTo(clone) => (self.copy_disk(&row, *clone).await, AfterWork::Continue),
+            Work::CopyForTemplate(machine) => {
+                (self.copy_for_template(&row, *machine).await, AfterWork::Continue)
+            }
             Work::ForkTo(fork) => (self.copy_memory(&row, *fork).await, AfterWork::Continue),
             Work::Launch(snapshot, fork) => (self.launch(*snapshot, *fork).await, AfterWork::Continue),
             Work::Snapshot(new) => (self.snapshot(&row, new, accepted).await, AfterWork::Continue),

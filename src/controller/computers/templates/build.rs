@@ -24,7 +24,6 @@ use hotdesk_domain::computer::template::build::{PlannedLayer, plan_layers};
 use hotdesk_domain::computer::{ComputerRequest, Hardware, parse_computer_request};
 use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::plural::plural;
 use hotdesk_engine::{Boot, MachineSpec};
 use hotdesk_store::templates::builds::BuiltLayers;
@@ -204,15 +203,7 @@ impl Build<'_> {
         if !store.is_published(self.account, self.digest).await? {
             return Err(Error::not_found("the template was deleted"));
         }
-        let allowance = self.plans.terms(&store.standing(self.account).await?)?.allowance;
-        let used = store.resource_use(self.account).await?.disk_gb;
-        if used >= allowance.account_disk_gb {
-            let message = format!(
-                "the account uses {used} of {} GB of disk: delete computers, snapshots or templates",
-                allowance.account_disk_gb
-            );
-            return Err(Error::forbidden(message).code(ErrorCode::DiskQuotaExceeded));
-        }
+        let allowance = super::check_disk(store, self.plans, self.account).await?;
         let disk_gb = self.definition.hardware.disk_gb.map(|disk| disk.min(allowance.disk_gb.into()) as f64);
         let cpu = Some(BUILD_CPUS.min(allowance.cpu.into()));
         let hardware =

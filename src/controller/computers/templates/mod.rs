@@ -1,16 +1,18 @@
 //! Templates: publication, builds, and what computers are launched from (docs/templates.md).
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+mod apt;
 mod build;
 pub mod build_log;
 mod programs;
+mod queue;
+mod runs;
+pub mod save;
 mod step_run;
 mod steps;
 mod unsupported;
@@ -18,11 +20,12 @@ mod unsupported;
 use super::fleet::Fleet;
 use super::runner::registry::{FleetState, stopping};
 use build::Build;
-use build_log::{BuildLog, Level, Phase};
+use build_log::{Level, Phase};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, LayerId};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
+use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::computer::template::build::BuildStatus;
@@ -33,20 +36,15 @@ use hotdesk_store::templates::builds::BuiltLayers;
 use hotdesk_store::templates::definitions::StoredTemplate;
 use hotdesk_wire::computer::template::TemplateBuild;
 use hotdesk_wire::template::{TemplateDefinition, validate};
+use queue::{BuildEnd, BuildQueue, RunningBuild};
 
-/// Builds that run at once: each boots computers and works with two CPUs.
-const BUILDS_AT_ONCE: usize = 2;
-/// Most builds of one account that wait or run.
-const MAX_BUILDS: usize = 8;
 /// Longest build.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Logs of builds in memory, ended ones included; the oldest ended one goes first. Each has at most 1 MiB of lines.
-const MAX_LOGS: usize = 32;
-/// Seconds after which a refused build may be asked for again.
-const RETRY_SECONDS: u32 = 10;
 /// Status of a template without a build.
 const NOT_BUILT: &str = "not_built";
 const BUILD_FAILED: &str = "The template could not be built";
+const SAVED: &str = "was saved from a computer with another guest image, or its layers are gone, and it cannot be built \
+    again: save a computer as another version";
 const CANCELLED: &str = "the build was cancelled";
 const INTERRUPTED: &str = "the service stopped during the build: build it again";
 
@@ -58,39 +56,7 @@ struct TemplatesState {
     store: Store,
     fleet: Fleet,
     plans: Plans,
-    turns: Semaphore,
-    /// The builds that run, and the last ones that ended, in the order of their begin.
-    builds: Mutex<VecDeque<Arc<RunningBuild>>>,
-}
-
-/// A build since the start of the controller.
-pub struct RunningBuild {
-    account: AccountId,
-    digest: String,
-    /// Its log.
-    pub log: BuildLog,
-    cancel: CancellationToken,
-    ended: CancellationToken,
-}
-
-impl RunningBuild {
-    fn is_of(&self, account: AccountId, digest: &str) -> bool {
-        self.account == account && self.digest == digest
-    }
-
-    fn has_ended(&self) -> bool {
-        self.ended.is_cancelled()
-    }
-}
-
-/// Ends a build when it is dropped: waiting requests and readers of the log go on.
-struct BuildEnd(Arc<RunningBuild>);
-
-impl Drop for BuildEnd {
-    fn drop(&mut self) {
-        self.0.log.end();
-        self.0.ended.cancel();
-    }
+    builds: BuildQueue,
 }
 
 /// What a computer is launched from.
@@ -107,12 +73,7 @@ pub struct LaunchSource {
 impl Templates {
     /// Creates the service of this fleet.
     pub fn new(store: Store, fleet: Fleet, plans: Plans) -> Self {
-        let turns = Semaphore::new(BUILDS_AT_ONCE);
-        Self(Arc::new(TemplatesState { store, fleet, plans, turns, builds: Mutex::default() }))
-    }
-
-    fn builds(&self) -> MutexGuard<'_, VecDeque<Arc<RunningBuild>>> {
-        self.0.builds.lock().unwrap_or_else(PoisonError::into_inner)
+        Self(Arc::new(TemplatesState { store, fleet, plans, builds: BuildQueue::default() }))
     }
 
     /// Publishes a valid definition. With `replace` it may take the place of another document, whose build is cancelled.
@@ -140,6 +101,7 @@ impl Templates {
             reference: definition.reference(),
             digest: definition.digest(),
             definition: text,
+            saved: false,
             created_at: clock::now(),
         };
         self.0.store.publish_template(&template, replace).await?;
@@ -168,14 +130,9 @@ impl Templates {
 
     /// Cancels the builds of documents that the account has no template of any more.
     async fn cancel_removed(&self, account: AccountId) -> Result<()> {
-        let running: Vec<String> = {
-            let builds = self.builds();
-            let running = builds.iter().filter(|build| build.account == account && !build.has_ended());
-            running.map(|build| build.digest.clone()).collect()
-        };
-        for digest in running {
+        for digest in self.0.builds.digests(account) {
             if !self.0.store.is_published(account, &digest).await? {
-                self.cancel_build(account, &digest).await;
+                self.0.builds.cancel(account, &digest).await;
             }
         }
         Ok(())
@@ -203,8 +160,7 @@ impl Templates {
 
     /// Returns the log of the last build of a template since the start of the controller.
     pub fn log(&self, template: &StoredTemplate) -> Option<Arc<RunningBuild>> {
-        let builds = self.builds();
-        builds.iter().rev().find(|build| build.is_of(template.account, &template.digest)).map(Arc::clone)
+        self.0.builds.last(template.account, &template.digest)
     }
 
     /// Cancels the build of a document and waits until nothing of it is left.
@@ -212,41 +168,29 @@ impl Templates {
     /// # Errors
     /// `Conflict` when none runs.
     pub async fn cancel(&self, template: &StoredTemplate) -> Result<()> {
-        if self.cancel_build(template.account, &template.digest).await {
+        if self.0.builds.cancel(template.account, &template.digest).await {
             return Ok(());
         }
         Err(Error::conflict(format!("no build of {} runs", template.reference)))
     }
 
-    async fn cancel_build(&self, account: AccountId, digest: &str) -> bool {
-        let running = {
-            let builds = self.builds();
-            let running = builds.iter().find(|build| build.is_of(account, digest) && !build.has_ended());
-            running.map(Arc::clone)
-        };
-        let Some(build) = running else { return false };
-        build.cancel.cancel();
-        build.ended.cancelled().await;
-        true
-    }
-
     /// Begins the build of a template, unless it is built already or being built. It continues if the caller disconnects.
     ///
     /// # Errors
-    /// `TooManyRequests` (`too_many_builds`) at [`MAX_BUILDS`]; `Internal` when the database fails.
+    /// `Conflict` (`TEMPLATE_NOT_READY`) for a saved template whose layers cannot be used any more; `TooManyRequests`
+    /// (`too_many_builds`) when too many builds of the account wait or run; `Internal` when the database
+    /// fails.
     pub async fn build(&self, template: &StoredTemplate) -> Result<TemplateBuild> {
         let (account, digest) = (template.account, &template.digest);
         if self.ready_layers(template).await?.is_some() {
             return Ok(TemplateBuild { reused: Some(true), ..self.status(template).await? });
         }
-        let build = Arc::new(RunningBuild {
-            account,
-            digest: digest.clone(),
-            log: BuildLog::default(),
-            cancel: CancellationToken::new(),
-            ended: CancellationToken::new(),
-        });
-        if !self.register(&build)? {
+        if template.saved {
+            let message = format!("The template {} {SAVED}", template.reference);
+            return Err(Error::conflict(message).code(ErrorCode::TemplateNotReady));
+        }
+        let build = RunningBuild::new(account, digest);
+        if !self.0.builds.register(&build)? {
             return self.status(template).await;
         }
         // Whatever ends the task, also before it begins, ends the build.
@@ -267,26 +211,6 @@ impl Templates {
             return Err(template.reference.not_found());
         }
         self.status(template).await
-    }
-
-    /// Adds a build to those that run. Returns false when one of the same document runs.
-    fn register(&self, build: &Arc<RunningBuild>) -> Result<bool> {
-        let mut builds = self.builds();
-        let running = || builds.iter().filter(|other| !other.has_ended());
-        if running().any(|other| other.is_of(build.account, &build.digest)) {
-            return Ok(false);
-        }
-        if running().filter(|other| other.account == build.account).count() >= MAX_BUILDS {
-            let message = format!("{MAX_BUILDS} builds of this account wait or run: wait for one");
-            let refused = Error::rate_limited(RETRY_SECONDS).code(ErrorCode::TooManyBuilds);
-            return Err(Error { message, ..refused });
-        }
-        while builds.len() >= MAX_LOGS {
-            let Some(oldest) = builds.iter().position(|other| other.has_ended()) else { break };
-            builds.remove(oldest);
-        }
-        builds.push_back(Arc::clone(build));
-        Ok(true)
     }
 
     async fn run(&self, build: &RunningBuild, template: &StoredTemplate) {
@@ -315,7 +239,7 @@ impl Templates {
 
     async fn make(&self, build: &RunningBuild, template: &StoredTemplate) -> Result<BuiltLayers> {
         let definition = parse(template).await?;
-        let _turn = self.turn(build).await?;
+        let _turn = self.0.builds.turn(build, self.0.fleet.shared.tasks.stopping()).await?;
         let build = Build {
             fleet: &self.0.fleet.shared,
             account: build.account,
@@ -327,31 +251,6 @@ impl Templates {
             deadline: Instant::now() + BUILD_TIMEOUT,
         };
         build.run().await
-    }
-
-    /// Waits for a build's turn: the builds of an account run one after another, so that two never make the same layer and
-    /// no account holds up the others.
-    async fn turn(&self, build: &RunningBuild) -> Result<SemaphorePermit<'_>> {
-        let stopping = self.0.fleet.shared.tasks.stopping();
-        let waiting = async {
-            while let Some(earlier) = self.earlier(build) {
-                earlier.ended.cancelled().await;
-            }
-            self.0.turns.acquire().await.map_err(Error::internal)
-        };
-        tokio::select! {
-            turn = waiting => turn,
-            () = build.cancel.cancelled() => Err(Error::conflict(CANCELLED)),
-            () = stopping.cancelled() => Err(Error::conflict(INTERRUPTED)),
-        }
-    }
-
-    /// A build of the same account that began earlier and runs.
-    fn earlier(&self, build: &RunningBuild) -> Option<Arc<RunningBuild>> {
-        let builds = self.builds();
-        let before = builds.iter().take_while(|other| !std::ptr::eq(&***other, build));
-        let mut running = before.filter(|other| other.account == build.account && !other.has_ended());
-        running.next().map(Arc::clone)
     }
 
     /// Returns what a computer of an account is launched from.
@@ -366,6 +265,7 @@ impl Templates {
                 Some(BuildStatus::Building) => {
                     format!("The template {reference} is being built: wait until it is ready")
                 }
+                Some(BuildStatus::Ready) if template.saved => format!("The template {reference} {SAVED}"),
                 Some(BuildStatus::Ready) => {
                     format!(
                         "The template {reference} was built for another guest image, or its layers are gone: build it again"
@@ -442,6 +342,23 @@ async fn remove_layer(fleet: &FleetState, layer: LayerId) {
     if let Err(error) = removed {
         tracing::warn!(%layer, error = format_args!("{error:#}"), "could not remove a layer; it is retried");
     }
+}
+
+/// Checks that an account may make one more layer, and returns what its plan permits.
+///
+/// # Errors
+/// `Forbidden` (`DISK_QUOTA_EXCEEDED`) when the account's disk is used up; `Unavailable` or `Internal` when the store fails.
+async fn check_disk(store: &Store, plans: &Plans, account: AccountId) -> Result<Allowance> {
+    let allowance = plans.terms(&store.standing(account).await?)?.allowance;
+    let used = store.resource_use(account).await?.disk_gb;
+    if used < allowance.account_disk_gb {
+        return Ok(allowance);
+    }
+    let message = format!(
+        "the account uses {used} of {} GB of disk: delete computers, snapshots or templates",
+        allowance.account_disk_gb
+    );
+    Err(Error::forbidden(message).code(ErrorCode::DiskQuotaExceeded))
 }
 
 /// The definition of a published template. The largest documents take longer than other requests may wait for this thread.

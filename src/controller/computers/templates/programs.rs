@@ -13,7 +13,7 @@ use hotdesk_wire::template::{
     Choice as _, Environment, Service, TemplateDefinition, TemplateValues, TextOrSecret,
 };
 
-use super::steps::{APT, APT_CLEAN};
+use super::apt::{APT, APT_CLEAN};
 
 /// User of services that the build makes where the image lacks it: that of a service without `user`.
 const SERVICE_USER: &str = "orgo";

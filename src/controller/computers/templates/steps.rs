@@ -10,14 +10,10 @@ use hotdesk_domain::error::Result;
 use hotdesk_wire::programs::service::TemplatePrograms;
 use hotdesk_wire::template::{FileMoment, TemplateDefinition, TemplateFile};
 
+use super::apt::{APT, APT_CLEAN};
 use super::programs;
 use super::unsupported::download_url;
 
-/// Installs Debian packages without questions. The package lists do not stay: they are large and grow old.
-pub(super) const APT: &str = "export DEBIAN_FRONTEND=noninteractive\n\
-    apt-get -q update\n\
-    apt-get -qy -o Dpkg::Options::=--force-confold install --no-install-recommends -- ";
-pub(super) const APT_CLEAN: &str = "\napt-get clean\nrm -rf /var/lib/apt/lists/*\n";
 /// `--break-system-packages`: the computer is the environment of these packages.
 const PIP: &str = "python3 -m pip install --no-cache-dir --no-input --break-system-packages -- ";
 const NPM: &str = "npm install --global --no-fund --no-audit -- ";

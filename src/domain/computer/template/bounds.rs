@@ -1,5 +1,7 @@
 //! Bounds of a definition file: they keep the time and the memory of a validation small.
 
+use std::time::Duration;
+
 /// Largest document in bytes (1 MiB). Files of more than some kilobytes belong beside the document (`from`).
 /// Text that aliases repeat counts each time.
 pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
@@ -25,6 +27,9 @@ pub const MAX_TEXT_BYTES: usize = 4096;
 /// more than any template needs.
 pub const MAX_INSERTED_BYTES: usize = 8 << 20;
 
+/// Life of a computer that was launched to try a template (`POST /templates/run`): long enough to look at everything in
+/// it, and a forgotten one uses up the plan for an hour at most.
+pub const RUN_TIME: Duration = Duration::from_secs(3600);
 /// Most templates of an account, versions counted singly.
 pub const MAX_TEMPLATES: i64 = 200;
 /// Most bytes of all normalised documents of an account (4 MiB), because a list has all of them: 200 of 20 KB.

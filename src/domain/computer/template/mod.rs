@@ -9,6 +9,7 @@ pub mod name;
 pub mod network;
 pub mod path;
 pub mod reference;
+pub mod saving;
 pub mod timing;
 
 pub use fault::{Fault, FaultCode};

@@ -7,7 +7,7 @@ use super::{Operation, Scene, is_account_only};
 use crate::harness::agent::fetch_json;
 
 /// Paths whose object is named by the body or the query, which therefore have to be valid first.
-const NAMED_ELSEWHERE: [&str; 13] = [
+const NAMED_ELSEWHERE: [&str; 14] = [
     "/audit",
     "/billing/",
     "/computers",
@@ -18,6 +18,7 @@ const NAMED_ELSEWHERE: [&str; 13] = [
     "/secrets",
     "/stream/connections",
     "/templates/global",
+    "/templates/run",
     "/templates/validate",
     "/user/",
     "/workspaces",

@@ -20,7 +20,7 @@ use crate::openapi::{document, needs_key, operations};
 
 /// Operations that concern no workspace. Every key may use them, and they answer by the caller's account or
 /// scope.
-const WITHOUT_WORKSPACE: [&str; 9] = [
+const WITHOUT_WORKSPACE: [&str; 10] = [
     "GET /keys/ssh",
     "GET /stream/connections",
     "GET /templates/global",
@@ -28,6 +28,7 @@ const WITHOUT_WORKSPACE: [&str; 9] = [
     "GET /user/profile",
     "GET /workspaces",
     "POST /keys/ssh",
+    "POST /templates/run",
     "POST /templates/validate",
     "POST /workspaces",
 ];
@@ -160,7 +161,7 @@ impl Scene {
                 "{name}" => "home",
                 "{port}" => "3000",
                 "{screen_id}" => "default",
-                "{process_id}" | "{session_name}" | "{recording_id}" => "any",
+                "{process_id}" | "{session_name}" | "{recording_id}" | "{service}" => "any",
                 "{upload_id}" | "{snapshot_id}" => "00000000-0000-4000-8000-000000000000",
                 // Clients belong to their operator; clients_api tests that scoped keys cannot reach them.
                 "{client_id}" => "00000000-0000-4000-8000-000000000000",
@@ -185,7 +186,10 @@ impl Scene {
             .iter()
             .filter(|parameter| parameter["in"] == "query")
             .filter_map(|parameter| parameter["name"].as_str())
-            .filter_map(|name| self.reference_value(name).map(|value| (name, value)))
+            .filter_map(|name| match (operation.path.as_str(), name) {
+                ("/templates/run", "id") => Some((name, computer)),
+                _ => self.reference_value(name).map(|value| (name, value)),
+            })
             .collect();
         // The file's id and the filters of a list name a target too.
         targeted |= !query.is_empty();

@@ -21,13 +21,16 @@ const ACTION_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Returns the routes of services.
 pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(act)).routes(routes!(log))
+    OpenApiRouter::new()
+        .routes(routes!(services))
+        .routes(routes!(service_action))
+        .routes(routes!(service_log))
 }
 
 /// Lists the services that a computer has from its template, and its hooks.
 #[utoipa::path(get, path = "/computers/{id}/services", tag = "execution", params(("id" = String, Path)),
     responses((status = 200, description = "The services and hooks; none without a template", body = ServiceList)))]
-async fn list(
+async fn services(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -36,29 +39,29 @@ async fn list(
 }
 
 /// Starts, stops or restarts a service, and waits for it.
-#[utoipa::path(post, path = "/computers/{id}/services/{name}", tag = "execution",
-    params(("id" = String, Path), ("name" = String, Path)), request_body = ServiceAction,
+#[utoipa::path(post, path = "/computers/{id}/services/{service}", tag = "execution",
+    params(("id" = String, Path), ("service" = String, Path)), request_body = ServiceAction,
     responses((status = 200, description = "The services afterwards", body = ServiceList)))]
-async fn act(
+async fn service_action(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
-    Path((id, name)): Path<(String, String)>,
+    Path((id, service)): Path<(String, String)>,
     Read(body): Read<ServiceAction>,
 ) -> Result<Json<ServiceList>> {
-    let path = format!("/services/{}", percent_encode(&name));
+    let path = format!("/services/{}", percent_encode(&service));
     forward(&app, &caller, &id, Method::POST, &path, (), Some(&body), ACTION_TIMEOUT).await
 }
 
 /// Returns the end of a service's output.
-#[utoipa::path(get, path = "/computers/{id}/services/{name}/log", tag = "execution",
-    params(("id" = String, Path), ("name" = String, Path), ServiceLogQuery),
+#[utoipa::path(get, path = "/computers/{id}/services/{service}/log", tag = "execution",
+    params(("id" = String, Path), ("service" = String, Path), ServiceLogQuery),
     responses((status = 200, description = "The text", body = ServiceLog)))]
-async fn log(
+async fn service_log(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
-    Path((id, name)): Path<(String, String)>,
+    Path((id, service)): Path<(String, String)>,
     Query(query): Query<ServiceLogQuery>,
 ) -> Result<Json<ServiceLog>> {
-    let path = format!("/services/{}/log", percent_encode(&name));
+    let path = format!("/services/{}/log", percent_encode(&service));
     forward(&app, &caller, &id, Method::GET, &path, query, None::<&()>, QUICK_TIMEOUT).await
 }
