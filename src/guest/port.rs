@@ -47,7 +47,7 @@ struct TunnelStream {
 
 impl Guest {
     /// Sends a request to the program that listens on `port`; its target is a path. Upgrades pass. `permit` is held
-    /// until the connection to the program has ended.
+    /// until the connection to the program has ended. When `ended` resolves, the computer does not run any more.
     ///
     /// # Errors
     /// `BadGateway`: `port_not_listening` when no program listens there, `port_broken` when it ends its connection or
@@ -58,11 +58,12 @@ impl Guest {
         request: Request<Body>,
         tasks: &Tasks,
         permit: impl Send + 'static,
+        ended: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Response<Incoming>> {
         let query = [("port", port.to_string())];
         let socket = self.socket(&format!("/ws/{}", Channel::Tcp.name()), query).await?;
         let tunnel = ClientTunnel::open(socket).await.map_err(|error| unopened(port, error))?;
-        let stream = TunnelStream::start(tunnel, port, tasks, permit);
+        let stream = TunnelStream::start(tunnel, port, tasks, permit, ended);
         let mut client = http1::Builder::new();
         client.max_buf_size(MAX_HEADER_BYTES);
         let broken = |error: hyper::Error| {
@@ -97,6 +98,7 @@ impl TunnelStream {
         port: u16,
         tasks: &Tasks,
         permit: impl Send + 'static,
+        ended: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (stream, mut far) = tokio::io::duplex(BUFFER);
         let broken = Arc::new(AtomicBool::new(false));
@@ -115,6 +117,7 @@ impl TunnelStream {
                     ended.inspect_err(shown).is_ok()
                 }
                 () = unused => true,
+                () = ended => false,
             };
             // Before the near end sees the end of the bytes.
             is_broken.store(!whole, Ordering::Release);

@@ -2,6 +2,10 @@
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
+/// Marks a response as the answer of a program in a computer, which chose its status. An extension of the response.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramAnswer;
+
 /// Keeps the content from running as a page of this origin.
 pub fn confine(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));

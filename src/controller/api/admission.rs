@@ -24,6 +24,8 @@ const ALL_TEMPLATES: &str = "/templates";
 
 /// Beginning of the routes of a computer's files.
 const FILES: &str = "/computers/{id}/files";
+/// The route of a service's output, which is any file that the template names.
+const SERVICE_LOG: &str = "/computers/{id}/services/{service}/log";
 
 /// Changing operations that a viewer may use in part: tickets to view, and leaving a workspace.
 const OPEN_TO_VIEWERS: [(Method, &str); 2] =
@@ -66,7 +68,7 @@ async fn admit(app: &AppState, parts: &mut Parts) -> Result<()> {
     };
     if route.starts_with("/computers/{id}") {
         let (computer, role) = app.directory.find_computer_as(caller, &id).await?;
-        if route.starts_with(FILES) {
+        if route.starts_with(FILES) || route == SERVICE_LOG {
             app.directory.check_files(role, &computer).await?;
         }
     } else if route.starts_with("/workspaces/{id}") {

@@ -26,6 +26,7 @@ use hotdesk_http::edge::RequestId;
 use hotdesk_http::error_response::{self, CarriedError};
 use hotdesk_http::serve::Peer;
 use hotdesk_http::unread_body::SkipDrain;
+use hotdesk_http::untrusted_content::ProgramAnswer;
 
 mod log;
 mod queue;
@@ -80,8 +81,13 @@ async fn record_as(app: AppState, request: Request, next: Next, changes: bool) -
     // A request that was cut off may have had its effect, so its status is unknown.
     let whole = response.extensions().get::<SkipDrain>().is_none();
     let code = response.extensions().get::<CarriedError>().and_then(|CarriedError(error)| error.code);
-    let outcome =
-        if whole { AuditOutcome::of_answer(response.status().as_u16()) } else { AuditOutcome::Unanswered };
+    // A program in a computer chooses its status: it must neither hide a request nor look like a refusal.
+    let is_program = response.extensions().get::<ProgramAnswer>().is_some();
+    let outcome = match (whole, is_program) {
+        (false, _) => AuditOutcome::Unanswered,
+        (true, true) => AuditOutcome::CHANGED,
+        (true, false) => AuditOutcome::of_answer(response.status().as_u16()),
+    };
     current.0.end(outcome, code);
     response
 }

@@ -7,13 +7,14 @@ use crate::fleet::computers::{Computer, NewComputer, name_taken};
 use crate::fleet::snapshots::LaunchState;
 use crate::{Store, Write, failed, is_duplicate};
 use hotdesk_base::clock;
-use hotdesk_base::ids::{AccountId, ComputerId, SnapshotId, WorkspaceId};
+use hotdesk_base::ids::{ComputerId, SnapshotId, WorkspaceId};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::clone::free_name;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::access::Role;
 use hotdesk_domain::name::Name;
+use hotdesk_domain::secret::LaunchSecrets;
 
 /// Scope of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct NewCopy {
     pub name: Option<Name>,
     /// Whether its files on the host are encrypted with the key of its workspace.
     pub encrypt: bool,
+    /// Whether it may have the secrets of the account, if its source has.
+    pub account_secrets: bool,
     /// Limits of all plans; the owner's plan is read in the same transaction.
     pub plans: Plans,
 }
@@ -96,7 +99,10 @@ impl Store {
             hardware,
             isolation: source.isolation,
             template: source.template.clone(),
-            secrets: source.secrets.clone(),
+            secrets: LaunchSecrets {
+                account: source.secrets.account && copy.account_secrets,
+                ..source.secrets.clone()
+            },
             layers: source.layers.clone(),
             auto_stop_minutes: 0,
             expires_at: None,
@@ -105,7 +111,6 @@ impl Store {
             plans,
         };
         write.add(&new).await?;
-        write.withhold_account_secrets(copy.id, source.owner).await?;
         if let Some(LaunchState { token: Some(token), .. }) = &kept {
             write.set_saved_token(copy.id, token).await?;
         }
@@ -126,8 +131,8 @@ impl Store {
         Ok(made)
     }
 
-    /// Moves a computer to another workspace, with the uploads meant for it alone; its exports stay. When an
-    /// account loses access, the computer gets a new password. Returns the computer if its stream must end,
+    /// Moves a computer to another workspace, with the uploads meant for it alone; its exports stay. Without
+    /// `account_secrets` it loses the secrets of the account at its next boot. When an account loses access, the computer gets a new password. Returns the computer if its stream must end,
     /// else nothing.
     ///
     /// # Errors
@@ -138,6 +143,7 @@ impl Store {
         &self,
         computer: ComputerId,
         workspace: WorkspaceId,
+        account_secrets: bool,
     ) -> Result<Vec<ComputerId>> {
         let mut write = self.write().await?;
         let row = write.computer(computer).await?;
@@ -145,6 +151,9 @@ impl Store {
         write.owner(workspace).await?;
         write.check_client(workspace, computer).await?;
         write.move_to_workspace(&row, workspace).await?;
+        if !account_secrets {
+            write.withhold_account_secrets(computer).await?;
+        }
         let lost = write.loses_users(row.workspace, workspace).await?;
         let mut streams = Vec::new();
         if lost {
@@ -180,7 +189,6 @@ impl Write {
             Err(error) if is_duplicate(&error) => return Err(name_taken(&computer.name)),
             other => other.map_err(failed("move a computer"))?,
         };
-        self.withhold_account_secrets(computer.id, computer.owner).await?;
         sqlx::query("UPDATE files SET workspace_id = $2 WHERE computer_id = $1 AND source = 'upload'")
             .bind(computer.id.to_string())
             .bind(workspace.to_string())
@@ -190,19 +198,14 @@ impl Write {
         Ok(())
     }
 
-    /// Withholds an account's secrets from a computer that is no longer that of `account`: it would get those of the new
-    /// account, which nobody there decided.
-    async fn withhold_account_secrets(&mut self, computer: ComputerId, account: AccountId) -> Result<()> {
-        sqlx::query(
-            "UPDATE computers SET account_secrets = 0 WHERE id = $1 AND workspace_id NOT IN \
-             (SELECT id FROM workspaces WHERE account_id = $2)",
-        )
-        .bind(computer.to_string())
-        .bind(account.to_string())
-        .execute(&mut *self.tx)
-        .await
-        .map(drop)
-        .map_err(failed("withhold the secrets of an account"))
+    /// Withholds the secrets of the account from a computer.
+    async fn withhold_account_secrets(&mut self, computer: ComputerId) -> Result<()> {
+        sqlx::query("UPDATE computers SET account_secrets = 0 WHERE id = $1")
+            .bind(computer.to_string())
+            .execute(&mut *self.tx)
+            .await
+            .map(drop)
+            .map_err(failed("withhold the secrets of an account"))
     }
 
     /// Whether a member, or the owner of a key, of one workspace has no access to another one.

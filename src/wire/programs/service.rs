@@ -63,8 +63,8 @@ pub struct AutostartProgram {
 /// The services and hooks of a computer.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ServiceList {
-    /// Services in the order of the template, then the programs that start with the desktop. Empty while the hooks of
-    /// the boot run.
+    /// Services in the order of the template, then the programs that start with the desktop. They are stopped while the
+    /// hooks of the boot run.
     pub services: Vec<ServiceStatus>,
     /// Hooks that have run since the boot, or run now.
     pub hooks: Vec<HookStatus>,

@@ -274,6 +274,7 @@ async fn t18_half_a_clone_is_undone_at_the_next_start() {
             workspace: None,
             name: None,
             encrypt: false,
+            account_secrets: false,
             plans,
         };
         let stored = controller.store().await.add_copy(&copy).await.expect("stored");

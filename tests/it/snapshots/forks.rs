@@ -164,7 +164,16 @@ async fn t18_half_a_fork_is_undone_at_the_next_start() {
     for forked in [false, true] {
         let plans = Config::default().plans();
         let (id, extent, source) = (ComputerId::random(), Extent::Fork(None), scene.computer());
-        let copy = NewCopy { id, source, extent, workspace: None, name: None, encrypt: false, plans };
+        let copy = NewCopy {
+            id,
+            source,
+            extent,
+            workspace: None,
+            name: None,
+            encrypt: false,
+            account_secrets: false,
+            plans,
+        };
         let store = scene.controller.store().await;
         assert_eq!(store.add_copy(&copy).await.expect("stored").name, "desk (fork)");
         if forked {

@@ -216,7 +216,16 @@ async fn t18_half_a_launch_is_undone_at_the_next_start() {
     for launched in [false, true] {
         let (id, extent, source) = (ComputerId::random(), Extent::Fork(Some(snapshot_id)), scene.computer());
         let plans = Config::default().plans();
-        let copy = NewCopy { id, source, extent, workspace: None, name: None, encrypt: false, plans };
+        let copy = NewCopy {
+            id,
+            source,
+            extent,
+            workspace: None,
+            name: None,
+            encrypt: false,
+            account_secrets: false,
+            plans,
+        };
         let stored = scene.controller.store().await.add_copy(&copy).await.expect("stored");
         let token = scene.row().await.agent_token;
         assert_eq!(stored.saved_token.expect("a saved token").reveal(), token.reveal());

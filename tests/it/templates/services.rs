@@ -169,6 +169,52 @@ async fn services_go_on_after_a_wake_and_the_hook_of_the_wake_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_service_obeys_whatever_its_policy_and_takes_its_children_with_it() {
+    let Some(controller) = controller().await else { return };
+    let content = "apps:\n  - name: web\n    services:\n      \
+        - {name: once, user: root, restart: 'no', run: \"sleep 1111\\necho ended\"}\n      \
+        - {name: polite, user: root, restart: on-failure, run: \"trap 'exit 0' TERM; while true; do sleep 0.1; done\"}\n";
+    let built = build(&controller, "lab@1.0.0", content).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
+    let both = |list: &Value| status(list, "once") == "running" && status(list, "polite") == "running";
+    let mut before = services(&controller, &id, both).await;
+    for name in ["once", "polite"] {
+        let path = format!("/computers/{id}/services/{name}");
+        let restarted = controller.post(&path, json!({"action": "restart"})).await;
+        assert_eq!((restarted.status, status(&restarted.body, name)), (200, "running"), "{}", restarted.body);
+        assert_ne!(service(&restarted.body, name)["pid"], service(&before, name)["pid"]);
+        before = restarted.body;
+    }
+    assert_eq!(
+        controller.bash(&id, "pgrep -fc '^sleep 1111$'").await,
+        "1\n",
+        "the first run's child has ended"
+    );
+    let stopped = controller.post(&format!("/computers/{id}/services/once"), json!({"action": "stop"})).await;
+    assert_eq!((stopped.status, status(&stopped.body, "once")), (200, "stopped"), "{}", stopped.body);
+    assert_eq!(controller.bash(&id, "pgrep -fc '^sleep 1111$' || true").await, "0\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_in_the_place_of_the_secrets_does_not_keep_a_computer_from_its_user() {
+    let Some(controller) = controller().await else { return };
+    store_secret(&controller, "key").await;
+    let built = build(&controller, "lab@1.0.0", "secrets: [{name: api_key}]").await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
+    assert_eq!(controller.bash(&id, ". /root/.env; echo $API_KEY").await, "key\n");
+    controller.bash(&id, "rm /root/.env; echo mine >/root/.env").await;
+    for verb in ["stop", "start"] {
+        let done = controller.post(&format!("/computers/{id}/{verb}"), json!({})).await;
+        assert_eq!(done.status, 200, "{verb}: {}", done.body);
+    }
+    assert_eq!(controller.bash(&id, "cat /root/.env").await, "mine\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_service_without_its_user_and_a_hook_that_fails_are_named() {
     let Some(controller) = controller().await else { return };
     let content = "apps: [{name: web, services: [{name: api, user: nobody-here, run: 'true'}]}]";

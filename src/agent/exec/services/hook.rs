@@ -74,14 +74,19 @@ async fn execute(
     match tokio::time::timeout(HOOK_TIMEOUT, child_exit::wait(&mut child)).await {
         Ok(exit) => exit.map(Some).map_err(StepError::at("bash")),
         Err(_) => {
-            let target = Target { below: -1, session: None, marker: Some(format!("{MARK}={name}")) };
-            match tokio::task::spawn_blocking(move || tree::end(&target, END_TIMEOUT)).await {
-                Ok(0) => {}
-                Ok(left) => tracing::warn!(left, hook = name, "processes of a hook have not ended"),
-                Err(error) => tracing::error!(%error, hook = name, "the task that ends a hook failed"),
-            }
+            end_processes(name).await;
             Ok(None)
         }
+    }
+}
+
+/// Kills all processes of a hook, also those of a run that an earlier agent began.
+pub(super) async fn end_processes(name: &str) {
+    let target = Target { below: -1, session: None, marker: Some(format!("{MARK}={name}")) };
+    match tokio::task::spawn_blocking(move || tree::end(&target, END_TIMEOUT)).await {
+        Ok(0) => {}
+        Ok(left) => tracing::warn!(left, hook = name, "processes of a hook have not ended"),
+        Err(error) => tracing::error!(%error, hook = name, "the task that ends a hook failed"),
     }
 }
 

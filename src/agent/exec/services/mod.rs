@@ -143,8 +143,7 @@ impl Services {
     /// `NotFound` for a service that the template does not have; `Conflict` when it does not follow.
     pub async fn act(&self, name: &str, action: Action) -> Result<ServiceList> {
         let service = self.service(name).await?;
-        let status = self.parts.supervisor.status(&service.name, String::new()).await;
-        self.parts.supervisor.act(&service.name, action, status.status == "running").await?;
+        self.parts.supervisor.act(&service.name, action).await?;
         self.list().await
     }
 
@@ -198,8 +197,12 @@ impl Parts {
         let programs = self.programs().await?;
         for name in BOOT_HOOKS {
             if name != FIRST_BOOT || !Path::new(FIRST_BOOT_MARK).exists() {
-                // Not again after a restart of the agent.
-                if self.hook_result(name).is_none_or(|result| result.status == "running") {
+                // Not again after a restart of the agent, unless that ended it half-way.
+                let earlier = self.hook_result(name);
+                if earlier.as_ref().is_some_and(|result| result.status == "running") {
+                    hook::end_processes(name).await;
+                }
+                if earlier.is_none_or(|result| result.status == "running") {
                     self.run_hook(name, &programs).await;
                 }
             }
@@ -232,8 +235,11 @@ impl Parts {
 
     fn record_hook(&self, status: &HookStatus) {
         let path = self.result_file(&status.name);
-        let written =
-            serde_json::to_vec(status).map_err(io::Error::other).and_then(|text| fs::write(&path, text));
+        let draft = path.with_extension("new");
+        let written = serde_json::to_vec(status)
+            .map_err(io::Error::other)
+            .and_then(|text| fs::write(&draft, text))
+            .and_then(|()| fs::rename(&draft, &path));
         if let Err(error) = written {
             tracing::warn!(%error, hook = status.name, "could not record the result of a hook");
         }

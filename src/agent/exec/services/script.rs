@@ -16,11 +16,16 @@ pub(super) fn environment<'a>(
         let file = shell_words::quote(&secrets_file.to_string_lossy()).into_owned();
         script.push_str(&format!("if [ -r {file} ]; then . {file}; fi\n"));
     }
+    // Copied first, because a variable may have the name of another one's secret.
+    let secrets: Vec<_> = secrets.collect();
+    for (at, (_, secret)) in secrets.iter().enumerate() {
+        script.push_str(&format!("hotdesk_{at}=\"${{{secret}-}}\"\n"));
+    }
     for (name, value) in literals {
         script.push_str(&format!("export {name}={}\n", shell_words::quote(value)));
     }
-    for (name, secret) in secrets {
-        script.push_str(&format!("export {name}=\"${{{secret}-}}\"\n"));
+    for (at, (name, _)) in secrets.iter().enumerate() {
+        script.push_str(&format!("export {name}=\"$hotdesk_{at}\"\n"));
     }
     script
 }
@@ -43,7 +48,8 @@ mod tests {
         assert_eq!(
             environment(pairs(&literals), &secrets, Path::new("/run/a b/secrets.env")),
             "if [ -r '/run/a b/secrets.env' ]; then . '/run/a b/secrets.env'; fi\n\
-             export A='it'\\''s $HOME'\nexport B=''\nexport KEY=\"${API_KEY-}\"\n"
+             hotdesk_0=\"${API_KEY-}\"\n\
+             export A='it'\\''s $HOME'\nexport B=''\nexport KEY=\"$hotdesk_0\"\n"
         );
         assert_eq!(environment(pairs(&BTreeMap::new()), &BTreeMap::new(), Path::new("/x")), "");
     }

@@ -32,6 +32,8 @@ const ACTION_TIMEOUT: Duration = Duration::from_secs(20);
 const LOG_FOLDER: &str = "/var/log/hotdesk/services";
 /// Bounds of that output: four files of a megabyte each service.
 const LOG_BOUNDS: &str = "n3 s1000000";
+/// File of a service's folder with its session, which is the process id of its first process (s6-supervise(8)).
+const PID_FILE: &str = "session";
 /// Exit code of `finish` that keeps a service down (s6-supervise(8)).
 const STAY_DOWN: i32 = 125;
 
@@ -116,11 +118,13 @@ impl Supervisor {
         let quote = |text: &str| shell_words::quote(text).into_owned();
         let user = quote(&service.user);
         let output = service.log.as_deref().map_or_else(String::new, |file| format!(">>{} ", quote(file)));
-        let secrets = secret_env.iter().chain(&service.secret_env);
+        // The service's own variables take precedence.
+        let common = secret_env.iter().filter(|(name, _)| !service.env.contains_key(*name));
+        let secrets = common.chain(&service.secret_env);
         let environment = script::environment(script::pairs(&service.env), secrets, &self.secrets_file);
         // A user that does not exist ends the script; the output says so.
         format!(
-            "#!/bin/bash\nexec {output}2>&1\nset -e\n\
+            "#!/bin/bash\nexec {output}2>&1\nset -e\necho $$ >{PID_FILE}\n\
              export HOME=\"$(getent passwd {user} | cut -d: -f6)\" USER={user} LOGNAME={user} SHELL=/bin/bash\n\
              {environment}cd -- {}\nexec s6-setuidgid {user} bash -c {}\n",
             service.cwd.as_deref().map_or_else(|| "\"${HOME:-/}\"".to_owned(), quote),
@@ -155,16 +159,21 @@ impl Supervisor {
     ///
     /// # Errors
     /// `Conflict` when the service is not as requested after [`ACTION_TIMEOUT`], or s6 does not run.
-    pub(super) async fn act(&self, name: &str, action: Action, is_running: bool) -> Result<()> {
+    pub(super) async fn act(&self, name: &str, action: Action) -> Result<()> {
         let timeout = ACTION_TIMEOUT.as_millis().to_string();
-        let (wanted, command) = match (action, is_running) {
-            (Action::Stop, _) => ("-wd", "-d"),
-            (Action::Restart, true) => ("-wr", "-r"),
-            (Action::Start | Action::Restart, _) => ("-wu", "-u"),
+        // A restart is both: `s6-svc -r` leaves a service down whose policy does not start it again.
+        let steps: &[_] = match action {
+            Action::Stop => &[("-wD", "-d")],
+            Action::Start => &[("-wu", "-u")],
+            Action::Restart => &[("-wD", "-d"), ("-wu", "-u")],
         };
-        self.tool("s6-svc", [wanted, "-T", &timeout, command], name).await.map(drop).map_err(|error| {
-            Error::conflict(format!("The service {name} did not {action:?} in time")).context(error)
-        })
+        for (wanted, command) in steps {
+            self.tool("s6-svc", [wanted, "-T", &timeout, command], name).await.map_err(|error| {
+                Error::conflict(format!("The service {name} did not follow in time; see its log"))
+                    .context(error)
+            })?;
+        }
+        Ok(())
     }
 
     /// Runs a tool of s6 on a service.
@@ -210,13 +219,15 @@ pub(super) fn log_file(service: &ServiceProgram) -> String {
     service.log.clone().unwrap_or_else(|| format!("{LOG_FOLDER}/{}/current", service.name))
 }
 
-/// The script that s6 runs after the program has ended, with its exit code; above 255 for a signal.
+/// The script that s6 runs after the program has ended, with its exit code; above 255 for a signal. It kills what the
+/// program left of its process group: the next run may need its ports and locks.
 fn finish_script(restart: &str) -> String {
-    match restart {
-        "no" => format!("#!/bin/sh\nexit {STAY_DOWN}\n"),
-        "on-failure" => format!("#!/bin/sh\n[ \"$1\" != 0 ] || exit {STAY_DOWN}\n"),
-        _ => "#!/bin/sh\nexit 0\n".to_owned(),
-    }
+    let policy = match restart {
+        "no" => format!("exit {STAY_DOWN}\n"),
+        "on-failure" => format!("[ \"$1\" != 0 ] || exit {STAY_DOWN}\n"),
+        _ => String::new(),
+    };
+    format!("#!/bin/bash\nkill -KILL -- \"-$(cat {PID_FILE})\" 2>/dev/null || true\n{policy}exit 0\n")
 }
 
 /// Parses the fields of `s6-svstat -o up,pid,exitcode,signum,updownfor`; -1 stands for none. Without them the service
@@ -266,10 +277,11 @@ mod tests {
         let script = supervisor.run_script(&service, &[("KEY".to_owned(), "API_KEY".to_owned())].into());
         assert_eq!(
             script,
-            "#!/bin/bash\nexec >>'/var/log/x y' 2>&1\nset -e\n\
+            "#!/bin/bash\nexec >>'/var/log/x y' 2>&1\nset -e\necho $$ >session\n\
              export HOME=\"$(getent passwd root | cut -d: -f6)\" USER=root LOGNAME=root SHELL=/bin/bash\n\
              if [ -r /run/x/secrets.env ]; then . /run/x/secrets.env; fi\n\
-             export A='$(id)'\nexport KEY=\"${API_KEY-}\"\n\
+             hotdesk_0=\"${API_KEY-}\"\n\
+             export A='$(id)'\nexport KEY=\"$hotdesk_0\"\n\
              cd -- '/srv/a b'\nexec s6-setuidgid root bash -c 'sleep 1.5\necho '\\''a'\\'''\n"
         );
     }

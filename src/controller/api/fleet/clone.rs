@@ -13,6 +13,7 @@ use crate::web::origin::Origin;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::name::Name;
+use hotdesk_domain::secret::may_use_account_secrets;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_store::fleet::copies::{Extent, NewCopy};
@@ -39,14 +40,19 @@ pub(crate) async fn clone(
 ) -> Result<(StatusCode, Json<Computer>)> {
     let source = app.directory.find_computer(&caller, &id).await?;
     let name = wanted.name.as_deref().map(Name::parse).transpose()?;
-    let workspace = match &wanted.target_project_id {
-        Some(id) => Some(app.directory.find_workspace(&caller, id).await?.id),
-        None => None,
+    let (workspace, owner) = match &wanted.target_project_id {
+        Some(id) => {
+            let target = app.directory.find_workspace(&caller, id).await?;
+            (Some(target.id), target.account)
+        }
+        None => (None, source.owner),
     };
+    // The copy must not get secrets of another account than its source did.
+    let account_secrets = owner == source.owner && may_use_account_secrets(&caller, owner);
     let id = ComputerId::random();
     let (extent, plans) = (Extent::Clone, app.plans.clone());
     let encrypt = app.config.encryption.computers;
-    let copy = NewCopy { id, source: source.id, extent, workspace, name, encrypt, plans };
+    let copy = NewCopy { id, source: source.id, extent, workspace, name, encrypt, account_secrets, plans };
     let made = app.fleet.clone_computer(&source, copy).await?;
     Ok((StatusCode::CREATED, Json(app.directory.record_for(&caller, &made, &origin).await)))
 }
@@ -76,6 +82,7 @@ async fn fork(
         workspace: None,
         name: wanted.name.as_deref().map(Name::parse).transpose()?,
         encrypt: app.config.encryption.computers,
+        account_secrets: may_use_account_secrets(&caller, source.owner),
         plans: app.plans.clone(),
     };
     let made = app.fleet.fork(&source, copy).await?;
@@ -106,10 +113,11 @@ async fn move_to(
         .into());
     }
     let target = target.id;
+    let account_secrets = may_use_account_secrets(&caller, computer.owner);
     if target == computer.workspace {
         return Err(Error::invalid("The computer is already in this workspace").into());
     }
-    let streams = app.store.move_computer(computer.id, target).await?;
+    let streams = app.store.move_computer(computer.id, target, account_secrets).await?;
     app.streams.end(streams);
     Ok(Json(ComputerMoved {
         success: true,

@@ -39,7 +39,7 @@ impl Runner {
                 if matches!(from, MachineSource::Memory(..)) {
                     self.follow_boot_screen(&guest);
                 }
-                match self.begin_template(row, &guest).await {
+                match self.begin_new_template(row, &guest, from).await {
                     Ok(()) => self.publish_guest(row, guest).await,
                     Err(error) => Err(error),
                 }

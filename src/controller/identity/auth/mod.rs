@@ -17,6 +17,7 @@ use hotdesk_domain::identity::access::{Caller, Credential, Intent};
 use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::serve::{Peer, remember_source};
+use hotdesk_http::untrusted_content::ProgramAnswer;
 use hotdesk_store::Store;
 use hotdesk_store::identity::accounts::KeyOwner;
 
@@ -103,7 +104,9 @@ pub async fn identify(State(app): State<AppState>, request: Request, next: Next)
 
 /// Adds `WWW-Authenticate` to a 401 (RFC 9110 section 15.5.2, RFC 6750 section 3.1).
 fn add_challenge(shown: bool, response: &mut Response) {
-    if response.status() == StatusCode::UNAUTHORIZED {
+    // The 401 of a program in a computer says nothing about the key.
+    let is_own = response.extensions().get::<ProgramAnswer>().is_none();
+    if is_own && response.status() == StatusCode::UNAUTHORIZED {
         let wrong = if shown { "Bearer error=\"invalid_token\"" } else { "Bearer" };
         let fields = response.headers_mut();
         fields.entry(header::WWW_AUTHENTICATE).or_insert(HeaderValue::from_static(wrong));

@@ -8,6 +8,7 @@
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use url::{Position, Url};
 
 use crate::relay::http::end_to_end_fields;
 use hotdesk_http::untrusted_content::forbid_caching;
@@ -19,12 +20,21 @@ const POLICY: HeaderValue =
 const PORT: HeaderName = HeaderName::from_static("x-hotdesk-port");
 
 /// Request fields that are the controller's matter, besides those of every relay.
-const DROPPED_REQUEST_FIELDS: [HeaderName; 4] = [
+const DROPPED_REQUEST_FIELDS: [HeaderName; 12] = [
     // The server answers it before the body.
     header::EXPECT,
     // The controller's address, which would be another origin for the program.
     header::ORIGIN,
     header::REFERER,
+    // What servers in front add: the person's address and tokens.
+    HeaderName::from_static("cf-access-jwt-assertion"),
+    HeaderName::from_static("cf-connecting-ip"),
+    HeaderName::from_static("true-client-ip"),
+    HeaderName::from_static("x-amzn-oidc-accesstoken"),
+    HeaderName::from_static("x-amzn-oidc-data"),
+    HeaderName::from_static("x-amzn-oidc-identity"),
+    HeaderName::from_static("x-auth-request-access-token"),
+    HeaderName::from_static("x-goog-iap-jwt-assertion"),
     HeaderName::from_static("x-real-ip"),
 ];
 /// Answer fields that pass besides those that begin with `x-`: those of the content. Others affect a whole origin
@@ -48,14 +58,16 @@ const ANSWER_FIELDS: [HeaderName; 15] = [
     HeaderName::from_static("mcp-protocol-version"),
 ];
 /// Beginnings of `x-` fields that servers in front or browsers obey, or that are the controller's own.
-const DROPPED_BEGINNINGS: [&str; 13] = [
+const DROPPED_BEGINNINGS: [&str; 15] = [
     "x-accel-",
     "x-content-",
     "x-dns-",
+    "x-envoy-",
     "x-forwarded-",
     "x-frame-",
     "x-hotdesk-",
     "x-lighttpd-",
+    "x-litespeed-",
     "x-permitted-",
     "x-ratelimit-",
     "x-request-id",
@@ -78,6 +90,8 @@ pub(super) struct ForwardedRequest<'a> {
     pub origin: &'a str,
     /// Path of the program's root at the controller.
     pub prefix: &'a str,
+    /// Path and query of the request at the program.
+    pub target: &'a str,
     pub port: u16,
 }
 
@@ -141,7 +155,7 @@ pub(super) fn answer_fields(headers: &HeaderMap, forwarded: &ForwardedRequest<'_
         fields.append(name.clone(), value.clone());
     }
     let to = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
-    if let Some(Ok(to)) = to.map(|to| HeaderValue::try_from(location(to, forwarded))) {
+    if let Some(Ok(to)) = to.and_then(|to| location(to, forwarded)).map(HeaderValue::try_from) {
         fields.insert(header::LOCATION, to);
     }
     fields.insert(header::CONTENT_SECURITY_POLICY, POLICY);
@@ -162,33 +176,27 @@ pub(super) fn socket_fields(headers: &HeaderMap) -> HeaderMap {
     fields
 }
 
-/// Returns a `Location` of a program as the client must see it: what is below the program's root is below its path at
-/// the controller. Relative references and other servers stay.
-fn location(to: &str, forwarded: &ForwardedRequest<'_>) -> String {
-    let (_, own_host) = forwarded.scheme_and_host();
-    let without_scheme = to.strip_prefix("http://").or_else(|| to.strip_prefix("https://"));
-    let path = match without_scheme.or_else(|| to.strip_prefix("//")) {
-        Some(rest) => {
-            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-            let (host, path) = rest.split_at(end);
-            let program =
-                ["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{}", forwarded.port));
-            if host != own_host && !program.iter().any(|name| name == host) {
-                return to.to_owned();
-            }
-            path
-        }
-        None if to.starts_with('/') => to,
-        None => return to.to_owned(),
-    };
-    let below = path.strip_prefix(forwarded.prefix);
-    let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']));
-    match path {
-        // A program that honours `X-Forwarded-Prefix`.
-        path if is_below => path.to_owned(),
-        path if path.starts_with('/') => format!("{}{path}", forwarded.prefix),
-        path => format!("{}/{path}", forwarded.prefix),
+/// Returns a `Location` of a program as the client must see it: what the program has is below its path at the
+/// controller, and other servers stay. It is resolved first, as clients do: a client keeps its key for this origin, so no
+/// dot segment may lead to another route. `None` for what is no HTTP URL.
+fn location(to: &str, forwarded: &ForwardedRequest<'_>) -> Option<String> {
+    let (scheme, _) = forwarded.scheme_and_host();
+    let base = Url::parse(&format!("{scheme}://localhost:{}{}", forwarded.port, forwarded.target)).ok()?;
+    let url = base.join(to).ok().filter(|url| ["http", "https"].contains(&url.scheme()))?;
+    let host = url.host_str()?;
+    let is_program = ["localhost", "127.0.0.1", "[::1]"].contains(&host)
+        && url.port_or_known_default() == Some(forwarded.port);
+    let own = Url::parse(forwarded.origin).ok();
+    // Whatever its port and user: other spellings of the origin must not be a way around.
+    let is_controller = own.as_ref().and_then(Url::host_str) == Some(host);
+    if !is_program && !is_controller {
+        return Some(url.into());
     }
+    let path = &url[Position::BeforePath..];
+    let below = path.strip_prefix(forwarded.prefix);
+    // A program that honours `X-Forwarded-Prefix`.
+    let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']));
+    Some(if is_below { path.to_owned() } else { format!("{}{path}", forwarded.prefix) })
 }
 
 #[cfg(test)]
@@ -199,6 +207,7 @@ mod tests {
         address: None,
         origin: "https://desk.example",
         prefix: "/api/computers/c/ports/3000",
+        target: "/a/b?c",
         port: 3000,
     };
 
@@ -221,6 +230,7 @@ mod tests {
             ("x-forwarded-for", "192.0.2.9"),
             ("x-forwarded-port", "1"),
             ("x-real-ip", "192.0.2.9"),
+            ("cf-access-jwt-assertion", "x"),
             ("forwarded", "for=192.0.2.9"),
             ("connection", "keep-alive, x-once"),
             ("x-once", "1"),
@@ -266,6 +276,8 @@ mod tests {
             ("link", "</x>; rel=preload"),
             ("x-accel-redirect", "/secret"),
             ("x-sendfile", "/secret"),
+            ("x-envoy-immediate-health-check-fail", "1"),
+            ("x-litespeed-location", "/secret"),
             ("x-frame-options", "ALLOWALL"),
             ("x-content-type-options", "none"),
             ("x-hotdesk-port", "1"),
@@ -297,13 +309,23 @@ mod tests {
             ("https://desk.example/api/computers/c/ports/3000/login", below("/login")),
             ("/api/computers/c/ports/3000", below("")),
             ("/api/computers/c/ports/30001", below("/api/computers/c/ports/30001")),
-            ("login", "login".to_owned()),
-            ("../a", "../a".to_owned()),
+            ("login", below("/a/login")),
+            ("../a", below("/a")),
+            ("../../../../../keys", below("/keys")),
+            ("/../../../../other", below("/other")),
+            ("%2e%2e/%2E./.%2e/x", below("/x")),
+            ("\\\\desk.example\\..\\x", below("/x")),
+            ("/api/computers/c/ports/3000/../../d/stop", below("/api/computers/c/d/stop")),
+            ("https://DESK.example:443/x", below("/x")),
+            ("HTTP://user@desk.example:8700/x", below("/x")),
             ("https://other.example/", "https://other.example/".to_owned()),
             ("http://localhost:4000/", "http://localhost:4000/".to_owned()),
-            ("//other.example/a", "//other.example/a".to_owned()),
+            ("//other.example/a", "https://other.example/a".to_owned()),
         ] {
-            assert_eq!(location(to, &FORWARDED), expected, "{to}");
+            assert_eq!(location(to, &FORWARDED), Some(expected), "{to}");
+        }
+        for to in ["javascript:alert(1)", "data:,x", "http://", "file:///etc/passwd"] {
+            assert_eq!(location(to, &FORWARDED), None, "{to}");
         }
     }
 

@@ -25,6 +25,7 @@ use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::serve::Peer;
+use hotdesk_http::untrusted_content::ProgramAnswer;
 
 /// Most requests and sockets of one computer at a time: a browser's page takes six and its sockets. Each holds up to
 /// 160 KiB here for a client that does not read.
@@ -59,9 +60,20 @@ pub async fn forward(
         Error::unavailable(message).retry_after(1)
     })?;
     let guest = app.fleet.guest(&computer).await?;
+    // An agent whose machine was suspended or killed may send no end of the connection.
+    let (fleet, id_of_run) = (app.fleet.clone(), computer.id);
+    let ended = async move {
+        fleet.wait_ended(id_of_run).await;
+    };
     let (mut parts, body) = request.into_parts();
-    let forwarded =
-        ForwardedRequest { address: address(&app, &parts), origin: &origin.0, prefix: &prefix, port };
+    let own = target.to_string();
+    let forwarded = ForwardedRequest {
+        address: address(&app, &parts),
+        origin: &origin.0,
+        prefix: &prefix,
+        target: &own,
+        port,
+    };
     let upgrade = fields::asks_for_socket(&parts.method, &parts.headers);
     let client = upgrade.then(|| parts.extensions.remove::<hyper::upgrade::OnUpgrade>()).flatten();
     let progress = Progress::starting();
@@ -70,7 +82,7 @@ pub async fn forward(
     *sent.uri_mut() = target;
     *sent.headers_mut() = fields::request_fields(&parts.headers, &forwarded, client.is_some());
     let mut answer = tokio::select! {
-        answer = guest.request_port(port, sent, &app.tasks, permit) => answer?,
+        answer = guest.request_port(port, sent, &app.tasks, permit, ended) => answer?,
         () = progress.stalled(IDLE_TIMEOUT) => {
             let message = format!("The program on port {port} of the computer did not answer within an hour");
             return Err(Error::timed_out(message).into());
@@ -88,6 +100,7 @@ pub async fn forward(
     let mut response = Response::new(Body::new(content));
     *response.status_mut() = answered.status;
     *response.headers_mut() = headers;
+    response.extensions_mut().insert(ProgramAnswer);
     Ok(response)
 }
 

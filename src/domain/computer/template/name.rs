@@ -3,6 +3,7 @@
 use semver::Version;
 
 use super::fault::{Fault, RuleResult, quoted};
+use crate::secret::SecretName;
 
 /// Longest name, in characters: a label of DNS has at most 63, and template references allow 64.
 pub const MAX_NAME: usize = 64;
@@ -43,8 +44,19 @@ pub fn secret(text: &str) -> RuleResult<String> {
         |c| c.is_ascii_lowercase(),
         |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_',
     );
-    check(text, is_valid, "1 to 64 lower-case letters, digits and underscores, the first a letter")
+    let name =
+        check(text, is_valid, "1 to 64 lower-case letters, digits and underscores, the first a letter")?;
+    let variable = name.to_ascii_uppercase();
+    if INHERITED.contains(&variable.as_str()) || SecretName::parse(&variable).is_err() {
+        return Err(Fault::invalid(format!(
+            "must not be {name}, because programs and shells use {variable} themselves"
+        )));
+    }
+    Ok(name)
 }
+
+/// Variables that services and hooks inherit: a secret of such a name would be in the environment of all of them.
+const INHERITED: [&str; 7] = ["DISPLAY", "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER"];
 
 /// The name of an environment variable.
 ///

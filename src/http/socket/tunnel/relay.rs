@@ -8,7 +8,8 @@
 use std::future::pending;
 use std::pin::pin;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -20,10 +21,16 @@ use super::super::last_activity::LastActivity;
 use super::{CHUNK, HALF_CLOSED_TIMEOUT, MAX_CREDIT, MessageSink, TunnelError, TunnelMessage};
 use hotdesk_wire::computer::tunnel::TunnelControl;
 
+/// Time for the program to take what arrived before the peer was gone: what came is no whole, so a program that does not
+/// read need not be waited for.
+const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// State that the three parts of a relay share.
 struct RelayState {
     /// Bytes that the peer accepts; a permit is a byte.
     credit: Semaphore,
+    /// Bytes that the peer may still send.
+    granted: AtomicUsize,
     activity: LastActivity,
     /// Cancelled when the first direction has ended.
     half_closed: CancellationToken,
@@ -59,6 +66,7 @@ pub(super) async fn relay_with(
     let (arrived, arriving) = tokio::io::simplex(window as usize);
     let mut state = RelayState {
         credit: Semaphore::new(credit.min(MAX_CREDIT)),
+        granted: AtomicUsize::new(window as usize),
         activity: LastActivity::default(),
         half_closed,
         peer_ended: AtomicBool::new(false),
@@ -80,10 +88,19 @@ pub(super) async fn relay_with(
             state.half_closed.cancelled().await;
             state.activity.wait_idle(HALF_CLOSED_TIMEOUT).await;
         };
+        let abandoned = async {
+            state.socket_ended.cancelled().await;
+            if state.has_peer_ended() {
+                // It ended in order: the rest is the program's, however slowly it reads.
+                return pending().await;
+            }
+            tokio::time::sleep(LAST_WRITE_TIMEOUT).await;
+        };
         tokio::select! {
             violation = receive(incoming, arriving, state) => Err(violation),
             ended = async { tokio::try_join!(sending, writing) } => ended.map(|((), whole)| whole),
             () = idle => Err(TunnelError::Idle),
+            () = abandoned => Err(TunnelError::PeerGone),
         }
     };
     match ended {
@@ -107,7 +124,10 @@ async fn receive(
             }
             Ok(TunnelMessage::Data(bytes)) => {
                 state.activity.touch();
-                // It waits only for a peer that exceeds its credit.
+                if !state.use_granted(bytes.len()) {
+                    return TunnelError::Violation("more than its credit");
+                }
+                // The buffer has space for all that is granted.
                 if arriving.write_all(&bytes).await.is_err() {
                     break;
                 }
@@ -157,6 +177,7 @@ async fn write(
         unreported += u32::try_from(length).unwrap_or(u32::MAX);
         // Few messages, and credit comes back long before the peer runs out of it.
         if unreported >= window / 4 && !state.has_peer_ended() {
+            state.granted.fetch_add(unreported as usize, Ordering::Relaxed);
             outgoing.send(TunnelMessage::Control(TunnelControl::Credit { bytes: unreported })).await?;
             unreported = 0;
         }
@@ -205,6 +226,12 @@ impl RelayState {
             self.credit.add_permits(bytes);
         }
         fits
+    }
+
+    /// Counts bytes of the peer; `false` for more than was granted.
+    fn use_granted(&self, bytes: usize) -> bool {
+        let left = |granted: usize| granted.checked_sub(bytes);
+        self.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
     /// Waits for credit and takes it for 1 to `wanted` bytes. Only one part takes some.

@@ -203,6 +203,12 @@ impl Write {
         .execute(&mut *self.tx)
         .await
         .map_err(failed("transfer a workspace"))?;
+        // They would get those of the person, who did not decide that.
+        sqlx::query("UPDATE computers SET account_secrets = 0 WHERE workspace_id = $1")
+            .bind(workspace.to_string())
+            .execute(&mut *self.tx)
+            .await
+            .map_err(failed("withhold the secrets of an account"))?;
         Ok(())
     }
 
