@@ -211,8 +211,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Stores the waiting audit entries and uses of credentials, checkpoints the database, and takes the keys of encrypted
-    /// computers that do not run from the host. Call it after the drain.
+    /// Stores the waiting audit entries and uses of credentials, takes the keys of encrypted computers that do not run from the
+    /// host, and checkpoints the database. Call it after the drain.
     pub async fn close(self) {
         for written in [self.app.audit.write().await, self.app.credential_uses.write().await] {
             if let Err(error) = written {
@@ -222,8 +222,8 @@ impl Controller {
                 );
             }
         }
-        self.app.store.close().await;
         self.app.fleet.file_keys().remove_unused().await;
+        self.app.store.close().await;
     }
 }
 

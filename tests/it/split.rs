@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -107,6 +108,18 @@ async fn d15_a_controller_gives_up_its_privileges_and_keeps_its_computers() {
     controller.until_status(&id, "stopped").await;
     assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
     Leftovers::new(&controller).check_running(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_whose_helper_has_ended_stops_without_waiting_for_it() {
+    if let Some(skip) = skip_reason() {
+        return skip.report();
+    }
+    let mut controller = RunningController::boot_beside_helper("").await;
+    controller.kill_helper();
+    controller.terminate();
+    // Calls to a helper that is gone are repeated for 30 s.
+    assert!(controller.ended(Duration::from_secs(20)).await.success(), "{}", controller.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]

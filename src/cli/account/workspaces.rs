@@ -8,7 +8,7 @@ use crate::client::{Session, resolve};
 use crate::failure::Outcome;
 use crate::output::{self, Column, Confirmation, ListView};
 use hotdesk_domain::plural::plural;
-use hotdesk_wire::identity::workspace::{CreateWorkspace, Workspace, WorkspaceList};
+use hotdesk_wire::identity::workspace::{CreateWorkspace, UpdateWorkspace, Workspace, WorkspaceList};
 
 /// Timeout of a delete: the computers of the workspace first shut down, each with a grace period.
 const DELETE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(180);
@@ -22,6 +22,13 @@ pub enum Command {
     Create {
         /// Name, unique in the account.
         name: String,
+    },
+    /// Change the isolation of a workspace's new computers. Its present ones keep theirs.
+    Isolate {
+        /// Workspace: name, id, or the beginning of its id.
+        workspace: String,
+        /// `sandbox`, `shared` or `vm`; `default`: the service's.
+        isolation: String,
     },
     /// Delete a workspace with its computers and files.
     Delete {
@@ -47,6 +54,17 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
             session.show(&response, || {
                 output::line(&format!("Created workspace {} ({}).", created.name, created.id))
             })
+        }
+        Command::Isolate { workspace, isolation } => {
+            let id = resolve::workspace(&session.api, &workspace).await?;
+            // The API removes the choice by an empty text.
+            let chosen = if isolation == "default" { String::new() } else { isolation };
+            let body = UpdateWorkspace { isolation: Some(chosen), ..UpdateWorkspace::default() };
+            let response =
+                session.api.call(Method::PATCH, &["workspaces", &id], Some(&body), REQUEST_TIMEOUT).await?;
+            let Workspace { name, isolation, .. } = response.decode()?;
+            let chosen = isolation.as_deref().unwrap_or("the default of the service");
+            session.show(&response, || output::line(&format!("New computers of {name} have isolation: {chosen}.")))
         }
         Command::Delete { workspace, confirmation } => {
             let id = resolve::workspace(&session.api, &workspace).await?;

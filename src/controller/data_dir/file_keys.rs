@@ -1,12 +1,17 @@
 //! Keys with which the host encrypts files of computers (`encryption.computers`), from the store to the engine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{Engine, EngineResult, FileKey};
 use hotdesk_store::Store;
+
+/// Timeout of the removal of keys when the controller ends: the host helper may have ended before. With the timeouts of the
+/// other tasks it is below the 30 s after which systemd kills the process. A helper that lives completes the removal.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Keys of the workspaces whose computers are encrypted.
 pub struct FileKeys {
@@ -68,14 +73,19 @@ impl FileKeys {
         Ok(self.engine.encrypt(computer, &parse(&key)?).await)
     }
 
-    /// Takes the keys of computers that do not run from the host. Call it when the controller ends.
+    /// Takes the keys of computers that do not run from the host, if there are encrypted ones. Call it when the controller ends,
+    /// while the store is open.
     pub async fn remove_unused(&self) {
-        if let Err(error) = self.engine.remove_unused_keys().await {
-            tracing::warn!(
-                error = format_args!("{error:#}"),
-                "the host has the keys of encrypted computers until its next reboot"
-            );
+        if self.store.file_keys().await.is_ok_and(|keys| keys.is_empty()) {
+            return;
         }
+        let removal = tokio::time::timeout(REMOVAL_TIMEOUT, self.engine.remove_unused_keys()).await;
+        let error = match removal {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => format!("no answer within {REMOVAL_TIMEOUT:?}"),
+        };
+        tracing::warn!(error, "the host may have the keys of encrypted computers until its next reboot");
     }
 }
 

@@ -27,6 +27,11 @@ async fn fleet_shell_and_files_work_on_a_real_computer() {
 
     printed += &shell.run(&["workspaces", "create", "demo"]).await.expect_success();
     shell.run(&["workspaces", "create", "DEMO"]).await.expect_failure(1, &["name", "request"]);
+    let isolated = shell.run(&["workspaces", "isolate", "demo", "shared"]).await.expect_success();
+    assert_eq!(isolated, "New computers of demo have isolation: shared.\n");
+    shell.run(&["workspaces", "isolate", "demo", "glass"]).await.expect_failure(1, &["isolation", "request"]);
+    let isolated = shell.run(&["workspaces", "isolate", "demo", "default"]).await.expect_success();
+    assert_eq!(isolated, "New computers of demo have isolation: the default of the service.\n");
     let create = ["computers", "create", "first light", "--workspace", "demo", "--resolution", "800x600x24"];
     printed += &shell.run(&create).await.expect_success();
     assert!(printed.contains("first light is running"), "{printed}");
