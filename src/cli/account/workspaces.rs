@@ -64,7 +64,9 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
                 session.api.call(Method::PATCH, &["workspaces", &id], Some(&body), REQUEST_TIMEOUT).await?;
             let Workspace { name, isolation, .. } = response.decode()?;
             let chosen = isolation.as_deref().unwrap_or("the default of the service");
-            session.show(&response, || output::line(&format!("New computers of {name} have isolation: {chosen}.")))
+            session.show(&response, || {
+                output::line(&format!("New computers of {name} have isolation: {chosen}."))
+            })
         }
         Command::Delete { workspace, confirmation } => {
             let id = resolve::workspace(&session.api, &workspace).await?;

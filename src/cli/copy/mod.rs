@@ -11,7 +11,7 @@ use guest_files::GuestFiles;
 
 mod download;
 mod folder;
-mod guest_files;
+pub mod guest_files;
 mod resumable;
 mod upload;
 mod upload_record;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 mod build;
+mod debug;
 mod definition;
 mod published;
 mod run;
@@ -60,6 +61,12 @@ pub enum Command {
         /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
         template: String,
     },
+    /// Open a failed build as a throw-away computer with what its finished steps wrote and the scripts that are left, and print
+    /// its id.
+    Debug {
+        /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
+        template: String,
+    },
     /// Launch a throw-away computer of a template, and print its id. The service deletes it after an hour.
     Run {
         /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
@@ -89,6 +96,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Build { template, detach } => return build::begin(session, &template, detach).await,
         Command::Logs { template } => build::follow(session, &template).await?,
         Command::Cancel { template } => build::cancel(session, &template).await?,
+        Command::Debug { template } => debug::debug(session, &template).await?,
         Command::Run { template } => run::run(session, &template).await?,
         Command::Delete { template, confirmation } => {
             published::delete(session, &template, confirmation).await?;

@@ -118,6 +118,30 @@ pub struct StopRunQuery {
     pub id: String,
 }
 
+/// A throw-away computer with what a failed build has finished.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TemplateDebug {
+    /// Id of the computer.
+    pub id: String,
+    /// Name of the computer.
+    pub name: String,
+    /// When the service deletes it, ISO 8601.
+    pub expires_at: String,
+    /// Fields of the definition file whose steps are on its disk.
+    pub finished: Vec<String>,
+    /// The steps that are left, in their order.
+    pub steps: Vec<TemplateStep>,
+}
+
+/// A step of a build.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TemplateStep {
+    /// The field of the definition file, such as `build.run[0]`.
+    pub field: String,
+    /// The script, which a build runs as root with `bash -e`.
+    pub script: String,
+}
+
 /// `POST /computers/{id}/template`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"ref": "default/my-desk@1.0.0", "description": "With my editor and its settings"}))]

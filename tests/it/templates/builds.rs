@@ -305,10 +305,20 @@ async fn the_command_line_publishes_builds_and_launches() {
         .expect_failure(1, &["no build of default/lab@1.0.0 runs"]);
     shell.run(&["templates", "rm", "lab@1.0.0"]).await.expect_success();
 
-    fs::write(&path, definition("bad@1.0.0", "build: {run: ['exit 3']}")).expect("a file");
+    let steps = "env: {WORD: hello}\nbuild: {run: ['echo $WORD >/opt/one', 'cat /opt/one; exit 3', 'true']}";
+    fs::write(&path, definition("bad@1.0.0", steps)).expect("a file");
     let failed = shell.run(&["templates", "publish", file, "--build"]).await;
-    let why = "default/bad@1.0.0 is failed: build.run[0] ended with exit code 3";
+    let why = "default/bad@1.0.0 is failed: build.run[1] ended with exit code 3";
     assert!(failed.code == 1 && failed.err.contains(why), "{failed:?}");
+    // The failed build as a computer: the finished steps are on its disk, and the next one fails there too.
+    let opened = shell.run(&["templates", "debug", "bad@1.0.0"]).await;
+    assert_eq!(opened.code, 0, "{opened:?}");
+    for part in ["build.run[0].", "/root/build/1.sh (build.run[1]), /root/build/2.sh (build.run[2])"] {
+        assert!(opened.err.contains(part), "{part} is not in {}", opened.err);
+    }
+    let again = shell.run(&["bash", opened.out.trim(), "bash -e /root/build/1.sh"]).await;
+    assert_eq!((again.code, &*again.out), (3, "hello\n"), "{again:?}");
+    shell.run(&["templates", "debug", "none@1.0.0"]).await.expect_failure(1, &["none@1.0.0"]);
     fs::write(&path, "api_version: hotdesk/v1\n").expect("a file");
     let invalid = shell.run(&["templates", "publish", file]).await;
     invalid.expect_failure(1, &["template: is required"]);

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::computers::templates::LaunchSource;
 use crate::computers::view;
 use crate::web::origin::Origin;
 use crate::{AppState, audit};
@@ -72,16 +73,31 @@ pub(crate) async fn launch(
     wanted: &CreateComputer,
     expires_at: Option<UnixMillis>,
 ) -> hotdesk_domain::error::Result<StoredComputer> {
-    let name = Name::parse(&wanted.name)?;
-    let launch = match requested_template(wanted.template_ref.as_deref(), wanted.image.as_deref())? {
+    let source = match requested_template(wanted.template_ref.as_deref(), wanted.image.as_deref())? {
         Some(reference) => Some(app.templates.launch_source(workspace.account, &reference).await?),
         None => None,
     };
-    let (template, layers, secrets, defaults) = match launch {
-        Some(launch) => {
-            let names = launch.definition.secrets.iter().map(|secret| secret.name.as_str());
+    launch_from(app, caller, workspace, wanted, source, expires_at).await
+}
+
+/// Does the same from these layers of a template, or from the image alone. The request's own template is not looked at.
+///
+/// # Errors
+/// Those of `POST /computers`.
+pub(crate) async fn launch_from(
+    app: &AppState,
+    caller: &Caller,
+    workspace: &Workspace,
+    wanted: &CreateComputer,
+    source: Option<LaunchSource>,
+    expires_at: Option<UnixMillis>,
+) -> hotdesk_domain::error::Result<StoredComputer> {
+    let name = Name::parse(&wanted.name)?;
+    let (template, layers, secrets, defaults) = match source {
+        Some(source) => {
+            let names = source.definition.secrets.iter().map(|secret| secret.name.as_str());
             let secrets = app.secrets.for_launch(caller, workspace.id, workspace.account, names).await?;
-            (Some(launch.reference.to_string()), launch.layers, secrets, launch.definition.hardware)
+            (Some(source.reference.to_string()), source.layers, secrets, source.definition.hardware)
         }
         None => (None, Vec::new(), LaunchSecrets::default(), TemplateHardware::default()),
     };

@@ -2,11 +2,14 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::published::check_author;
 use crate::AppState;
-use crate::api::fleet::computers::launch;
+use crate::api::fleet::computers::{launch, launch_from};
+use crate::computers::templates::debug::FailedBuild;
 use crate::identity::auth::AuthenticatedCaller;
 use crate::web::origin::Origin;
 use hotdesk_base::clock;
@@ -14,15 +17,16 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::lifecycle::Command;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::bounds::RUN_TIME;
+use hotdesk_domain::computer::template::build::BuildStep;
 use hotdesk_domain::error::{Error, Result as DomainResult};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::name::Name;
 use hotdesk_http::error_response::Result;
-use hotdesk_http::extract::{Json as Body, Query};
+use hotdesk_http::extract::{Json as Body, Path, Query};
 use hotdesk_store::identity::workspaces::Workspace;
 use hotdesk_wire::computer::CreateComputer;
-use hotdesk_wire::computer::template::{RunTemplate, StopRunQuery, TemplateRun};
+use hotdesk_wire::computer::template::{RunTemplate, StopRunQuery, TemplateDebug, TemplateRun, TemplateStep};
 use hotdesk_wire::desktop::action::Acknowledgement;
 
 /// Name of the workspace of an account's throw-away computers. It is made for the first one.
@@ -36,7 +40,7 @@ const RETRY_SECONDS: u32 = 60;
 
 /// Returns the routes of throw-away computers.
 pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(run, stop))
+    OpenApiRouter::new().routes(routes!(run, stop)).routes(routes!(debug))
 }
 
 /// Launches a throw-away computer of a template.
@@ -54,10 +58,11 @@ async fn run(
     let reference = TemplateRef::parse(&wanted.reference)
         .ok_or_else(|| Error::invalid("ref must have the form namespace/name@version"))?;
     let workspace = run_workspace(&app, &caller).await?;
-    let id = ComputerId::random().to_string();
-    let name = format!("{}-{}", reference.name, id.get(..ID_CHARACTERS).unwrap_or_default());
-    let order =
-        CreateComputer { name, template_ref: Some(reference.to_string()), ..CreateComputer::default() };
+    let order = CreateComputer {
+        name: unique_name(&reference.name),
+        template_ref: Some(reference.to_string()),
+        ..CreateComputer::default()
+    };
     let expires_at = clock::now().plus(RUN_TIME);
     let made = launch(&app, &caller, &workspace, &order, Some(expires_at)).await.map_err(at_the_limit)?;
     Ok(Json(TemplateRun {
@@ -69,6 +74,37 @@ async fn run(
         resolution: made.hardware.resolution.to_string(),
         expires_at: expires_at.iso8601(),
     }))
+}
+
+/// Opens a failed build as a throw-away computer.
+///
+/// Its disk has what the finished steps of the build wrote; the answer has the steps that are left. It is a computer as those
+/// of `POST /templates/run`.
+#[utoipa::path(post, path = "/templates/{namespace}/{name}/{version}/debug", tag = "templates",
+    params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
+    responses((status = 201, description = "The computer, running, and the steps", body = TemplateDebug)))]
+async fn debug(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path((namespace, name, version)): Path<(String, String, String)>,
+) -> Result<(StatusCode, Json<TemplateDebug>)> {
+    check_author(&app, &caller).await?;
+    let template = app.templates.find(caller.account, &TemplateRef { namespace, name, version }).await?;
+    let FailedBuild { source, finished, left } = app.templates.failed_build(&template).await?;
+    let workspace = run_workspace(&app, &caller).await?;
+    let order = CreateComputer { name: unique_name(&template.reference.name), ..CreateComputer::default() };
+    let expires_at = clock::now().plus(RUN_TIME);
+    let made = launch_from(&app, &caller, &workspace, &order, Some(source), Some(expires_at)).await;
+    let made = made.map_err(at_the_limit)?;
+    let steps = left.into_iter().map(|BuildStep { field, script, .. }| TemplateStep { field, script });
+    let answer = TemplateDebug {
+        id: made.id.to_string(),
+        name: made.name.to_string(),
+        expires_at: expires_at.iso8601(),
+        finished,
+        steps: steps.collect(),
+    };
+    Ok((StatusCode::CREATED, Json(answer)))
 }
 
 /// Deletes a throw-away computer.
@@ -91,6 +127,12 @@ async fn stop(
     }
     app.fleet.command(&computer, Command::Delete).await?.finish().await?;
     Ok(Json(Acknowledgement { success: true }))
+}
+
+/// A name for a throw-away computer that no other computer of its workspace has.
+fn unique_name(template: &str) -> String {
+    let id = ComputerId::random().to_string();
+    format!("{template}-{}", id.get(..ID_CHARACTERS).unwrap_or_default())
 }
 
 /// The workspace of a caller's runs: the one of its key, or the account's own for runs.

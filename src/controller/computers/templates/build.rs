@@ -40,6 +40,31 @@ const TOKEN_CHARACTERS: usize = 43;
 /// Generation of the boot: those of computers begin at the same.
 const GENERATION: u64 = 1;
 
+/// What a build of a definition makes.
+pub struct Plan {
+    /// The guest image below the layers.
+    pub image: String,
+    /// Environment of the steps.
+    pub environment: BTreeMap<String, String>,
+    /// The layers, the lowest first.
+    pub layers: Vec<PlannedLayer>,
+}
+
+impl Plan {
+    /// Plans the layers of a definition over the present guest image.
+    ///
+    /// # Errors
+    /// `Unprocessable` (`template_invalid`) for a definition that cannot be built; `Internal` when the engine fails.
+    pub async fn of(fleet: &FleetState, definition: &TemplateDefinition) -> Result<Self> {
+        let image = fleet.engine.image_id().await.map_err(Error::internal)?;
+        unsupported::check_supported(definition)?;
+        let environment = definition.values()?.environment().clone();
+        let text = serde_json::to_string(&environment).map_err(Error::internal)?;
+        let layers = plan_layers(&image, &text, steps::steps(definition)?);
+        Ok(Self { image, environment, layers })
+    }
+}
+
 /// A build that runs.
 pub struct Build<'a> {
     /// The fleet's engine and store.
@@ -66,15 +91,12 @@ impl Build<'_> {
     /// # Errors
     /// What failed, for the template's author.
     pub async fn run(&self) -> Result<BuiltLayers> {
-        let image = self.fleet.engine.image_id().await.map_err(Error::internal)?;
         let isolation = self.isolation()?;
-        unsupported::check_supported(self.definition)?;
-        let environment = self.definition.values()?.environment().clone();
-        let steps = steps::steps(self.definition)?;
-        self.note(Phase::Compile, &plural(u32::try_from(steps.len()).unwrap_or(u32::MAX), "step"));
-        let environment_text = serde_json::to_string(&environment).map_err(Error::internal)?;
+        let Plan { image, environment, layers: planned } = Plan::of(self.fleet, self.definition).await?;
+        let steps: usize = planned.iter().map(|layer| layer.steps.len()).sum();
+        self.note(Phase::Compile, &plural(u32::try_from(steps).unwrap_or(u32::MAX), "step"));
         let mut layers = Vec::new();
-        for planned in plan_layers(&image, &environment_text, steps) {
+        for planned in planned {
             let found = self.fleet.store.use_template_layer(self.account, &planned.inputs).await?;
             let layer = match found {
                 Some(layer) => {

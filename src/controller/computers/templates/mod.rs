@@ -9,6 +9,7 @@ use tokio::time::Instant;
 mod apt;
 mod build;
 pub mod build_log;
+pub mod debug;
 mod programs;
 mod queue;
 mod runs;
