@@ -16,6 +16,7 @@ use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::picture;
 use crate::harness::simulation::{Setup, Simulation};
+use crate::templates::builds::build;
 
 /// Longest time until a boot snapshot is made: emulated processors boot a desktop in 20 s on a quiet machine.
 const MADE_TIMEOUT: Duration = Duration::from_secs(180);
@@ -76,6 +77,20 @@ async fn the_first_of_a_size_boots_and_others_begin_from_its_snapshot() {
     kept.await.expect("two snapshots stay");
     controller.create_computer(&workspace, "fourth", json!({})).await;
     assert_eq!(controller.engine.calls(Verb::Launch), 3, "the size that was used last is still there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_built_template_has_the_boot_snapshot_of_its_hardware_before_its_first_launch() {
+    let controller = simulation(2).await;
+    let workspace = controller.workspace("w").await;
+    let status = build(&controller, "lab@1.0.0", "hardware: {cpu: 2, ram_gb: 8}").await;
+    assert_eq!(status["status"], "ready", "{status}");
+    controller.until_boot_snapshots(1).await;
+    let launched =
+        controller.create_computer(&workspace, "c", json!({"template_ref": "default/lab@1.0.0"})).await;
+    assert_eq!(controller.engine.calls(Verb::Launch), 1);
+    let record = controller.get(&format!("/computers/{launched}")).await.body;
+    assert_eq!((record["cpu"].as_f64(), record["ram"].as_u64()), (Some(2.0), Some(8)), "{record}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@
 //! good file is its normalised document.
 
 mod accounts;
-mod builds;
+pub mod builds;
 mod runs;
 mod saved;
 mod services;

@@ -8,15 +8,15 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::computers::templates::LaunchSource;
+use crate::computers::templates::defaults::hardware;
 use crate::computers::view;
 use crate::web::origin::Origin;
 use crate::{AppState, audit};
 use hotdesk_base::time::UnixMillis;
+use hotdesk_domain::computer::ComputerRequest;
 use hotdesk_domain::computer::lifecycle::{Command, Status};
 use hotdesk_domain::computer::prepared::DesktopSpec;
-use hotdesk_domain::computer::template::hardware::{bandwidth, default_size};
 use hotdesk_domain::computer::template::requested_template;
-use hotdesk_domain::computer::{CPU_CHOICES, ComputerRequest, RAM_CHOICES, parse_computer_request};
 use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::access::{Caller, Role};
 use hotdesk_domain::name::Name;
@@ -104,18 +104,15 @@ pub(crate) async fn launch_from(
     let allowance = app.billing.allowance(workspace.account).await?;
     let auto_stop_minutes = wanted.auto_stop_minutes.or(defaults.auto_stop_minutes.map(u64::cast_signed));
     let order = ComputerRequest {
-        cpu: wanted.cpu.or(default_size(defaults.cpu, allowance.cpu, &CPU_CHOICES)),
-        ram: wanted.ram.or(default_size(defaults.ram_gb, allowance.ram_gb, &RAM_CHOICES)),
-        disk_gb: wanted
-            .disk_size_gb
-            .or(defaults.disk_gb.map(|disk| (disk.min(allowance.disk_gb.into())) as f64)),
-        resolution: wanted.resolution.as_deref().or(defaults.resolution.as_deref()),
+        cpu: wanted.cpu,
+        ram: wanted.ram,
+        disk_gb: wanted.disk_size_gb,
+        resolution: wanted.resolution.as_deref(),
         os: wanted.os.as_deref(),
         gpu: wanted.gpu.as_deref(),
         auto_stop_minutes,
     };
-    let mut hardware = parse_computer_request(&order)?;
-    hardware.bandwidth_mbps = bandwidth(allowance.bandwidth_mbps, defaults.bandwidth_mbps);
+    let hardware = hardware(order, &defaults, &allowance)?;
     let isolation = app.fleet.choose_isolation(wanted.isolation.as_deref(), workspace)?;
     let spec = DesktopSpec { isolation, hardware, layers };
     let new = NewComputer {

@@ -16,7 +16,7 @@ use hotdesk_store::fleet::computers::Computer;
 
 impl FleetState {
     /// Whether boot snapshots are made of machines of an isolation.
-    fn makes_boot_snapshots_of(&self, isolation: Isolation) -> bool {
+    pub(in crate::computers) fn makes_boot_snapshots_of(&self, isolation: Isolation) -> bool {
         self.boot_snapshots.keep > 0 && self.engine.offers().capabilities(isolation).memory_snapshot
     }
 

@@ -10,6 +10,7 @@ mod apt;
 mod build;
 pub mod build_log;
 pub mod debug;
+pub mod defaults;
 mod programs;
 mod queue;
 mod runs;
@@ -216,6 +217,16 @@ impl Templates {
 
     async fn run(&self, build: &RunningBuild, template: &StoredTemplate) {
         let outcome = self.make(build, template).await;
+        if let Ok(built) = &outcome {
+            let TemplatesState { fleet, plans, .. } = &*self.0;
+            if let Err(error) = defaults::want_boot_snapshot(&fleet.shared, plans, template, built).await {
+                tracing::warn!(
+                    template = %template.reference,
+                    error = format_args!("{error:#}"),
+                    "no boot snapshot is made of a template before its first launch"
+                );
+            }
+        }
         let told = match &outcome {
             Ok(built) => Ok(built),
             Err(error) => Err(error.message.as_str()),
