@@ -9,6 +9,7 @@ mod processes;
 mod recordings;
 mod screens;
 mod selection;
+mod services;
 mod share;
 mod windows;
 
@@ -52,6 +53,9 @@ pub enum Command {
     /// Manage background processes of a computer.
     #[command(subcommand)]
     Ps(processes::Command),
+    /// Manage the services that a computer has from its template.
+    #[command(subcommand, alias = "service")]
+    Services(services::Command),
     /// Record a screen as video.
     #[command(subcommand)]
     Record(recordings::Command),
@@ -82,6 +86,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Clipboard(command) => clipboard::run(command, session).await,
         Command::Launch(options) => return launch::run(options, session).await,
         Command::Ps(command) => processes::run(command, session).await,
+        Command::Services(command) => services::run(command, session).await,
         Command::Record(command) => recordings::run(command, session).await,
     }?;
     Ok(ExitCode::SUCCESS)

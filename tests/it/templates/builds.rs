@@ -287,7 +287,9 @@ async fn the_command_line_publishes_builds_and_launches() {
     let Some(controller) = controller().await else { return };
     let shell = Shell::with_key(controller.base(), controller.key());
     let path = shell.file("lab.yaml");
-    fs::write(&path, definition("lab@1.0.0", "build: {run: ['echo built >/opt/x']}")).expect("a file");
+    let content = "build: {run: ['echo built >/opt/x']}\n\
+        apps: [{name: app, services: [{name: web, user: root, run: 'echo hello; exec sleep 600'}]}]";
+    fs::write(&path, definition("lab@1.0.0", content)).expect("a file");
     let file = path.to_str().expect("a path");
     let published = shell.run(&["templates", "publish", file, "--build"]).await.expect_success();
     for part in ["Published default/lab@1.0.0", "build.run[0] begins", "default/lab@1.0.0 is ready after"] {
@@ -299,6 +301,17 @@ async fn the_command_line_publishes_builds_and_launches() {
     shell.run(&create).await.expect_success();
     assert_eq!(shell.run(&["bash", "c1", "cat /opt/x"]).await.expect_success(), "built\n");
     shell.run(&["templates", "logs", "lab@1.0.0"]).await.expect_success();
+    for (action, expected) in
+        [("stop", "web is stopped"), ("start", "web is running."), ("restart", "web is running.")]
+    {
+        let done = shell.run(&["services", action, "c1", "web"]).await.expect_success();
+        assert!(done.starts_with(expected), "{action}: {done}");
+    }
+    let listed = shell.run(&["services", "ls", "c1"]).await.expect_success();
+    assert!(listed.contains("web") && listed.contains("running"), "{listed}");
+    let log = shell.run(&["services", "log", "c1", "web"]).await.expect_success();
+    assert!(log.contains("hello\n"), "{log}");
+    shell.run(&["services", "stop", "c1", "none"]).await.expect_failure(1, &["none"]);
     shell
         .run(&["templates", "cancel", "lab@1.0.0"])
         .await
