@@ -311,7 +311,7 @@ async fn the_command_line_publishes_builds_and_launches() {
     assert!(listed.contains("web") && listed.contains("running"), "{listed}");
     let log = shell.run(&["services", "log", "c1", "web"]).await.expect_success();
     assert!(log.contains("hello\n"), "{log}");
-    shell.run(&["services", "stop", "c1", "none"]).await.expect_failure(1, &["none"]);
+    shell.run(&["services", "stop", "c1", "none"]).await.expect_failure(1, &["no service of that name"]);
     shell
         .run(&["templates", "cancel", "lab@1.0.0"])
         .await

@@ -38,7 +38,7 @@ pub fn hardware(
 ///
 /// # Errors
 /// `Unavailable` or `Internal` when the store fails.
-pub async fn want_boot_snapshot(
+pub(super) async fn want_boot_snapshot(
     fleet: &FleetState,
     plans: &Plans,
     template: &StoredTemplate,
