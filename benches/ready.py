@@ -11,6 +11,7 @@ must have a browser (the full one). Each engine has its own controller. Everythi
 import io
 import json
 import os
+import shlex
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -37,9 +38,7 @@ PREPARED_SECONDS = 180
 STILL = 0.02
 GVISOR = f"[engines]\noffered = \"sandbox\"\nrunsc = {json.dumps(RUNSC)}\n"
 # Computers that may wait in the pool: a claim for each round.
-POOL = "\n[[pool.sizes]]\nwanted = 2\ncpu = 1\nram = 2\n"
-# Small computers, so that the host's memory and not a plan bounds how many there are.
-SIZE = {"cpu": 1, "ram": 2}
+POOL = "\n[[pool.sizes]]\nwanted = 2\n"
 # Prints the longest pause of this process in milliseconds, once a file tells it to end.
 TICKS = ("import os, time\nlongest, last = 0, time.time()\nwhile not os.path.exists('/root/end'):\n"
          "    time.sleep(0.002); now = time.time(); longest = max(longest, now - last); last = now\n"
@@ -75,7 +74,7 @@ class Host:
 
     def create(self, api=None):
         self.made += 1
-        body = {"workspace_id": self.workspace, "name": f"c{self.made}", **SIZE}
+        body = {"workspace_id": self.workspace, "name": f"c{self.made}"}
         return (api or self.api)("POST", "/computers", body)["id"]
 
     def use(self, computer, api=None):
@@ -183,12 +182,11 @@ def measure_memory(host, goals, computer, post):
     host.goal("resume, browser open, until usable", resumes, goals.resume)
     snapshot = None
     for _ in range(ROUNDS):
-        post("bash", {"command": f"rm -f /root/end /root/pause; setsid python3 -c {json.dumps(TICKS)} >/dev/null 2>&1 </dev/null &"})
+        post("bash", {"command": f"rm -f /root/end /root/pause; setsid python3 -c {shlex.quote(TICKS)} >/dev/null 2>&1 </dev/null &"})
         time.sleep(1)
         older, snapshot = snapshot, post("snapshots", {"memory": True})["id"]
-        post("bash", {"command": "touch /root/end"})
-        time.sleep(0.3)
-        pauses.append(float(post("bash", {"command": "cat /root/pause"})["stdout"]))
+        ended = post("bash", {"command": "touch /root/end; until [ -s /root/pause ]; do sleep 0.02; done; cat /root/pause"})
+        pauses.append(float(ended["stdout"]))
         if older:
             host.api("DELETE", f"/computers/{computer}/snapshots/{older}")
     host.goal("pause of the guest by a snapshot with memory, browser open", pauses, goals.pause)
@@ -253,8 +251,9 @@ def main():
             continue
         for config, parts in ((lines, (measure, measure_density)), (lines + POOL, (measure_pool,))):
             with Controller(binary, image, config) as controller:
+                host = Host(controller, table)
                 for part in parts:
-                    part(Host(controller, table), goals)
+                    part(host, goals)
         table.save()
 
 
