@@ -57,7 +57,7 @@ use identity::auth::session::Sessions;
 use identity::auth::sign_ins::SignIns;
 use identity::auth::socket_auth::SocketAuth;
 use identity::auth::ssh_keys::SshKeys;
-use identity::auth::tickets::Tickets;
+use identity::auth::tickets::{Ticket, Tickets};
 use identity::auth::wrong_credentials::WrongCredentials;
 use identity::mail::Mailer;
 use identity::mail::addresses::Addresses;
@@ -72,6 +72,7 @@ use identity::people::second_factors::SecondFactors;
 use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use identity::secrets::Secrets;
+use relay::ports::links::PortTickets;
 use web::hosts::Hosts;
 use web::metrics::{Metrics, MetricsAccess};
 use web::unread_answers::UnreadAnswers;
@@ -151,7 +152,11 @@ pub struct App {
     /// Authentication of live channels.
     pub socket_auth: SocketAuth,
     /// Viewer tickets.
-    pub tickets: Arc<Tickets>,
+    pub tickets: Arc<Tickets<Ticket>>,
+    /// Tickets of links to ports.
+    pub port_tickets: PortTickets,
+    /// Ports that browsers were let into by such links.
+    pub port_grants: PortTickets,
     /// OAuth authorization server.
     pub oauth: AuthorizationServer,
     /// Connections of MCP clients.
@@ -329,6 +334,8 @@ pub async fn start_with(
         events: events::Events::new(fleet.clone(), tasks.clone()),
         channels: KeyedSemaphore::default(),
         port_requests: KeyedSemaphore::default(),
+        port_tickets: PortTickets::default(),
+        port_grants: PortTickets::default(),
         storing: KeyedSemaphore::default(),
         unread_answers: UnreadAnswers::default(),
         running_requests: idempotency::RunningRequests::default(),

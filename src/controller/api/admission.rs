@@ -17,8 +17,14 @@ use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
 use hotdesk_http::error_response::HttpError;
 
 /// Beginnings of routes that concern the account alone.
-const ACCOUNT_ROUTES: [&str; 4] =
-    ["/account/", "/agent-accounts/claim-link", "/templates/{namespace}", "/v1/accounts"];
+const ACCOUNT_ROUTES: [&str; 6] = [
+    "/account/",
+    "/agent-accounts/claim-link",
+    "/templates/starred",
+    "/templates/{id}/star",
+    "/templates/{namespace}",
+    "/v1/accounts",
+];
 /// The route that is the beginning of others, which every key may use.
 const ALL_TEMPLATES: &str = "/templates";
 

@@ -104,6 +104,9 @@ pub struct Config {
 pub struct Web {
     /// Host names, separated by commas, besides that of `public_url`, `localhost` and IP addresses.
     pub allowed_hosts: String,
+    /// Wildcard of the hosts of ports, such as `*.computers.example`, each of which is one port of one computer; empty: ports
+    /// have paths of the service's own host.
+    pub ports_host: String,
     /// Origins, separated by commas, whose pages may use the API, `/mcp` and live channels from a browser and
     /// show the viewer in a frame, besides the service's own, such as `https://app.example.org`.
     pub allowed_origins: String,

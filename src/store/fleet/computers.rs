@@ -18,6 +18,7 @@ use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::status_reason::StatusReason;
+use hotdesk_domain::computer::template::port::{ComputerPort, parse_ports, ports_text};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
@@ -50,6 +51,8 @@ pub struct Computer {
     pub secrets: LaunchSecrets,
     /// Read-only layers below its disk, the lowest first.
     pub layers: Vec<LayerId>,
+    /// Ports that its template declares.
+    pub ports: Vec<ComputerPort>,
     /// When the service deletes it; `None` for a computer that stays.
     pub expires_at: Option<UnixMillis>,
     /// Its billing.
@@ -98,6 +101,8 @@ pub struct NewComputer {
     pub secrets: LaunchSecrets,
     /// Read-only layers below its disk, the lowest first.
     pub layers: Vec<LayerId>,
+    /// Ports that its template declares.
+    pub ports: Vec<ComputerPort>,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
     /// When the service deletes it; `None` for a computer that stays.
@@ -126,6 +131,7 @@ row! {
         secret_names: String,
         account_secrets: i64,
         layers: String,
+        ports: String,
         expires_at: Option<i64>,
         wanted_cpu: Option<f64>,
         wanted_ram_gb: Option<i64>,
@@ -210,6 +216,7 @@ impl Row {
                 account: row.account_secrets != 0,
             },
             layers: parse_layers(&row.layers)?,
+            ports: parse_ports(&row.ports)?,
             wanted,
             billing,
             status: Status::parse(&row.status).ok_or_else(|| bad("status"))?,
@@ -340,9 +347,9 @@ impl Write {
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
              bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers, \
-             expires_at, secret_names, account_secrets) \
+             expires_at, secret_names, account_secrets, ports) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18, \
-              $19, $20, $21, $22, $23, $24)",
+              $19, $20, $21, $22, $23, $24, $25)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -368,6 +375,7 @@ impl Write {
         .bind(new.expires_at.map(UnixMillis::as_i64))
         .bind(new.secrets.names.iter().map(SecretName::as_str).collect::<Vec<_>>().join(" "))
         .bind(i64::from(new.secrets.account))
+        .bind(ports_text(&new.ports))
         .execute(&mut *self.tx)
         .await;
         match inserted {

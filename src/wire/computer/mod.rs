@@ -1,6 +1,7 @@
 //! Computers: records, requests and lists (docs/api/computers.md).
 
 pub mod clone;
+pub mod port;
 pub mod resize;
 pub mod snapshot;
 pub mod ssh;

@@ -33,7 +33,7 @@ mod tests;
 mod trigger;
 
 pub use answer::{InvalidTemplate, TemplateError, ValidTemplate};
-pub use application::Service;
+pub use application::{PortProtocol, Service, TemplateApp, TemplatePort};
 pub use choice::Choice;
 pub use environment::{Environment, TextOrSecret};
 pub use expansion::TemplateValues;
@@ -43,7 +43,6 @@ pub use software::{FileMoment, TemplateFile};
 pub use surroundings::{Hooks, Telemetry};
 
 use answer::Position;
-use application::TemplateApp;
 use choice::choices;
 use environment::TemplateSecret;
 use reader::{FieldReader, ObjectReader, Scope};

@@ -21,6 +21,7 @@ pub mod simulation;
 pub mod small_disk;
 pub mod socket;
 pub mod syscall_trace;
+pub mod trusting_image;
 
 /// Idle timeout of pooled connections. It is below the server's 10 s, so that no request meets a closing
 /// connection.

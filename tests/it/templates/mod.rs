@@ -4,7 +4,8 @@
 //! good file is its normalised document.
 
 mod accounts;
-mod builds;
+pub mod builds;
+mod catalogue;
 mod runs;
 mod saved;
 mod services;

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::computers::templates::LaunchSource;
 use crate::computers::view;
 use crate::web::origin::Origin;
 use crate::{AppState, audit};
@@ -77,6 +78,7 @@ pub(crate) async fn launch(
         Some(reference) => Some(app.templates.launch_source(workspace.account, &reference).await?),
         None => None,
     };
+    let ports = launch.as_ref().map(LaunchSource::ports).unwrap_or_default();
     let (template, layers, secrets, defaults) = match launch {
         Some(launch) => {
             let names = launch.definition.secrets.iter().map(|secret| secret.name.as_str());
@@ -111,6 +113,7 @@ pub(crate) async fn launch(
         template,
         secrets,
         layers: spec.layers,
+        ports,
         auto_stop_minutes: auto_stop_minutes.unwrap_or(0),
         expires_at,
         deliver_files: wanted.deliver_files,

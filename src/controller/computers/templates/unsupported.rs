@@ -2,7 +2,7 @@
 
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_wire::template::{FileMoment, TemplateDefinition};
+use hotdesk_wire::template::{FileMoment, PortProtocol, TemplateDefinition};
 
 /// The URL of a file's source, if a build can download it.
 pub fn download_url(from: &str) -> Option<&str> {
@@ -29,7 +29,10 @@ pub fn check_supported(definition: &TemplateDefinition) -> Result<()> {
     note(!definition.streaming.is_empty(), "streaming");
     for (at, app) in definition.apps.iter().enumerate() {
         note(app.health.is_some(), &format!("apps[{at}].health"));
-        note(!app.ports.is_empty(), &format!("apps[{at}].ports"));
+        for (number, port) in app.ports.iter().enumerate() {
+            let is_open_udp = port.public && port.protocol == PortProtocol::Udp;
+            note(is_open_udp, &format!("apps[{at}].ports[{number}] (a public port of UDP)"));
+        }
     }
     for (at, file) in definition.files.iter().enumerate() {
         note(file.when == FileMoment::Runtime, &format!("files[{at}] at runtime"));
@@ -55,7 +58,7 @@ mod tests {
             check_supported(&definition).map_err(|error| error.message)
         };
         let fine = "secrets: [{name: key}]\nenv: {A: b, K: {secret: key}}\nbuild: {apt: [jq], run: ['true']}\nfiles: {/etc/motd: hi}\n\
-                    apps: [{name: web, install: 'true', services: [{name: api, run: x}], autostart: [{run: x}]}]\n\
+                    apps: [{name: web, install: 'true', services: [{name: api, run: x}], autostart: [{run: x}], ports: [{internal: 53, protocol: udp}, {internal: 3000, public: true}]}]\n\
                     hooks: {on_first_boot: 'true', on_every_boot: 'true', on_resume: 'true'}\nhardware: {cpu: 2}";
         assert_eq!(check(fine), Ok(()));
         for (text, field) in [
@@ -65,7 +68,10 @@ mod tests {
             ("telemetry: {metrics: true}", "telemetry"),
             ("egress_policy: {mode: allow}", "egress_policy"),
             ("streaming: [{name: live, url: 'rtmp://live.example/app'}]", "streaming"),
-            ("apps: [{name: web, ports: [{internal: 3000}]}]", "apps[0].ports"),
+            (
+                "apps: [{name: web, ports: [{internal: 3000}, {internal: 53, protocol: udp, public: true}]}]",
+                "apps[0].ports[1] (a public port of UDP)",
+            ),
             ("apps: [{name: web, health: {type: tcp, port: 3000}}]", "apps[0].health"),
             ("files: [{to: /a, inline: x, when: runtime}]", "files[0] at runtime"),
             ("files: [{to: /a, from: assets/x}]", "files[0].from other than http:// and https://"),

@@ -8,6 +8,7 @@ pub mod interpolation;
 pub mod name;
 pub mod network;
 pub mod path;
+pub mod port;
 pub mod reference;
 pub mod saving;
 pub mod timing;

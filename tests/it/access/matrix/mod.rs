@@ -33,10 +33,12 @@ const WITHOUT_WORKSPACE: [&str; 10] = [
     "POST /workspaces",
 ];
 /// Path prefixes of operations that concern the account alone. Scoped keys may not use them.
-const ACCOUNT_ONLY: [&str; 8] = [
+const ACCOUNT_ONLY: [&str; 10] = [
     "/account/capacity",
     "/agent-accounts/claim-link",
     "/keys/ssh/",
+    "/templates/starred",
+    "/templates/{id}/star",
     "/templates/{namespace}",
     "/user/sessions",
     "/user/sign-in-links",
