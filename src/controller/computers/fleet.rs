@@ -19,6 +19,7 @@ use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing;
+use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::{
     Isolation, IsolationChoice, check_offered, choose_isolation, parse_isolation,
 };
@@ -123,6 +124,15 @@ impl Fleet {
     /// Those of [`hotdesk_domain::computer::isolation::check_isolation_change`]; `Unavailable` or `Internal` when the store fails.
     pub async fn change_isolation(&self, computer: &Computer, isolation: Isolation) -> Result<()> {
         let (_, finished) = self.shared.send(computer.id, Work::ChangeIsolation(isolation))?;
+        finished.await.map_err(|_| stopping())?
+    }
+
+    /// Changes which destinations a computer reaches, at once where it runs.
+    ///
+    /// # Errors
+    /// `Internal` when the engine fails, `Unavailable` or `Internal` when the store fails; the policy is as before.
+    pub async fn set_egress(&self, computer: &Computer, policy: Option<EgressPolicy>) -> Result<()> {
+        let (_, finished) = self.shared.send(computer.id, Work::SetEgress(policy.map(Box::new)))?;
         finished.await.map_err(|_| stopping())?
     }
 

@@ -18,6 +18,7 @@ use crate::{
     MachineSpec, Observation, Offer, Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
+use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// For a helper that restarts to listen again: it opens its engine first, on a busy host.
@@ -345,6 +346,10 @@ impl Engine for RemoteEngine {
             return Err(unexpected("effect"));
         };
         Ok(effect)
+    }
+
+    async fn set_egress(&self, id: ComputerId, policy: Option<&EgressPolicy>) -> EngineResult<()> {
+        self.complete(Call::SetEgress { id: id.0, policy: policy.map(ToString::to_string) }).await
     }
 
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {

@@ -104,6 +104,7 @@ impl Store {
                 ..source.secrets.clone()
             },
             layers: source.layers.clone(),
+            egress: source.egress.clone(),
             auto_stop_minutes: 0,
             expires_at: None,
             deliver_files: false,

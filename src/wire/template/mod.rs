@@ -48,7 +48,7 @@ use choice::choices;
 use environment::TemplateSecret;
 use reader::{FieldReader, ObjectReader, Scope};
 use software::BuildSteps;
-use surroundings::{EgressPolicy, TemplateStream, TemplateTerminal};
+use surroundings::{TemplateEgress, TemplateStream, TemplateTerminal};
 use trigger::Trigger;
 
 choices! {
@@ -110,7 +110,7 @@ pub struct TemplateDefinition {
     pub telemetry: Telemetry,
     /// Which destinations a computer reaches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub egress_policy: Option<EgressPolicy>,
+    pub egress_policy: Option<TemplateEgress>,
     /// Servers that the screen is streamed to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]

@@ -9,6 +9,7 @@ pub mod fake_agent;
 pub mod host;
 pub mod host_helper;
 pub mod long_requests;
+pub mod name_server;
 pub mod network;
 pub mod oidc_provider;
 pub mod picture;

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::api::fleet::egress;
 use crate::computers::view;
 use crate::web::origin::Origin;
 use crate::{AppState, audit};
@@ -73,17 +74,19 @@ pub(crate) async fn launch(
     expires_at: Option<UnixMillis>,
 ) -> hotdesk_domain::error::Result<StoredComputer> {
     let name = Name::parse(&wanted.name)?;
+    let requested_policy = wanted.egress_policy.as_ref().map(egress::parse).transpose()?;
     let launch = match requested_template(wanted.template_ref.as_deref(), wanted.image.as_deref())? {
         Some(reference) => Some(app.templates.launch_source(workspace.account, &reference).await?),
         None => None,
     };
-    let (template, layers, secrets, defaults) = match launch {
+    let (template, layers, secrets, defaults, policy) = match launch {
         Some(launch) => {
             let names = launch.definition.secrets.iter().map(|secret| secret.name.as_str());
             let secrets = app.secrets.for_launch(caller, workspace.id, workspace.account, names).await?;
-            (Some(launch.reference.to_string()), launch.layers, secrets, launch.definition.hardware)
+            let policy = launch.definition.egress()?;
+            (Some(launch.reference.to_string()), launch.layers, secrets, launch.definition.hardware, policy)
         }
-        None => (None, Vec::new(), LaunchSecrets::default(), TemplateHardware::default()),
+        None => (None, Vec::new(), LaunchSecrets::default(), TemplateHardware::default(), None),
     };
     let allowance = app.billing.allowance(workspace.account).await?;
     let auto_stop_minutes = wanted.auto_stop_minutes.or(defaults.auto_stop_minutes.map(u64::cast_signed));
@@ -111,6 +114,7 @@ pub(crate) async fn launch(
         template,
         secrets,
         layers: spec.layers,
+        egress: requested_policy.or(policy),
         auto_stop_minutes: auto_stop_minutes.unwrap_or(0),
         expires_at,
         deliver_files: wanted.deliver_files,

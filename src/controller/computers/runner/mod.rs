@@ -6,6 +6,7 @@
 mod agent_health;
 pub(super) mod boot_screen;
 mod creation;
+mod egress;
 mod isolation;
 mod memory;
 pub(super) mod power;
@@ -34,6 +35,7 @@ use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
 use hotdesk_domain::billing;
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::allowance::Allowance;
+use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Operation, Status};
 use hotdesk_domain::computer::saved_state::check_converged;
@@ -84,6 +86,8 @@ pub(super) enum Work {
     },
     /// Change the hardware.
     Resize(Arc<ResizeJob>),
+    /// Change which destinations it reaches.
+    SetEgress(Option<Box<EgressPolicy>>),
     /// Change the isolation of the stopped computer.
     ChangeIsolation(Isolation),
     /// A client's command.
@@ -215,6 +219,7 @@ impl Runner {
                 (self.roll_back(&row, *snapshot, allowance, accepted).await, AfterWork::Continue)
             }
             Work::Resize(job) => (self.resize(&row, job).await, AfterWork::Continue),
+            Work::SetEgress(policy) => (self.set_egress(&row, policy.as_deref()).await, AfterWork::Continue),
             Work::ChangeIsolation(to) => (self.change_isolation(&row, *to).await, AfterWork::Continue),
             Work::Recover => self.recover(&row).await,
             // `start_copy_task` runs after every piece of work.
@@ -383,10 +388,14 @@ pub(super) fn computer_not_found() -> Error {
 }
 
 pub(super) fn machine_spec(row: &Computer) -> MachineSpec {
-    MachineSpec { layers: row.layers.clone(), ..hardware_spec(row.id, row.isolation, &row.hardware) }
+    MachineSpec {
+        layers: row.layers.clone(),
+        egress: row.egress.clone(),
+        ..hardware_spec(row.id, row.isolation, &row.hardware)
+    }
 }
 
-/// Returns the spec of a machine with this isolation and hardware, without layers.
+/// Returns the spec of a machine with this isolation and hardware, without layers and egress policy.
 pub(super) fn hardware_spec(id: ComputerId, isolation: Isolation, hardware: &Hardware) -> MachineSpec {
     MachineSpec {
         id,
@@ -396,6 +405,7 @@ pub(super) fn hardware_spec(id: ComputerId, isolation: Isolation, hardware: &Har
         disk_bytes: u64::from(hardware.disk_gb) * GB,
         bandwidth_mbps: hardware.bandwidth_mbps,
         layers: Vec::new(),
+        egress: None,
     }
 }
 

@@ -25,7 +25,6 @@ pub fn check_supported(definition: &TemplateDefinition) -> Result<()> {
     note(definition.hooks.on_pre_snapshot.is_some(), "hooks.on_pre_snapshot");
     note(definition.hooks.on_shutdown.is_some(), "hooks.on_shutdown");
     note(definition.telemetry != hotdesk_wire::template::Telemetry::default(), "telemetry");
-    note(definition.egress_policy.is_some(), "egress_policy");
     note(!definition.streaming.is_empty(), "streaming");
     for (at, app) in definition.apps.iter().enumerate() {
         note(app.health.is_some(), &format!("apps[{at}].health"));
@@ -56,6 +55,7 @@ mod tests {
         };
         let fine = "secrets: [{name: key}]\nenv: {A: b, K: {secret: key}}\nbuild: {apt: [jq], run: ['true']}\nfiles: {/etc/motd: hi}\n\
                     apps: [{name: web, install: 'true', services: [{name: api, run: x}], autostart: [{run: x}]}]\n\
+                    egress_policy: {mode: allow, rules: [example.com]}\n\
                     hooks: {on_first_boot: 'true', on_every_boot: 'true', on_resume: 'true'}\nhardware: {cpu: 2}";
         assert_eq!(check(fine), Ok(()));
         for (text, field) in [
@@ -63,7 +63,6 @@ mod tests {
             ("hooks: {on_shutdown: 'true'}", "hooks.on_shutdown"),
             ("hooks: {on_pre_snapshot: 'true'}", "hooks.on_pre_snapshot"),
             ("telemetry: {metrics: true}", "telemetry"),
-            ("egress_policy: {mode: allow}", "egress_policy"),
             ("streaming: [{name: live, url: 'rtmp://live.example/app'}]", "streaming"),
             ("apps: [{name: web, ports: [{internal: 3000}]}]", "apps[0].ports"),
             ("apps: [{name: web, health: {type: tcp, port: 3000}}]", "apps[0].health"),

@@ -257,6 +257,7 @@ impl Scene {
             "number" | "integer" => json!(1),
             "boolean" => json!(true),
             "array" => json!([]),
+            "null" => Value::Null,
             other => panic!("no sample for the type {other}"),
         }
     }
