@@ -19,8 +19,8 @@ use crate::{
     Observation, Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 
 /// Something that makes and runs machines. Every operation is idempotent and may fail with
 /// [`EngineError::Failed`] at any step, or with [`EngineError::NoCapacity`] when the host runs short.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use hotdesk_base::hex::unhex;
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::{Isolation, effective_isolation, names};
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 use hotdesk_domain::desktop::resolution::Resolution;
 
 use crate::{Endpoint, EngineError, EngineResult};

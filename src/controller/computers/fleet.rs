@@ -19,13 +19,13 @@ use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing;
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::{
     Isolation, IsolationChoice, check_offered, choose_isolation, parse_isolation,
 };
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Status};
 use hotdesk_domain::computer::saved_state::CopyState;
 use hotdesk_domain::computer::status_reason::StatusReason;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Engine;
 use hotdesk_guest::Guest;

@@ -3,7 +3,6 @@
 pub mod allowance;
 pub mod clone;
 pub mod disk_guard;
-pub mod egress;
 pub mod endpoint;
 pub mod idle;
 pub mod isolation;

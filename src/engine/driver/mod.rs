@@ -38,8 +38,8 @@ use crate::{
     Observation, Offers, OpenMode, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 
 /// Shares an opened engine. One that will run guests first recovers what a killed controller left.
 pub(super) fn share(engine: impl GuestDriver, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {

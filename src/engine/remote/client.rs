@@ -18,8 +18,8 @@ use crate::{
     MachineSpec, Observation, Offer, Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 
 /// For a helper that restarts to listen again: it opens its engine first, on a busy host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -9,8 +9,8 @@ use crate::{
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 use hotdesk_domain::error::Error;
 
 /// Most vCPUs of a machine; no host has more.

@@ -31,8 +31,8 @@ use crate::{
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 use hotdesk_http::serve::{Listen, bind, serve};
 
 /// The simulated engine. Engines over one host share its machines, like a controller before and after its

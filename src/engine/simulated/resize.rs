@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::simulated::SimulatedEngine;
 use crate::{Change, Effect, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
-use hotdesk_domain::computer::egress::EgressPolicy;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 
 impl SimulatedEngine {
     /// A running machine has its new size at once if the engine has the capability; any other at its next

@@ -41,8 +41,8 @@ use crate::host::files::{private_folder, write_durably};
 use crate::host::syscalls::fscrypt::{self, KeyIdentifier, KeyStatus};
 use crate::{Change, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::{ComputerId, LayerId};
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 
 /// Longest path of the state folder: a unix socket's path is at most 107 bytes (unix(7)), less
 /// `/machines/<id>/agent.sock`.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::template::bounds::{MAX_SCRIPT_BYTES, MAX_TEXT_BYTES};
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult};
 use hotdesk_domain::computer::template::interpolation::{ReferenceKind, expand};
 use hotdesk_domain::error::{Error, Result};

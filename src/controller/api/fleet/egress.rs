@@ -7,7 +7,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use hotdesk_domain::computer::egress::EgressPolicy;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 use hotdesk_domain::error::Result as DomainResult;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};

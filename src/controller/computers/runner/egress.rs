@@ -1,8 +1,8 @@
 //! Egress policy of a computer in its runner.
 
 use super::{Runner, refused};
-use hotdesk_domain::computer::egress::EgressPolicy;
 use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 use hotdesk_domain::error::Result;
 use hotdesk_engine::EngineError;
 use hotdesk_store::fleet::computers::Computer;

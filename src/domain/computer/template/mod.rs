@@ -2,6 +2,7 @@
 
 pub mod bounds;
 pub mod build;
+pub mod egress;
 pub mod fault;
 pub mod hardware;
 pub mod interpolation;

@@ -11,7 +11,7 @@ use crate::host::slots;
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::{EngineError, EngineResult, Observation};
-use hotdesk_domain::computer::egress::EgressPolicy;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 
 const STEP: &str = "change the egress policy";
 

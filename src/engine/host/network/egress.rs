@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::host::command::{TIMEOUT, check_status, run_with_timeout, tool};
 use crate::host::network::{delete_element, veth};
 use crate::{EngineError, EngineResult};
-use hotdesk_domain::computer::egress::{EgressMode, EgressPolicy};
+use hotdesk_domain::computer::template::egress::{EgressMode, EgressPolicy};
 
 /// Most addresses that names of one guest have at a time: above what a browser with many open pages uses. A list of all, with
 /// the longest comments, fits in the output that is read of a tool (256 KiB).

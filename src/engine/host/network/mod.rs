@@ -17,7 +17,7 @@ use crate::host::command::{
 };
 use crate::host::{lock, process, slots};
 use crate::{EngineError, EngineResult};
-use hotdesk_domain::computer::egress::EgressPolicy;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 
 /// The shared table. Loading it again replaces its rules in one transaction; its sets stay.
 pub(crate) const RULES: &str = include_str!("rules.nft");

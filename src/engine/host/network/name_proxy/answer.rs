@@ -14,7 +14,7 @@ use hickory_resolver::{Resolver, TokioResolver};
 use crate::EngineError;
 use crate::host::network::egress::MAX_ADDRESSES;
 use crate::host::network::name_proxy::address_set::AddressSet;
-use hotdesk_domain::computer::egress::{EgressMode, EgressPolicy};
+use hotdesk_domain::computer::template::egress::{EgressMode, EgressPolicy};
 use hotdesk_domain::network::address::is_public;
 
 /// Longest TTL that a guest gets. Addresses leave the guest's set some time after it, so this bounds how many stay in it.

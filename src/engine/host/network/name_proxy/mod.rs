@@ -36,7 +36,7 @@ use crate::host::files::remove_if_there;
 use crate::host::network::{NAME_PROXY_PORT, resolvers};
 use crate::host::process as pidfd;
 use crate::{EngineError, EngineResult};
-use hotdesk_domain::computer::egress::EgressPolicy;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 
 pub use process::run;
 

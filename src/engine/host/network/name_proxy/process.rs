@@ -18,11 +18,11 @@ use crate::host::sandbox::bound_capabilities;
 use crate::host::sandbox::streams::limit_files;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::computer::egress::EgressPolicy;
+use hotdesk_domain::computer::template::egress::EgressPolicy;
 use hotdesk_domain::error::Error;
 
 const STEP: &str = "resolve names of an egress policy";
-/// Largest file of settings: [`hotdesk_domain::computer::egress::MAX_RULES`] of the longest names.
+/// Largest file of settings: [`hotdesk_domain::computer::template::egress::MAX_RULES`] of the longest names.
 const MAX_SETTINGS: u64 = 128 << 10;
 /// Open files: sockets to name servers for the questions at once, the connections of the guest, and a few more.
 const MAX_OPEN_FILES: u64 = 1024;
