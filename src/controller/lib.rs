@@ -40,6 +40,7 @@ use computers::fleet::{Fleet, PreparedDesktops};
 use computers::rtmp::connections::RtmpConnections;
 use computers::rtmp::streams::RtmpStreams;
 use computers::templates::Templates;
+use computers::templates::triggers::webhooks::Webhooks;
 use config::Config;
 use data_dir::blobs::BlobStore;
 use data_dir::files;
@@ -107,6 +108,8 @@ pub struct App {
     pub rtmp_connections: RtmpConnections,
     /// Templates and their builds.
     pub templates: Templates,
+    /// Signing of webhooks.
+    pub webhooks: Webhooks,
     /// Stops of idle computers.
     pub auto_stop: AutoStopper,
     /// Ends of trials.
@@ -227,6 +230,9 @@ impl Controller {
     }
 }
 
+/// Webhooks that are sent concurrently; each may wait ten seconds for a slow receiver.
+const MAX_CONCURRENT_WEBHOOKS: usize = 64;
+
 /// Starts a controller: opens the store, creates the first account, adopts running computers, starts
 /// background work. The caller holds the lock of the data folder.
 ///
@@ -255,6 +261,8 @@ pub async fn start_with(
     let store = config.open_store().await?;
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let fingerprint_key = store.installation_secret("fingerprint_key", || Secret::random(43)).await?;
+    let webhook_secret = store.installation_secret("webhook_secret", || Secret::random(43)).await?;
+    let webhook_fetcher = guarded.separate(MAX_CONCURRENT_WEBHOOKS);
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
     let offers = engine.offers();
     let only = (offers.all().count() == 1).then(|| offers.default().isolation);
@@ -294,6 +302,7 @@ pub async fn start_with(
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
         templates: Templates::new(store.clone(), fleet.clone(), plans.clone()),
+        webhooks: Webhooks::new(webhook_secret, config.webhooks.allow_private),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
         hosts,
@@ -355,6 +364,7 @@ pub async fn start_with(
     });
     app.fleet.recover().await?;
     app.templates.recover().await?;
+    app.webhooks.start(&app.templates, webhook_fetcher, tasks);
     background::start(&app);
     // Last, because a start that fails must not create a key that nobody sees.
     let first_key = keys::first_key(&app.store).await?;

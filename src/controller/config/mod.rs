@@ -24,7 +24,7 @@ pub use engines::Engines;
 pub use host::HostHelper;
 pub use limits::Limits;
 pub use load::Flags;
-pub use machines::{BootSnapshotSettings, Container, Streaming};
+pub use machines::{BootSnapshotSettings, Container, Streaming, WebhookSettings};
 pub use mail::{SmtpSettings, SmtpTls};
 pub use oidc::OidcSettings;
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
@@ -69,6 +69,8 @@ pub struct Config {
     pub pool: PoolSettings,
     /// Streaming to RTMP servers.
     pub streaming: Streaming,
+    /// Webhooks of templates.
+    pub webhooks: WebhookSettings,
     /// Suspended computers.
     pub suspension: Suspension,
     /// Sealing of secrets.
@@ -140,6 +142,7 @@ impl Default for Config {
             boot_snapshots: BootSnapshotSettings::default(),
             pool: PoolSettings::default(),
             streaming: Streaming::default(),
+            webhooks: WebhookSettings::default(),
             suspension: Suspension::default(),
             secrets: SecretSettings::default(),
             encryption: EncryptionSettings::default(),

@@ -4,3 +4,4 @@ pub mod address;
 pub mod forwarded;
 pub mod host;
 pub mod replay_rule;
+pub mod webhook;

@@ -23,14 +23,14 @@ mod document;
 mod environment;
 mod expansion;
 mod hardware;
-mod health;
+pub mod health;
 mod reader;
 mod schema;
 mod software;
 mod surroundings;
 #[cfg(test)]
 mod tests;
-mod trigger;
+pub mod trigger;
 
 pub use answer::{InvalidTemplate, TemplateError, ValidTemplate};
 pub use application::Service;

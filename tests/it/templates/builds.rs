@@ -52,7 +52,7 @@ async fn until_built(controller: &Caller, name: &str) -> Value {
 }
 
 /// The log of a build, which has ended: its entries.
-async fn log(controller: &Caller, name: &str) -> Vec<Value> {
+pub async fn log(controller: &Caller, name: &str) -> Vec<Value> {
     let request = controller.request(Method::GET, &format!("{}/events", build_path(name)));
     let response = request.send().await.expect("an answer");
     assert_eq!(response.headers()["content-type"], "text/event-stream");

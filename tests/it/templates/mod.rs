@@ -5,9 +5,13 @@
 
 mod accounts;
 mod builds;
+mod health;
+mod hooks;
 mod runs;
 mod saved;
 mod services;
+mod triggers;
+mod webhooks;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -32,11 +32,12 @@ const LICENSE: &str = "MIT OR Apache-2.0";
 const KEY_SCHEME: &str = "api_key";
 
 /// Types of bodies that may be absent: every field of theirs is optional.
-const OPTIONAL_BODIES: [&str; 13] = [
+const OPTIONAL_BODIES: [&str; 14] = [
     "CloneComputer",
     "CloseWindow",
     "CreateSnapshot",
     "ElementClick",
+    "FireTrigger",
     "ForkComputer",
     "PointerButton",
     "PollDevice",

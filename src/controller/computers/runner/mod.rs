@@ -15,6 +15,7 @@ pub(super) mod registry;
 pub(super) mod resize;
 mod saved_state;
 pub(super) mod stream_end;
+pub(super) mod template_requests;
 mod template_start;
 
 use std::net::IpAddr;
@@ -29,6 +30,7 @@ use self::memory::{log_renewal_failures, renewal};
 use self::registry::{FleetState, Presence};
 use self::resize::ResizeJob;
 use self::saved_state::CopyJob;
+use self::template_requests::{TemplateRequests, hook_before};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
 use hotdesk_domain::billing;
@@ -119,6 +121,7 @@ pub(super) struct Runner {
     pub(super) presence: watch::Sender<Presence>,
     /// Task that works on the copy of its saved state.
     copy_job: Option<CopyJob>,
+    template: TemplateRequests,
 }
 
 /// What to do when a computer is to resume but its memory is lost.
@@ -144,7 +147,7 @@ impl Runner {
         inbox: mpsc::Receiver<Message>,
         presence: watch::Sender<Presence>,
     ) -> Self {
-        Self { id, shared, inbox, presence, copy_job: None }
+        Self { id, shared, inbox, presence, copy_job: None, template: TemplateRequests::default() }
     }
 
     pub(super) async fn run(mut self) {
@@ -152,10 +155,15 @@ impl Runner {
         loop {
             let watch_machine = self.machine_end();
             let watch_agent = self.watch_agent();
+            let watch_template = self.watch_template();
             let message = tokio::select! {
                 () = stop.cancelled() => break,
                 message = self.inbox.recv() => message,
                 never = watch_agent => match never {},
+                requests = watch_template => {
+                    self.handle_template_requests(requests).await;
+                    continue;
+                }
                 () = watch_machine => {
                     self.machine_ended().await;
                     continue;
@@ -271,11 +279,16 @@ impl Runner {
             return (Err(error), AfterWork::Continue);
         }
         self.cancel_copy_job().await;
+        // The intent hides it from everybody else.
+        let guest = self.presence.borrow().guest.clone();
         if let Err(error) = self.store_intent(operation, reason).await {
             let _ = accepted.send(Err(error.clone()));
             return (Err(error), AfterWork::Continue);
         }
         let _ = accepted.send(Ok(CommandAck { status: operation.status(), begun: true }));
+        if let Some(hook) = hook_before(operation) {
+            self.run_hook(row, guest.as_ref(), hook).await;
+        }
         self.execute(operation, row).await
     }
 

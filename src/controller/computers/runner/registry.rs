@@ -7,6 +7,7 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::prepared::{BootSnapshots, Pool, PreparedDesktops};
+use super::template_requests::WebhookQueue;
 use super::{CommandAck, Message, Runner, Work};
 use crate::data_dir::blobs::BlobStore;
 use crate::data_dir::file_keys::FileKeys;
@@ -57,6 +58,8 @@ pub(in crate::computers) struct FleetState {
     pub(in crate::computers) archive: Option<Arc<StateArchive>>,
     /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
     pub(in crate::computers) ending_streams: KeyedSemaphore<ComputerId>,
+    /// Webhooks that runners hand over.
+    pub(in crate::computers) webhooks: WebhookQueue,
     runners: Mutex<HashMap<ComputerId, RunnerHandle>>,
 }
 
@@ -83,6 +86,7 @@ impl FleetState {
             starts: Semaphore::new(STARTS_AT_ONCE),
             archive,
             ending_streams: KeyedSemaphore::default(),
+            webhooks: WebhookQueue::default(),
             runners: Mutex::default(),
         }
     }

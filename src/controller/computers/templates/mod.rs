@@ -9,12 +9,14 @@ use tokio::time::Instant;
 mod apt;
 mod build;
 pub mod build_log;
+mod check;
 mod programs;
 mod queue;
 mod runs;
 pub mod save;
 mod step_run;
 mod steps;
+pub mod triggers;
 mod unsupported;
 
 use super::fleet::Fleet;

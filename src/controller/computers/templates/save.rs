@@ -175,6 +175,7 @@ impl Runner {
         machine: ComputerId,
     ) -> Result<()> {
         check_source(&*self.shared.engine, row)?;
+        self.run_pre_snapshot(row).await;
         let spec = MachineSpec { id: machine, ..machine_spec(row) };
         let copied = self.shared.engine.copy_disk(row.id, &spec).await;
         copied.map_err(|error| refused(FAILED, &error))
