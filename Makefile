@@ -35,7 +35,7 @@ soak: deps-test image-small ## kill the controller at random moments (ROUNDS=200
 	HOTDESK_ROUNDS=$(or $(ROUNDS),200) HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		HOTDESK_PYTHON=$(VENV)/bin/python cargo test --locked --test it -- --nocapture --test-threads 1 \
 		crash::rounds crash::points suspension::rounds display::counting agent::bash::a_flood \
-		engines::qemu_desktop schemathesis display::fidelity display::crowd
+		engines::qemu_desktop schemathesis display::fidelity display::crowd templates::catalogue
 
 check: deps-check ## check format, lints, the OpenAPI document and the dependencies
 	cargo fmt --check

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     println!("cargo:rerun-if-env-changed=HOTDESK_CACHE");
     println!("cargo:rerun-if-changed=../../packaging/dev/novnc");
+    // New files of folders that the program includes.
+    println!("cargo:rerun-if-changed=../../packaging/templates");
     let version = include_str!("novnc").split_whitespace().next().unwrap_or_default();
     let cache = std::env::var_os("HOTDESK_CACHE").unwrap_or_else(|| "/var/cache/hotdesk".into());
     let folder = PathBuf::from(cache).join(format!("novnc-{version}"));

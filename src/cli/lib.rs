@@ -204,6 +204,13 @@ enum Command {
         /// CPUs, at least one.
         count: usize,
     },
+    /// Resolve the names that the egress policy of a computer permits. The engine starts this.
+    #[command(hide = true)]
+    NameProxy {
+        /// Settings, of which another process must have no use.
+        #[arg(long, value_name = "FILE")]
+        settings: PathBuf,
+    },
     /// Wait until a TCP port has no remote connection. The engine runs this before it saves memory.
     #[command(hide = true)]
     AwaitHangup {
@@ -247,6 +254,9 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
         Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
         Command::SetCpus { count } => hotdesk_agent::system::cpus::limit_all(count)?,
+        Command::NameProxy { settings } => {
+            hotdesk_engine::run_name_proxy(&settings).map_err(|error| format!("{error:#}"))?;
+        }
         Command::AwaitHangup { port } => hotdesk_agent::system::hangup::wait(port)?,
         Command::Image(command) => image::run(command)?,
         Command::Config(options) => settings::config(&options, global.json)?,

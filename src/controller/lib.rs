@@ -40,6 +40,7 @@ use computers::fleet::{Fleet, PreparedDesktops};
 use computers::rtmp::connections::RtmpConnections;
 use computers::rtmp::streams::RtmpStreams;
 use computers::templates::Templates;
+use computers::templates::triggers::webhooks::Webhooks;
 use config::Config;
 use data_dir::blobs::BlobStore;
 use data_dir::files;
@@ -57,7 +58,7 @@ use identity::auth::session::Sessions;
 use identity::auth::sign_ins::SignIns;
 use identity::auth::socket_auth::SocketAuth;
 use identity::auth::ssh_keys::SshKeys;
-use identity::auth::tickets::Tickets;
+use identity::auth::tickets::{Ticket, Tickets};
 use identity::auth::wrong_credentials::WrongCredentials;
 use identity::mail::Mailer;
 use identity::mail::addresses::Addresses;
@@ -72,6 +73,7 @@ use identity::people::second_factors::SecondFactors;
 use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use identity::secrets::Secrets;
+use relay::ports::links::PortTickets;
 use web::hosts::Hosts;
 use web::metrics::{Metrics, MetricsAccess};
 use web::unread_answers::UnreadAnswers;
@@ -107,6 +109,8 @@ pub struct App {
     pub rtmp_connections: RtmpConnections,
     /// Templates and their builds.
     pub templates: Templates,
+    /// Signing of webhooks.
+    pub webhooks: Webhooks,
     /// Stops of idle computers.
     pub auto_stop: AutoStopper,
     /// Ends of trials.
@@ -151,7 +155,11 @@ pub struct App {
     /// Authentication of live channels.
     pub socket_auth: SocketAuth,
     /// Viewer tickets.
-    pub tickets: Arc<Tickets>,
+    pub tickets: Arc<Tickets<Ticket>>,
+    /// Tickets of links to ports.
+    pub port_tickets: PortTickets,
+    /// Ports that browsers were let into by such links.
+    pub port_grants: PortTickets,
     /// OAuth authorization server.
     pub oauth: AuthorizationServer,
     /// Connections of MCP clients.
@@ -227,6 +235,9 @@ impl Controller {
     }
 }
 
+/// Webhooks that are sent concurrently; each may wait ten seconds for a slow receiver.
+const MAX_CONCURRENT_WEBHOOKS: usize = 64;
+
 /// Starts a controller: opens the store, creates the first account, adopts running computers, starts
 /// background work. The caller holds the lock of the data folder.
 ///
@@ -255,6 +266,8 @@ pub async fn start_with(
     let store = config.open_store().await?;
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let fingerprint_key = store.installation_secret("fingerprint_key", || Secret::random(43)).await?;
+    let webhook_secret = store.installation_secret("webhook_secret", || Secret::random(43)).await?;
+    let webhook_fetcher = guarded.separate(MAX_CONCURRENT_WEBHOOKS);
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
     let offers = engine.offers();
     let only = (offers.all().count() == 1).then(|| offers.default().isolation);
@@ -294,6 +307,7 @@ pub async fn start_with(
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
         templates: Templates::new(store.clone(), fleet.clone(), plans.clone()),
+        webhooks: Webhooks::new(webhook_secret, config.webhooks.allow_private),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
         hosts,
@@ -329,6 +343,8 @@ pub async fn start_with(
         events: events::Events::new(fleet.clone(), tasks.clone()),
         channels: KeyedSemaphore::default(),
         port_requests: KeyedSemaphore::default(),
+        port_tickets: PortTickets::default(),
+        port_grants: PortTickets::default(),
         storing: KeyedSemaphore::default(),
         unread_answers: UnreadAnswers::default(),
         running_requests: idempotency::RunningRequests::default(),
@@ -355,6 +371,7 @@ pub async fn start_with(
     });
     app.fleet.recover().await?;
     app.templates.recover().await?;
+    app.webhooks.start(&app.templates, webhook_fetcher, tasks);
     background::start(&app);
     // Last, because a start that fails must not create a key that nobody sees.
     let first_key = keys::first_key(&app.store).await?;

@@ -43,6 +43,7 @@ use crate::engine_set::EngineSet;
 pub use crate::error::{EngineError, EngineResult, Shortage};
 pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkConfig, Subnet};
 pub use crate::host::network::AGENT_PORT;
+pub use crate::host::network::name_proxy::run as run_name_proxy;
 pub use crate::leftovers::{Leftover, Leftovers};
 use crate::qemu::QemuEngine;
 pub use crate::qemu::QemuSettings;

@@ -20,6 +20,7 @@ use crate::{
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 
 /// Something that makes and runs machines. Every operation is idempotent and may fail with
 /// [`EngineError::Failed`] at any step, or with [`EngineError::NoCapacity`] when the host runs short.
@@ -216,6 +217,16 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// The dimension is as before.
     async fn resize(&self, _id: ComputerId, _change: Change) -> EngineResult<Effect> {
         Err(EngineError::Unsupported("change a machine's hardware"))
+    }
+
+    /// Changes the egress policy of a running or stopped machine, after it is stored. On return it is in effect: connections to
+    /// destinations that the policy refuses are cut. A machine that has the policy already is left alone.
+    ///
+    /// # Errors
+    /// `Absent`; `Failed`: the machine has the earlier policy. Where the name resolution of the new one does not begin, that is
+    /// no error: the machine resolves no names, until [`Engine::maintain`] begins it.
+    async fn set_egress(&self, _id: ComputerId, _policy: Option<&EgressPolicy>) -> EngineResult<()> {
+        Err(EngineError::Unsupported("restrict the network of machines"))
     }
 
     /// Makes the machine `to` with a copy of the disk of `from`, for a clone; after the new computer's row is

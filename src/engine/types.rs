@@ -8,6 +8,7 @@ use hotdesk_base::hex::unhex;
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::{Isolation, effective_isolation, names};
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 use hotdesk_domain::desktop::resolution::Resolution;
 
 use crate::{Endpoint, EngineError, EngineResult};
@@ -203,6 +204,9 @@ pub struct MachineSpec {
     /// Read-only layers between the image and its disk, the lowest first; at most [`MAX_LAYERS`]. A machine keeps those that it
     /// was made with.
     pub layers: Vec<LayerId>,
+    /// Which destinations it reaches; without a policy, all that the packet rules of every machine permit.
+    /// [`Engine::set_egress`](crate::Engine::set_egress) changes it, also while the machine runs.
+    pub egress: Option<EgressPolicy>,
 }
 
 /// The number of whole CPUs for vCPUs, of which one may be a share.

@@ -33,9 +33,11 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
 use hotdesk_http::idempotency;
 use hotdesk_wire::agent::{
-    Activity, ContentQuery, Health, PutResult, PutSecretsResult, Renewal, RenewalResult,
+    Activity, ContentQuery, GuestRequestOutcome, GuestRequestQuery, GuestRequests, Health, PutResult,
+    PutSecretsResult, Renewal, RenewalResult,
 };
 use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::programs::service::{HookStatus, ServiceList, ServiceLog, ServiceLogQuery};
 
 pub use action_reply::ActionReply;
 pub use failure::is_token_refused;
@@ -52,6 +54,11 @@ pub const QUICK_TIMEOUT: Duration = Duration::from_secs(15);
 const KEYS_TIMEOUT: Duration = Duration::from_secs(75);
 /// Timeout of an activity request: the agent asks its screens and its sound server.
 const ACTIVITY_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest answer with requests of the template: the agent sends eight at a time, each with an event of a few KiB. Such an answer
+/// becomes a tree, which takes many times its bytes.
+const MAX_REQUESTS_ANSWER: usize = 256 * 1024;
+/// Timeout of a request that waits for the template: the agent answers after 30 s.
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(45);
 /// Most idle connections per computer: one for actions, one for screenshots, two to spare.
 const IDLE_CONNECTIONS: usize = 4;
 /// Idle connections are closed after this long. It is less than the agent's timeout in
@@ -143,7 +150,7 @@ impl Guest {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = uri(path, query)?;
-        self.exchange_json(request, timeout).await.map(|reply| reply.answer)
+        self.exchange_json(request, timeout, MAX_JSON_ANSWER).await.map(|reply| reply.answer)
     }
 
     /// Sends one action. With an idempotency key, the agent executes it at most once; it then compares
@@ -169,20 +176,21 @@ impl Guest {
         if let Some(digest) = digest {
             request.headers_mut().insert(idempotency::REQUEST_DIGEST, digest);
         }
-        self.exchange_json(request, timeout).await
+        self.exchange_json(request, timeout, MAX_JSON_ANSWER).await
     }
 
-    /// Sends a request with JSON and reads the JSON answer.
+    /// Sends a request with JSON and reads the JSON answer, of at most `most` bytes.
     async fn exchange_json<Receive: DeserializeOwned>(
         &self,
         mut request: Request<Body>,
         timeout: Duration,
+        most: usize,
     ) -> Result<ActionReply<Receive>> {
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let exchange = async {
             let response = self.exchange(request, StatusCode::is_success).await?;
             let replayed = is_replayed(&response);
-            let bytes = self.answers.collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            let bytes = self.answers.collect(response.into_body(), most).await?;
             let answer = serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))?;
             Ok(ActionReply { answer, replayed })
         };
@@ -245,6 +253,62 @@ impl Guest {
         let begun: Result<Acknowledgement> =
             self.call(Method::POST, "/template/resumed", (), None::<&()>, QUICK_TIMEOUT).await;
         begun.map(drop)
+    }
+
+    /// Begins a hook of the template that the service waits for, and returns its status; `None` when the template has no
+    /// such hook.
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`].
+    pub async fn begin_hook(&self, name: &str) -> Result<Option<HookStatus>> {
+        self.call(Method::POST, &format!("/template/hooks/{name}"), (), None::<&()>, QUICK_TIMEOUT).await
+    }
+
+    /// The status of such a hook.
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`].
+    pub async fn hook(&self, name: &str) -> Result<Option<HookStatus>> {
+        self.call(Method::GET, &format!("/template/hooks/{name}"), (), None::<&()>, QUICK_TIMEOUT).await
+    }
+
+    /// The services and hooks of the template.
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`].
+    pub async fn services(&self) -> Result<ServiceList> {
+        self.call(Method::GET, "/services", (), None::<&()>, QUICK_TIMEOUT).await
+    }
+
+    /// The last bytes of a service's output.
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`].
+    pub async fn service_log(&self, name: &str, bytes: u64) -> Result<ServiceLog> {
+        let path = format!("/services/{}/log", percent_encode(name));
+        let query = ServiceLogQuery { bytes: Some(bytes) };
+        self.call(Method::GET, &path, query, None::<&()>, QUICK_TIMEOUT).await
+    }
+
+    /// Waits for what the template asks of the service; the agent answers after 30 s at the latest.
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`].
+    pub async fn template_requests(&self, query: GuestRequestQuery) -> Result<GuestRequests> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = uri("/template/requests", query)?;
+        self.exchange_json(request, REQUESTS_TIMEOUT, MAX_REQUESTS_ANSWER).await.map(|reply| reply.answer)
+    }
+
+    /// Reports the outcome of such a request.
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`].
+    pub async fn finish_request(&self, number: u64, outcome: &GuestRequestOutcome) -> Result<()> {
+        let path = format!("/template/requests/{number}");
+        let done: Result<Acknowledgement> =
+            self.call(Method::POST, &path, (), Some(outcome), QUICK_TIMEOUT).await;
+        done.map(drop)
     }
 
     /// Opens a file of the computer's home folder and returns its content as a stream. The stream itself has no

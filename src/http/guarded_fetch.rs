@@ -1,8 +1,8 @@
 //! Fetch of a URL that a client chose, restricted to the public Internet (T6, docs/security.md).
 //!
 //! The host name is resolved once. All its addresses must be public and none may belong to this host; the
-//! connection goes to a checked address. Only https; no redirects, proxy or cookies; limits on bytes, time
-//! and concurrency.
+//! connection goes to a checked address. Only https, except for webhooks; no redirects, proxy or cookies; limits
+//! on bytes, time and concurrency.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use reqwest::{Certificate, Url};
 use tokio::sync::Semaphore;
 
@@ -83,6 +83,28 @@ pub struct FetchResponse {
     pub body: Vec<u8>,
 }
 
+/// A request to a URL that a client chose.
+#[derive(Clone, Debug)]
+pub struct OutgoingRequest {
+    /// The method.
+    pub method: Method,
+    /// The URL; `http` or `https`.
+    pub url: String,
+    /// The header fields.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Which addresses a request may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Public ones that are not this host's.
+    Public,
+    /// All. An operator chose that.
+    All,
+}
+
 /// Fetcher of URLs that clients chose.
 pub struct GuardedFetcher {
     trust: Trust,
@@ -107,6 +129,36 @@ impl GuardedFetcher {
         Self { trust, permits: Semaphore::new(MAX_CONCURRENT) }
     }
 
+    /// A fetcher with the same trust settings, and permits of its own: neither waits for slow servers of the other.
+    #[must_use]
+    pub fn separate(&self, concurrent: usize) -> Self {
+        Self { trust: self.trust.clone(), permits: Semaphore::new(concurrent) }
+    }
+
+    /// Sends a request, and returns the status of the answer. Its body is not read.
+    ///
+    /// # Errors
+    /// `Invalid` for an invalid URL and an address that may not be reached; `Unavailable` when there is no answer within
+    /// `timeout`. As with [`Self::get`], the details are only in the context.
+    pub async fn send(
+        &self,
+        request: OutgoingRequest,
+        reach: Reach,
+        timeout: Duration,
+    ) -> Result<StatusCode> {
+        // The caller bounds this wait: slow receivers of others must not use up the time of this request.
+        let _permit = self.permits.acquire().await.map_err(Error::internal)?;
+        let sent = tokio::time::timeout(timeout, async {
+            let (url, host) = parse(&request.url, &["https", "http"])?;
+            let addresses = self.resolve_checked(&host, reach).await?;
+            let client = self.client(&host, &addresses, timeout)?;
+            let sending = client.request(request.method, url).headers(request.headers).body(request.body);
+            // The URL may hold a secret, such as that of a chat's webhook.
+            Ok(sending.send().await.map_err(|error| unanswered(error.without_url()))?.status())
+        });
+        sent.await.unwrap_or_else(|_| Err(unanswered("no answer in time")))
+    }
+
     /// Fetches an https URL with `GET`.
     ///
     /// # Errors
@@ -122,11 +174,9 @@ impl GuardedFetcher {
     }
 
     async fn fetch(&self, url: &str, accept: &'static str, limits: FetchLimits) -> Result<FetchResponse> {
-        let url: Url = url.parse().map_err(|error| Error::invalid("The URL is invalid").context(error))?;
-        let host = url.host_str().filter(|_| url.scheme() == "https");
-        let host = host.ok_or_else(|| Error::invalid("The URL is not https"))?;
-        let addresses = self.resolve_checked(host).await?;
-        let client = self.client(host, &addresses, limits)?;
+        let (url, host) = parse(url, &["https"])?;
+        let addresses = self.resolve_checked(&host, Reach::Public).await?;
+        let client = self.client(&host, &addresses, limits.timeout)?;
         let mut response = client.get(url).header(header::ACCEPT, accept).send().await.map_err(unanswered)?;
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(unanswered)? {
@@ -142,7 +192,7 @@ impl GuardedFetcher {
     }
 
     /// Resolves a host and checks every address: a name with a public and a private address is an attack.
-    async fn resolve_checked(&self, host: &str) -> Result<Vec<IpAddr>> {
+    async fn resolve_checked(&self, host: &str, reach: Reach) -> Result<Vec<IpAddr>> {
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
         let addresses = match literal {
             Ok(address) => vec![address],
@@ -151,7 +201,8 @@ impl GuardedFetcher {
         if addresses.is_empty() {
             return Err(unanswered("the name has no address"));
         }
-        match addresses.iter().find(|address| !(self.trust.may_reach)(**address)) {
+        let is_refused = |address: &&IpAddr| reach == Reach::Public && !(self.trust.may_reach)(**address);
+        match addresses.iter().find(is_refused) {
             Some(address) => {
                 Err(Error::invalid("The URL does not lead to the public Internet").context(address))
             }
@@ -160,25 +211,32 @@ impl GuardedFetcher {
     }
 
     /// A client for one request that connects only to the checked addresses.
-    fn client(&self, host: &str, addresses: &[IpAddr], limits: FetchLimits) -> Result<reqwest::Client> {
+    fn client(&self, host: &str, addresses: &[IpAddr], timeout: Duration) -> Result<reqwest::Client> {
         // A process has one crypto provider; an earlier one is equally good.
         drop(rustls::crypto::ring::default_provider().install_default());
         // Port 0 means the port of the URL.
         let addresses: Vec<SocketAddr> =
             addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect();
         let mut builder = reqwest::Client::builder()
-            .https_only(true)
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .resolve_to_addrs(host, &addresses)
-            .timeout(limits.timeout)
+            .timeout(timeout)
             .user_agent(concat!("hotdesk/", env!("CARGO_PKG_VERSION")));
         if let Some(authority) = &self.trust.authority {
             builder = builder.tls_certs_only([authority.clone()]);
         }
         builder.build().map_err(Error::internal)
     }
+}
+
+/// Parses a URL with one of these schemes; returns its host too.
+fn parse(url: &str, schemes: &[&str]) -> Result<(Url, String)> {
+    let url: Url = url.parse().map_err(|error| Error::invalid("The URL is invalid").context(error))?;
+    let host = url.host_str().filter(|_| schemes.contains(&url.scheme())).map(ToOwned::to_owned);
+    let host = host.ok_or_else(|| Error::invalid(format!("The URL is not {}", schemes.join(" or "))))?;
+    Ok((url, host))
 }
 
 fn unanswered(why: impl fmt::Display) -> Error {

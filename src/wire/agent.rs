@@ -52,6 +52,71 @@ pub struct PutResult {
     pub outcome: PutOutcome,
 }
 
+/// The query of `GET /template/requests` of an agent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GuestRequestQuery {
+    /// `instance` of the last answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Number of the last request that the service has taken from that instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+}
+
+/// What a computer's template asks of the service.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GuestRequests {
+    /// Id of the agent: numbers begin again with another one.
+    pub instance: String,
+    /// True when the template cannot ask for anything, so that nobody needs to wait.
+    #[serde(default)]
+    pub none_expected: bool,
+    /// The requests, in the order of their numbers.
+    pub requests: Vec<GuestRequest>,
+}
+
+/// A numbered request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GuestRequest {
+    /// Its number.
+    pub number: u64,
+    /// What is asked for.
+    #[serde(flatten)]
+    pub kind: GuestRequestKind,
+}
+
+/// What a template asks of the service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum GuestRequestKind {
+    /// A restart of the computer.
+    Restart {
+        /// Name of the application that does not work.
+        app: String,
+        /// Why its last check failed.
+        reason: String,
+    },
+    /// A webhook of the template. The service knows its URL; the agent waits for the outcome.
+    Webhook {
+        /// Name of the trigger.
+        trigger: String,
+        /// Place of the action in the trigger.
+        action: usize,
+        /// What happened.
+        event: serde_json::Value,
+    },
+}
+
+/// Outcome of a webhook: `POST /template/requests/{number}` of an agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GuestRequestOutcome {
+    /// `instance` of the agent that asked.
+    pub instance: String,
+    /// What failed; absent when the receiver has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// Answer of `PUT /secrets` of an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutSecretsResult {

@@ -4,25 +4,32 @@ use axum::extract::{Request, State};
 use axum::routing::{get, post, put};
 use axum::{Json as Answer, Router};
 
-use crate::exec::services::{Action, RESUME_HOOK};
+use crate::exec::services::Action;
 use crate::files::blocking;
 use crate::state::Agent;
 use crate::system::env_file::EnvFile;
+use hotdesk_domain::computer::template::hook::RESUME;
 use hotdesk_domain::secret::env_file::MAX_BYTES;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path, Query, read_body};
-use hotdesk_wire::agent::PutSecretsResult;
+use hotdesk_wire::agent::{GuestRequestOutcome, GuestRequestQuery, GuestRequests, PutSecretsResult};
 use hotdesk_wire::desktop::action::Acknowledgement;
-use hotdesk_wire::programs::service::{ServiceAction, ServiceList, ServiceLog, ServiceLogQuery};
+use hotdesk_wire::programs::service::{HookStatus, ServiceAction, ServiceList, ServiceLog, ServiceLogQuery};
+use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
 
 pub fn router() -> Router<Agent> {
     Router::new()
         .route("/secrets", put(replace_secrets))
         .route("/template/begin", post(begin))
         .route("/template/resumed", post(resumed))
+        .route("/template/hooks/{name}", get(hook_status).post(begin_hook))
+        .route("/template/requests", get(requests))
+        .route("/template/requests/{number}", post(finish_request))
         .route("/services", get(list))
         .route("/services/{name}", post(act))
         .route("/services/{name}/log", get(log))
+        .route("/triggers", get(triggers))
+        .route("/triggers/{name}", post(fire))
 }
 
 /// Replaces the file of secrets. The body is its text.
@@ -41,7 +48,41 @@ async fn begin(State(agent): State<Agent>) -> Result<Answer<Acknowledgement>> {
 
 /// Begins the hook of a wake.
 async fn resumed(State(agent): State<Agent>) -> Answer<Acknowledgement> {
-    agent.services.begin_hook(RESUME_HOOK);
+    agent.services.begin_hook(RESUME);
+    Answer(Acknowledgement { success: true })
+}
+
+/// Begins a hook that the service waits for.
+async fn begin_hook(
+    State(agent): State<Agent>,
+    Path(name): Path<String>,
+) -> Result<Answer<Option<HookStatus>>> {
+    Ok(Answer(agent.services.begin_awaited_hook(&name).await?))
+}
+
+/// Its status.
+async fn hook_status(
+    State(agent): State<Agent>,
+    Path(name): Path<String>,
+) -> Result<Answer<Option<HookStatus>>> {
+    Ok(Answer(agent.services.awaited_hook(&name)?))
+}
+
+/// Waits for what the template asks of the service.
+async fn requests(
+    State(agent): State<Agent>,
+    Query(query): Query<GuestRequestQuery>,
+) -> Result<Answer<GuestRequests>> {
+    Ok(Answer(agent.services.requests(&query).await?))
+}
+
+/// Takes the outcome of such a request.
+async fn finish_request(
+    State(agent): State<Agent>,
+    Path(number): Path<u64>,
+    Json(outcome): Json<GuestRequestOutcome>,
+) -> Answer<Acknowledgement> {
+    agent.services.finish_request(number, outcome);
     Answer(Acknowledgement { success: true })
 }
 
@@ -63,4 +104,16 @@ async fn log(
     Query(query): Query<ServiceLogQuery>,
 ) -> Result<Answer<ServiceLog>> {
     Ok(Answer(agent.services.log(&name, query.bytes).await?))
+}
+
+async fn triggers(State(agent): State<Agent>) -> Answer<TriggerList> {
+    Answer(agent.services.triggers())
+}
+
+async fn fire(
+    State(agent): State<Agent>,
+    Path(name): Path<String>,
+    Json(request): Json<FireTrigger>,
+) -> Result<Answer<TriggerStatus>> {
+    Ok(Answer(agent.services.fire(&name, request)?))
 }

@@ -86,7 +86,8 @@ pub async fn run(config: AgentConfig) -> Result<(), StepError> {
     };
     events::watch(sources, &tasks);
     let secrets = EnvFile::new(&config.runtime_dir, &config.home).path().to_owned();
-    let services = Services::new(&config.runtime_dir, secrets, Arc::clone(&desktop), tasks.clone());
+    let services =
+        Services::new(&config.runtime_dir, secrets, Arc::clone(&desktop), feed.clone(), tasks.clone());
     services.recover();
     let agent = Agent::new(Parts {
         token,

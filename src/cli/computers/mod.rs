@@ -1,5 +1,6 @@
 //! `hotdesk computers`, and the commands that act on one computer.
 
+mod egress;
 pub mod hardware;
 pub mod power;
 pub mod screenshot;
@@ -57,6 +58,8 @@ pub enum Command {
         /// `sandbox`, `shared` or `vm`.
         isolation: String,
     },
+    /// Show or change which destinations a computer reaches.
+    Egress(egress::EgressOptions),
     /// Clone a computer with its disk.
     Clone(hardware::CloneOptions),
     /// Fork a running computer or a snapshot, with disk and memory (where the engine supports it).
@@ -134,6 +137,8 @@ pub struct CreateOptions {
     /// Idle minutes before the computer is suspended; 0 disables it.
     #[arg(long, value_name = "MINUTES")]
     auto_stop: Option<i64>,
+    #[command(flatten)]
+    egress: egress::EgressRules,
 }
 
 /// Runs a subcommand.
@@ -151,6 +156,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Suspend(options) => power::run(session, power::PowerCommand::Suspend, &options).await,
         Command::Resume(options) => power::run(session, power::PowerCommand::Resume, &options).await,
         Command::Restart(options) => power::run(session, power::PowerCommand::Restart, &options).await,
+        Command::Egress(options) => egress::run(session, options).await,
         Command::Clone(options) => hardware::clone(session, options).await,
         Command::Fork(options) => hardware::fork(session, options).await,
         Command::Resize(options) => hardware::resize(session, options).await,
@@ -237,6 +243,7 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
         auto_stop_minutes: options.auto_stop,
         deliver_files: false,
         template_ref: options.template,
+        egress_policy: options.egress.policy(),
         image: None,
     };
     let creating = session.api.call(Method::POST, &["computers"], Some(&body), CREATE_TIMEOUT);

@@ -17,8 +17,14 @@ use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
 use hotdesk_http::error_response::HttpError;
 
 /// Beginnings of routes that concern the account alone.
-const ACCOUNT_ROUTES: [&str; 4] =
-    ["/account/", "/agent-accounts/claim-link", "/templates/{namespace}", "/v1/accounts"];
+const ACCOUNT_ROUTES: [&str; 6] = [
+    "/account/",
+    "/agent-accounts/claim-link",
+    "/templates/starred",
+    "/templates/{id}/star",
+    "/templates/{namespace}",
+    "/v1/accounts",
+];
 /// The route that is the beginning of others, which every key may use.
 const ALL_TEMPLATES: &str = "/templates";
 
@@ -26,6 +32,8 @@ const ALL_TEMPLATES: &str = "/templates";
 const FILES: &str = "/computers/{id}/files";
 /// The route of a service's output, which is any file that the template names.
 const SERVICE_LOG: &str = "/computers/{id}/services/{service}/log";
+/// The route of triggers, whose runs show lines of logs and names of files.
+const TRIGGERS: &str = "/computers/{id}/triggers";
 
 /// Changing operations that a viewer may use in part: tickets to view, and leaving a workspace.
 const OPEN_TO_VIEWERS: [(Method, &str); 2] =
@@ -68,7 +76,7 @@ async fn admit(app: &AppState, parts: &mut Parts) -> Result<()> {
     };
     if route.starts_with("/computers/{id}") {
         let (computer, role) = app.directory.find_computer_as(caller, &id).await?;
-        if route.starts_with(FILES) || route == SERVICE_LOG {
+        if route.starts_with(FILES) || route == SERVICE_LOG || route == TRIGGERS {
             app.directory.check_files(role, &computer).await?;
         }
     } else if route.starts_with("/workspaces/{id}") {

@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::identity::{auth, oauth, pages};
 use crate::web::{cors, hosts, metrics, transport_security, unread_answers, viewer};
-use crate::{AppState, audit, idempotency, relay};
+use crate::{App, AppState, audit, idempotency, relay};
 use hotdesk_http::edge;
 
 pub mod access;
@@ -44,6 +44,7 @@ fn documented() -> OpenApiRouter<AppState> {
 /// Builds the router of the whole API: documented routes, the proxy path, ports, channels, pages, storage links
 /// and the route of the MCP server.
 pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
+    let shared = Arc::clone(&app);
     let (routes, document) = documented().split_for_parts();
     let idempotency_layer = idempotency::IdempotencyLayer::new(Arc::clone(&app), &document);
     let document = openapi::Document::new(document);
@@ -72,6 +73,12 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     let for_people = Router::new()
         .route("/openapi.json", cors::allow_any_origin(get(move || document.clone().answer())))
         .route("/desktops/{id}/ws/{channel}", get(relay::socket::open))
+        .route("/port-hosts/{*path}", any(relay::ports::http::at_host))
+        .route("/port-hosts/", any(relay::ports::http::at_host))
+        .route("/port-links/{ticket}", get(relay::ports::links::enter))
+        .route("/ports/{grant}", any(relay::ports::http::visit))
+        .route("/ports/{grant}/", any(relay::ports::http::visit))
+        .route("/ports/{grant}/{*path}", any(relay::ports::http::visit))
         .merge(viewer::router())
         .merge(pages::router())
         .merge(oauth::router());
@@ -92,7 +99,17 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), transport_security::announce))
         .layer(axum::middleware::from_fn(edge::pass))
         .with_state(app);
-    Router::new().fallback_service(inner.map_request(canonical))
+    Router::new().fallback_service(inner.map_request(move |request| routed(&shared, request)))
+}
+
+/// Leads a request to its route: a host of a port to that port, whatever its path, and every other one to [`canonical`].
+fn routed(app: &App, mut request: Request) -> Request {
+    let Some(host) = app.hosts.ports().and_then(|ports| ports.of(request.headers())) else {
+        return canonical(request);
+    };
+    *request.uri_mut() = relay::ports::http::uri_at_host(request.uri());
+    request.extensions_mut().insert(host);
+    request
 }
 
 /// Mark of a request whose path had an older name, as in [`ALIASES`].

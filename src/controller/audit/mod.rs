@@ -35,8 +35,12 @@ pub use log::{Log, WRITE_INTERVAL};
 
 /// Routes that only read a secret, or open a connection. A computer's record also has its password, but
 /// clients poll it, so it is not recorded.
-const SECRETS: [&str; 3] =
-    ["/computers/{id}/ssh", "/computers/{id}/tcp/{port}", "/computers/{id}/vnc-password"];
+const SECRETS: [&str; 4] = [
+    "/account/webhook-secret",
+    "/computers/{id}/ssh",
+    "/computers/{id}/tcp/{port}",
+    "/computers/{id}/vnc-password",
+];
 
 tokio::task_local! {
     /// Request that this task handles.

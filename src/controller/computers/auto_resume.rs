@@ -64,6 +64,15 @@ impl Fleet {
     /// when it is not ready in time, or is frozen (`no_capacity`).
     pub async fn guest_awake(&self, computer: &Computer) -> Result<Guest> {
         self.shared.note_action(computer.id);
+        self.guest_if_awake(computer).await
+    }
+
+    /// The same for a request of somebody without access, which does not count as an action on the computer: strangers do not
+    /// keep it from its auto-stop.
+    ///
+    /// # Errors
+    /// Those of [`Fleet::guest_awake`].
+    pub async fn guest_if_awake(&self, computer: &Computer) -> Result<Guest> {
         let stored = (computer.status, computer.status_reason);
         let look = |(status, reason)| lifecycle::decide(status, reason, Command::Look);
         let starting = [Status::Creating, Status::Starting, Status::Restarting, Status::Running];

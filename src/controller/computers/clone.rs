@@ -47,6 +47,7 @@ impl Runner {
             // The source was resized after the clone's row was stored. The row is what was charged.
             return Err(Error::conflict("The computer was resized meanwhile; clone it again").retry_after(1));
         }
+        self.run_pre_snapshot(row).await;
         let copied = engine.copy_disk(row.id, &machine_spec(&clone)).await;
         copied.map_err(|error| match error {
             EngineError::Unsupported(_) => {

@@ -25,6 +25,7 @@ use hotdesk_domain::computer::isolation::{
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Status};
 use hotdesk_domain::computer::saved_state::CopyState;
 use hotdesk_domain::computer::status_reason::StatusReason;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Engine;
 use hotdesk_guest::Guest;
@@ -123,6 +124,15 @@ impl Fleet {
     /// Those of [`hotdesk_domain::computer::isolation::check_isolation_change`]; `Unavailable` or `Internal` when the store fails.
     pub async fn change_isolation(&self, computer: &Computer, isolation: Isolation) -> Result<()> {
         let (_, finished) = self.shared.send(computer.id, Work::ChangeIsolation(isolation))?;
+        finished.await.map_err(|_| stopping())?
+    }
+
+    /// Changes which destinations a computer reaches, at once where it runs.
+    ///
+    /// # Errors
+    /// `Internal` when the engine fails, `Unavailable` or `Internal` when the store fails; the policy is as before.
+    pub async fn set_egress(&self, computer: &Computer, policy: Option<EgressPolicy>) -> Result<()> {
+        let (_, finished) = self.shared.send(computer.id, Work::SetEgress(policy.map(Box::new)))?;
         finished.await.map_err(|_| stopping())?
     }
 

@@ -51,6 +51,7 @@ impl Runner {
             // Memory can only resume in a machine of its own size. The row is what was charged.
             return Err(Error::conflict("The computer was resized meanwhile; fork it again").retry_after(1));
         }
+        self.run_pre_snapshot(row).await;
         store.intend_fork(fork, row).await?;
         let forked = self.with_guest_hidden(engine.fork(row.id, &machine_spec(&stored))).await;
         forked.map_err(fork_error)

@@ -71,6 +71,7 @@ impl Runner {
             return Err(error);
         }
         let _ = accepted.send(Ok(CommandAck { status: row.status, begun: true }));
+        self.run_pre_snapshot(row).await;
         let act = engine.snapshot(self.id, new.id.0, new.memory);
         let kept = if new.memory { self.with_guest_hidden(act).await } else { act.await };
         let made = match kept {

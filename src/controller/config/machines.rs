@@ -39,6 +39,14 @@ pub struct Streaming {
     pub allow_private: bool,
 }
 
+/// Webhooks of templates.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookSettings {
+    /// Whether receivers may have addresses that are not public, this host's own included.
+    pub allow_private: bool,
+}
+
 impl Config {
     /// The settings that every engine has.
     ///

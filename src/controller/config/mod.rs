@@ -24,7 +24,7 @@ pub use engines::Engines;
 pub use host::HostHelper;
 pub use limits::Limits;
 pub use load::Flags;
-pub use machines::{BootSnapshotSettings, Container, Streaming};
+pub use machines::{BootSnapshotSettings, Container, Streaming, WebhookSettings};
 pub use mail::{SmtpSettings, SmtpTls};
 pub use oidc::OidcSettings;
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
@@ -69,6 +69,8 @@ pub struct Config {
     pub pool: PoolSettings,
     /// Streaming to RTMP servers.
     pub streaming: Streaming,
+    /// Webhooks of templates.
+    pub webhooks: WebhookSettings,
     /// Suspended computers.
     pub suspension: Suspension,
     /// Sealing of secrets.
@@ -104,6 +106,9 @@ pub struct Config {
 pub struct Web {
     /// Host names, separated by commas, besides that of `public_url`, `localhost` and IP addresses.
     pub allowed_hosts: String,
+    /// Wildcard of the hosts of ports, such as `*.computers.example`, each of which is one port of one computer; empty: ports
+    /// have paths of the service's own host.
+    pub ports_host: String,
     /// Origins, separated by commas, whose pages may use the API, `/mcp` and live channels from a browser and
     /// show the viewer in a frame, besides the service's own, such as `https://app.example.org`.
     pub allowed_origins: String,
@@ -140,6 +145,7 @@ impl Default for Config {
             boot_snapshots: BootSnapshotSettings::default(),
             pool: PoolSettings::default(),
             streaming: Streaming::default(),
+            webhooks: WebhookSettings::default(),
             suspension: Suspension::default(),
             secrets: SecretSettings::default(),
             encryption: EncryptionSettings::default(),

@@ -8,6 +8,7 @@ use axum::response::Response;
 use crate::AppState;
 use crate::config::Config;
 use crate::web::origin::Origin;
+use crate::web::port_hosts::PortHosts;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::oauth::uri;
@@ -18,7 +19,7 @@ use hotdesk_http::error_response::HttpError;
 const MAX_LOGGED: usize = 63;
 
 /// Refuses a request whose `Host` is not the service's own: the host of `public_url`, one of
-/// `web.allowed_hosts`, a name of this machine, or an IP address.
+/// `web.allowed_hosts`, that of a port (`web.ports_host`), a name of this machine, or an IP address.
 pub async fn check(State(app): State<AppState>, request: Request, next: Next) -> Result<Response, HttpError> {
     let shown = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
     let name = shown.and_then(host::parse).ok_or_else(|| Error::invalid("the Host header is not a host"))?;
@@ -32,7 +33,7 @@ pub async fn check(State(app): State<AppState>, request: Request, next: Next) ->
         "refused a Host that is not the service's own"
     );
     Err(Error::forbidden(
-        "This Host is none of this service's: its configuration names them (public_url, web.allowed_hosts)",
+        "This Host is none of this service's: its configuration names them (public_url, web.allowed_hosts, web.ports_host)",
     )
     .code(ErrorCode::HostNotAllowed)
     .into())
@@ -43,6 +44,7 @@ pub async fn check(State(app): State<AppState>, request: Request, next: Next) ->
 pub struct Hosts {
     hosts: Vec<String>,
     origins: Vec<String>,
+    ports: Option<PortHosts>,
 }
 
 impl Hosts {
@@ -63,7 +65,11 @@ impl Hosts {
             // Browsers write hosts in lower case.
             whole.map(|()| origin.to_ascii_lowercase())
         });
-        Ok(Self { hosts: hosts.map(str::to_owned).collect(), origins: origins.collect::<Result<_>>()? })
+        Ok(Self {
+            hosts: hosts.map(str::to_owned).collect(),
+            origins: origins.collect::<Result<_>>()?,
+            ports: PortHosts::parse(&config.web.ports_host)?,
+        })
     }
 
     /// Returns the origins in `web.allowed_origins`.
@@ -76,8 +82,14 @@ impl Hosts {
         only_origin(headers).filter(|page| self.lists(page))
     }
 
+    /// Returns the sub-domains of ports (`web.ports_host`), if there are some.
+    pub fn ports(&self) -> Option<&PortHosts> {
+        self.ports.as_ref()
+    }
+
     fn owns(&self, name: &str) -> bool {
         host::is_own(name, self.hosts.iter().map(String::as_str))
+            || self.ports.as_ref().is_some_and(|ports| ports.find(name).is_some())
     }
 
     /// Returns the `Origin` of a browser's request if it may reach `/mcp`: the service's own or one of

@@ -8,6 +8,7 @@ pub mod hosts;
 pub mod metrics;
 pub mod origin;
 pub mod page;
+pub mod port_hosts;
 pub mod request_lease;
 pub mod source;
 pub mod transport_security;

@@ -40,6 +40,8 @@ pub enum EventKind {
     DownloadFinished,
     /// The computer's agent stopped or began to answer. The controller publishes it.
     AgentChange,
+    /// A health check of the template found that an application does not work, or works again.
+    HealthChange,
 }
 
 /// A field of an event's `data`.
@@ -204,12 +206,24 @@ const CATALOGUE: [EventDescription; EventKind::COUNT] = [
             field("since", "string", "Time of the first unanswered request, ISO 8601"),
         ],
     },
+    EventDescription {
+        kind: EventKind::HealthChange,
+        name: "health_change",
+        description: "A health check of the computer's template failed so often that its action ran, or succeeded again",
+        detection: "The health check of the application, at its own intervals; not for the action none",
+        data: &[
+            field("app", "string", "Name of the application"),
+            field("status", "string", "unhealthy or healthy"),
+            field("action", "string", "The action of the check, such as restart_service:api or alert"),
+            field("reason", "string", "Why the last check failed; absent when it is healthy"),
+        ],
+    },
 ];
 
 impl EventKind {
     /// Number of event types. It is a literal, because rustc 1.95 refuses the catalogue's length in a field's
     /// type (E0391, only in release builds).
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 16;
 
     /// Every type, in the order of the catalogue.
     pub const ALL: [Self; Self::COUNT] = {

@@ -12,7 +12,7 @@ use crate::container::oci::{self, BootPlan, HostLimits};
 use crate::container::runtime::{Runtime, RuntimeKind};
 use crate::container::stage::{self, FileSystemParts};
 use crate::container::throttle;
-use crate::driver::{HostContext, MachineBoot};
+use crate::driver::{HostContext, MachineBoot, start_proxy};
 use crate::host::cgroup::{cpuset, limits};
 use crate::host::command::{host_error, run_with, tool};
 use crate::host::files::{private_folder, remove_if_there, write_durably};
@@ -102,7 +102,10 @@ impl ContainerStarter<'_> {
             limit_namespace(pid)?;
         }
         if network.enabled || self.runtime.kind() == RuntimeKind::Gvisor {
-            network::attach(network, slot, &resolvers, pid)?;
+            network::attach(network, slot, spec.egress.as_ref(), pid)?;
+            if let Some(policy) = &spec.egress {
+                start_proxy(self.host, folder, slot, policy)?;
+            }
             if spec.bandwidth_mbps > 0 {
                 bandwidth::limit(slot, pid, spec.bandwidth_mbps)?;
             }

@@ -244,6 +244,7 @@ mod tests {
                 disk_bytes: 8 << 30,
                 bandwidth_mbps: 0,
                 layers: Vec::new(),
+                egress: None,
             },
             generation: 3,
             args: vec!["init".to_owned()],

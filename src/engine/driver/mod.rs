@@ -6,6 +6,7 @@
 
 mod boot_inputs;
 mod capacity;
+mod change;
 pub(crate) mod checks;
 mod context;
 mod copies;
@@ -14,7 +15,6 @@ mod guest;
 pub(crate) mod layers;
 mod lifecycle;
 pub(crate) mod recovery;
-mod resize;
 mod snapshot_files;
 mod suspend;
 pub(crate) mod teardown;
@@ -25,11 +25,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+pub(crate) use crate::driver::change::egress::start_proxy;
+pub(crate) use crate::driver::change::resize::set_bandwidth;
 pub(crate) use crate::driver::context::HostContext;
 pub(crate) use crate::driver::guest::{
     BootDependencies, GuestDriver, GuestMemory, GuestShutdown, MachineBoot,
 };
-pub(crate) use crate::driver::resize::set_bandwidth;
 use crate::state::layout::Folder;
 use crate::state::{evicted, wake_reserve};
 use crate::{
@@ -38,6 +39,7 @@ use crate::{
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 
 /// Shares an opened engine. One that will run guests first recovers what a killed controller left.
 pub(super) fn share(engine: impl GuestDriver, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
@@ -152,7 +154,8 @@ impl<M: GuestDriver> Engine for M {
     async fn maintain(&self) -> EngineResult<()> {
         self.blocking(|engine| {
             let network = engine.host().maintain_network();
-            engine.maintain().and(network)
+            let proxies = change::egress::revive(engine.host());
+            engine.maintain().and(network).and(proxies)
         })
         .await
     }
@@ -199,7 +202,14 @@ impl<M: GuestDriver> Engine for M {
     }
 
     async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
-        lifecycle::with_lock(self, id, move |engine, folder| resize::change(engine, folder, change)).await
+        lifecycle::with_lock(self, id, move |engine, folder| change::resize::change(engine, folder, change))
+            .await
+    }
+
+    async fn set_egress(&self, id: ComputerId, policy: Option<&EgressPolicy>) -> EngineResult<()> {
+        let policy = policy.cloned();
+        let set = move |engine: &M, folder: &Folder| change::egress::set(engine, folder, policy.as_ref());
+        lifecycle::with_lock(self, id, set).await
     }
 
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {

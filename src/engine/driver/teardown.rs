@@ -9,6 +9,7 @@ use crate::EngineResult;
 use crate::host::addresses::NetworkConfig;
 use crate::host::command::host_error;
 use crate::host::files::remove_if_there;
+use crate::host::network::name_proxy;
 use crate::host::{cgroup, network, slots};
 use crate::state::layout::Folder;
 use crate::state::memory;
@@ -28,6 +29,7 @@ pub(crate) fn continue_stopped(id: ComputerId) {
 /// Releases the boot of a machine whose processes are gone, and syncs its disk. `listed` is the network if
 /// the packet rules have entries for its guest.
 pub(crate) fn release_boot(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineResult<()> {
+    name_proxy::remove(&folder.name_proxy())?;
     if let Some(slot) = slots::of_machine(&folder.path)? {
         network::detach(slot)?;
         // A stale entry for an unused address is harmless; a failed stop is not.

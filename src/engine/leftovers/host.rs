@@ -184,7 +184,7 @@ fn slot_of(interface: &str) -> Option<u16> {
 /// The slots with an address or interface in the packet rules, each with the set member.
 fn listed(network: &NetworkConfig) -> EngineResult<Vec<(u16, String)>> {
     let mut found = Vec::new();
-    for set in ["guests", "trusted"] {
+    for set in ["guests", "trusted", "filtered"] {
         let mut nft = tool("nft");
         nft.args(["list", "set", "inet", "hotdesk", set]);
         let (status, answer, complaint) = run_with_timeout(STEP, &mut nft, None, TIMEOUT)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::driver::{HostContext, MachineBoot};
+use crate::driver::{HostContext, MachineBoot, start_proxy};
 use crate::host::cgroup;
 use crate::host::cgroup::create::{self, ResourceLimits};
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
@@ -163,11 +163,14 @@ impl QemuStarter<'_> {
         // The process shares the lock until QEMU has started: if this controller dies, the next one waits for
         // that.
         qemu.stdin(lock.share().map_err(host_error(STEP, &folder.path))?);
-        link::with_namespace(network, slot, spec.bandwidth_mbps, || {
+        link::with_namespace(network, slot, spec, || {
             let (status, _, complaint) = run_with_timeout(STEP, &mut qemu, None, TIMEOUT)?;
             check_status(STEP, status, &complaint)
         })?;
         await_one_process(spec.id)?;
+        if let Some(policy) = &spec.egress {
+            start_proxy(self.host, folder, slot, policy)?;
+        }
         Ok(record)
     }
 

@@ -278,6 +278,7 @@ mod tests {
             disk_bytes: 1 << 30,
             bandwidth_mbps: 0,
             layers: Vec::new(),
+            egress: None,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::host::addresses::NetworkConfig;
 use crate::host::bandwidth;
 use crate::host::command::{run_with, tool};
 use crate::host::network::{self, AGENT_PORT};
-use crate::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult, MachineSpec};
 
 /// The addresses of every guest and its gateway, from the range that RFC 7335 reserves for translation within
 /// a host. No other network uses them.
@@ -33,7 +33,7 @@ const STEP: &str = "set up the guest's network";
 pub(super) fn with_namespace<T: Send>(
     config: &NetworkConfig,
     slot: u16,
-    mbps: u32,
+    spec: &MachineSpec,
     act: impl FnOnce() -> EngineResult<T> + Send,
 ) -> EngineResult<T> {
     let failed = |error: std::io::Error| EngineError::failed(STEP, error);
@@ -53,7 +53,7 @@ pub(super) fn with_namespace<T: Send>(
         });
         let thread = thread.map_err(failed)?;
         // Nothing is received when the thread could not make the namespace; it returns that error.
-        let attached = namespace.recv().map_or(Ok(()), |thread_id| attach(config, slot, mbps, thread_id));
+        let attached = namespace.recv().map_or(Ok(()), |thread_id| attach(config, slot, spec, thread_id));
         if attached.is_ok() {
             // A thread that has ended returns its error.
             let _gone = allow.send(());
@@ -66,8 +66,9 @@ pub(super) fn with_namespace<T: Send>(
 }
 
 /// Gives the namespace of a thread the slot's veth pair, from the host's.
-fn attach(config: &NetworkConfig, slot: u16, mbps: u32, thread: u32) -> EngineResult<()> {
-    network::attach(config, slot, &network::resolvers(config)?, thread)?;
+fn attach(config: &NetworkConfig, slot: u16, spec: &MachineSpec, thread: u32) -> EngineResult<()> {
+    network::attach(config, slot, spec.egress.as_ref(), thread)?;
+    let mbps = spec.bandwidth_mbps;
     if mbps > 0 { bandwidth::limit(slot, thread, mbps) } else { Ok(()) }
 }
 

@@ -19,6 +19,7 @@ use crate::{
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 
 /// For a helper that restarts to listen again: it opens its engine first, on a busy host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -345,6 +346,10 @@ impl Engine for RemoteEngine {
             return Err(unexpected("effect"));
         };
         Ok(effect)
+    }
+
+    async fn set_egress(&self, id: ComputerId, policy: Option<&EgressPolicy>) -> EngineResult<()> {
+        self.complete(Call::SetEgress { id: id.0, policy: policy.map(ToString::to_string) }).await
     }
 
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {

@@ -18,7 +18,7 @@ use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// Version of the protocol; helper and controller must have the same one.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -113,6 +113,11 @@ pub(super) enum Call {
         id: Uuid,
         change: Change,
     },
+    SetEgress {
+        id: Uuid,
+        /// The policy's text; `None` removes it.
+        policy: Option<String>,
+    },
     CopyDisk {
         from: Uuid,
         to: SpecText,
@@ -181,6 +186,7 @@ impl Call {
             | Self::FinishFetch { id, .. }
             | Self::SyncFetched { id }
             | Self::Resize { id, .. }
+            | Self::SetEgress { id, .. }
             | Self::Snapshot { id, .. }
             | Self::Rollback { id, .. }
             | Self::RemoveSnapshot { id, .. }
@@ -206,14 +212,16 @@ pub(super) struct SpecText {
     pub(super) disk_bytes: u64,
     pub(super) bandwidth_mbps: u32,
     pub(super) layers: Vec<Uuid>,
+    pub(super) egress: Option<String>,
 }
 
 impl From<&MachineSpec> for SpecText {
     fn from(spec: &MachineSpec) -> Self {
-        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, ref layers } = *spec;
+        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, .. } = *spec;
         let isolation = isolation.name().to_owned();
-        let layers = layers.iter().map(|layer| layer.0).collect();
-        Self { id: id.0, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, layers }
+        let layers = spec.layers.iter().map(|layer| layer.0).collect();
+        let egress = spec.egress.as_ref().map(ToString::to_string);
+        Self { id: id.0, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, layers, egress }
     }
 }
 

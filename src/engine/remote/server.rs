@@ -278,6 +278,10 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
         Call::Resize { id, change } => {
             Reply::Effect(engine.resize(ComputerId(id), validate::change(change)?).await?)
         }
+        Call::SetEgress { id, policy } => {
+            let policy = validate::egress(policy.as_deref())?;
+            complete(engine.set_egress(ComputerId(id), policy.as_ref()).await)?
+        }
         Call::CopyDisk { from, to } => {
             complete(engine.copy_disk(ComputerId(from), &validate::spec(&to, offers)?).await)?
         }

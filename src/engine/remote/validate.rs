@@ -10,6 +10,8 @@ use crate::{
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
+use hotdesk_domain::error::Error;
 
 /// Most vCPUs of a machine; no host has more.
 const MAX_CPUS: f64 = 4096.0;
@@ -48,15 +50,21 @@ pub(super) fn isolation(name: &str, offers: &Offers) -> EngineResult<Isolation> 
 /// # Errors
 /// `Failed`, naming the argument. So do all functions here.
 pub(super) fn spec(text: &SpecText, offers: &Offers) -> EngineResult<MachineSpec> {
-    let SpecText { id, ref isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, ref layers } = *text;
-    let isolation = self::isolation(isolation, offers)?;
+    let SpecText { id, cpu, memory_bytes, disk_bytes, bandwidth_mbps, ref layers, .. } = *text;
+    let isolation = self::isolation(&text.isolation, offers)?;
     change(Change::Cpu(cpu))?;
     change(Change::Memory(memory_bytes))?;
     change(Change::Disk(disk_bytes))?;
     change(Change::Bandwidth(bandwidth_mbps))?;
     check(layers.len() <= MAX_LAYERS, || format!("{} layers are more than {MAX_LAYERS}", layers.len()))?;
     let layers = layers.iter().copied().map(LayerId).collect();
-    Ok(MachineSpec { id: ComputerId(id), isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, layers })
+    let (id, egress) = (ComputerId(id), egress(text.egress.as_deref())?);
+    Ok(MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, layers, egress })
+}
+
+/// Checks an egress policy. Its networks and names become parts of packet rules.
+pub(super) fn egress(text: Option<&str>) -> EngineResult<Option<EgressPolicy>> {
+    text.map(str::parse).transpose().map_err(|error: Error| refused(error.message))
 }
 
 /// Checks a change of one dimension.
@@ -138,7 +146,8 @@ mod tests {
     fn a_machine() -> SpecText {
         let (memory_bytes, disk_bytes, isolation) = (1 << 30, 8 << 30, "shared".to_owned());
         let layers = Vec::new();
-        SpecText { id: Uuid::nil(), isolation, cpu: 0.5, memory_bytes, disk_bytes, bandwidth_mbps: 0, layers }
+        let (id, egress) = (Uuid::nil(), None);
+        SpecText { id, isolation, cpu: 0.5, memory_bytes, disk_bytes, bandwidth_mbps: 0, layers, egress }
     }
 
     fn offers(isolations: &[Isolation]) -> Offers {
@@ -182,6 +191,17 @@ mod tests {
         assert!(spec(&SpecText { bandwidth_mbps: u32::MAX, ..a_machine() }).is_err());
         let with_layers = |count| spec(&SpecText { layers: vec![Uuid::nil(); count], ..a_machine() });
         assert!(with_layers(MAX_LAYERS).is_ok() && with_layers(MAX_LAYERS + 1).is_err());
+    }
+
+    #[test]
+    fn a_policy_has_destinations_alone() {
+        let offers = offers(&[Isolation::Shared]);
+        let with = |text: &str| spec(&SpecText { egress: Some(text.to_owned()), ..a_machine() }, &offers);
+        let known = with("allow *.example.com 192.0.2.0/24").unwrap().egress.unwrap();
+        assert_eq!(known.to_string(), "allow *.example.com 192.0.2.0/24");
+        for bad in ["", "deny a.test", "allow a.test\" }", "allow 0.0.0.0/33", "allow @guests"] {
+            assert!(with(bad).is_err() && egress(Some(bad)).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

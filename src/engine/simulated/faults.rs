@@ -17,6 +17,7 @@ pub enum Verb {
     Observe,
     List,
     Resize,
+    SetEgress,
     CopyDisk,
     Fork,
     Launch,

@@ -32,6 +32,7 @@ use crate::{
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 use hotdesk_http::serve::{Listen, bind, serve};
 
 /// The simulated engine. Engines over one host share its machines, like a controller before and after its
@@ -306,6 +307,10 @@ impl Engine for SimulatedEngine {
         self.act(Verb::Resize, async { self.change(id, change) }).await
     }
 
+    async fn set_egress(&self, id: ComputerId, policy: Option<&EgressPolicy>) -> EngineResult<()> {
+        self.act(Verb::SetEgress, async { self.restrict(id, policy) }).await
+    }
+
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
         self.act(Verb::CopyDisk, async { self.copy(from, to) }).await
     }
@@ -348,7 +353,9 @@ impl Engine for SimulatedEngine {
     async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
         self.act(Verb::Resume, async {
             self.check_layers(spec.id, spec)?;
-            self.resume_machine(spec.id, boot).await
+            let endpoint = self.resume_machine(spec.id, boot).await?;
+            self.restrict(spec.id, spec.egress.as_ref())?;
+            Ok(endpoint)
         })
         .await
     }

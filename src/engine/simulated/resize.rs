@@ -1,4 +1,4 @@
-//! Resize and disk copies of simulated machines.
+//! Resize, egress policies and disk copies of simulated machines.
 
 use std::fs;
 use std::io;
@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::simulated::SimulatedEngine;
 use crate::{Change, Effect, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 
 impl SimulatedEngine {
     /// A running machine has its new size at once if the engine has the capability; any other at its next
@@ -36,6 +37,17 @@ impl SimulatedEngine {
             Change::Bandwidth(mbps) => size.bandwidth_mbps = mbps,
         }
         Ok(Effect::Live)
+    }
+
+    /// A running machine has the policy at once, any other at its next start.
+    pub(super) fn restrict(&self, id: ComputerId, policy: Option<&EgressPolicy>) -> EngineResult<()> {
+        if !self.host.machine(id).is_dir() {
+            return Err(EngineError::Absent);
+        }
+        if let Some(size) = self.host.sizes().get_mut(&id) {
+            size.egress = policy.cloned();
+        }
+        Ok(())
     }
 
     pub(super) fn copy(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {

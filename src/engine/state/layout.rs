@@ -9,6 +9,7 @@
 //!                      /runtime.log    messages of the OCI runtime at the current boot
 //!                      /frozen         marks that its processes are frozen (`driver/capacity/disk_guard.rs`)
 //!                      /lxcfs.pid      process id of its lxcfs, while that runs
+//!                      /name-proxy.json    settings of its name proxy, which has a lock on it (`host/network/name_proxy`)
 //!                      /agent.sock     its agent's socket
 //!                      /agent          the agent of saved memory: an executable or a file system
 //!                      /seed           boot files of a virtual machine (`qemu/seed.rs`)
@@ -41,6 +42,7 @@ use crate::host::syscalls::fscrypt::{self, KeyIdentifier, KeyStatus};
 use crate::{Change, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 
 /// Longest path of the state folder: a unix socket's path is at most 107 bytes (unix(7)), less
 /// `/machines/<id>/agent.sock`.
@@ -86,15 +88,19 @@ pub(crate) struct Record {
     /// Its read-only layers, the lowest first; records of earlier versions lack them.
     #[serde(default)]
     pub(crate) layers: Vec<uuid::Uuid>,
+    /// The text of its egress policy; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) egress: Option<String>,
 }
 
 impl Record {
     /// The record of a spec.
     pub(crate) fn of(spec: &MachineSpec) -> Self {
-        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, ref layers } = *spec;
+        let MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, .. } = *spec;
         let isolation = Some(isolation.name().to_owned());
-        let layers = layers.iter().map(|layer| layer.0).collect();
-        Self { computer: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps, isolation, layers }
+        let layers = spec.layers.iter().map(|layer| layer.0).collect();
+        let egress = spec.egress.as_ref().map(ToString::to_string);
+        Self { computer: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps, isolation, layers, egress }
     }
 
     /// Refuses a spec with other layers than these. What a machine has written only fits the layers it was written above.
@@ -112,6 +118,15 @@ impl Record {
             self.computer
         );
         Err(EngineError::failed("use the disk with other layers", detail))
+    }
+
+    /// Its egress policy.
+    ///
+    /// # Errors
+    /// `Failed` when the record has none that is valid.
+    pub(crate) fn egress_policy(&self) -> EngineResult<Option<EgressPolicy>> {
+        let parse = |text: &String| text.parse().map_err(|error| EngineError::failed(READ_RECORD, error));
+        self.egress.as_ref().map(parse).transpose()
     }
 
     /// Its layers, the lowest first.
@@ -253,6 +268,11 @@ impl Folder {
 
     pub(crate) fn lxcfs_pid(&self) -> PathBuf {
         self.path.join("lxcfs.pid")
+    }
+
+    /// Settings of its name proxy, while it runs with an egress policy.
+    pub(crate) fn name_proxy(&self) -> PathBuf {
+        self.path.join("name-proxy.json")
     }
 
     /// The mark of a machine whose processes are frozen because the host's disk is nearly full.
@@ -420,6 +440,7 @@ mod tests {
             disk_bytes: 8 << 30,
             bandwidth_mbps: 100,
             layers: vec![LayerId::random()],
+            egress: Some("allow example.com 192.0.2.0/24".parse().unwrap()),
         });
         folder.write_record(&record).unwrap();
         assert_eq!(folder.read_record().unwrap(), record);
@@ -439,6 +460,7 @@ mod tests {
             disk_bytes: 1,
             bandwidth_mbps: 0,
             layers: layers.to_vec(),
+            egress: None,
         };
         let record = Record::of(&spec(&[one, two]));
         record.check_layers(&spec(&[one, two])).unwrap();
@@ -469,6 +491,7 @@ mod tests {
             bandwidth_mbps: 0,
             isolation: None,
             layers: Vec::new(),
+            egress: None,
         };
         for (change, after) in [
             (Change::Cpu(2.0), Some(Record { cpu: 2.0, ..before.clone() })),

@@ -18,9 +18,11 @@ use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::status_reason::StatusReason;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
+use hotdesk_domain::network::port::{ComputerPort, parse_ports, ports_text};
 use hotdesk_domain::secret::{LaunchSecrets, SecretName};
 
 /// Record of a computer, with its workspace's name and owner.
@@ -50,6 +52,10 @@ pub struct Computer {
     pub secrets: LaunchSecrets,
     /// Read-only layers below its disk, the lowest first.
     pub layers: Vec<LayerId>,
+    /// Which destinations it reaches.
+    pub egress: Option<EgressPolicy>,
+    /// Ports that its template declares.
+    pub ports: Vec<ComputerPort>,
     /// When the service deletes it; `None` for a computer that stays.
     pub expires_at: Option<UnixMillis>,
     /// Its billing.
@@ -98,6 +104,10 @@ pub struct NewComputer {
     pub secrets: LaunchSecrets,
     /// Read-only layers below its disk, the lowest first.
     pub layers: Vec<LayerId>,
+    /// Which destinations it reaches.
+    pub egress: Option<EgressPolicy>,
+    /// Ports that its template declares.
+    pub ports: Vec<ComputerPort>,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
     /// When the service deletes it; `None` for a computer that stays.
@@ -126,6 +136,8 @@ row! {
         secret_names: String,
         account_secrets: i64,
         layers: String,
+        egress_policy: Option<String>,
+        ports: String,
         expires_at: Option<i64>,
         wanted_cpu: Option<f64>,
         wanted_ram_gb: Option<i64>,
@@ -196,6 +208,7 @@ impl Row {
             }),
             _ => None,
         };
+        let egress = row.egress_policy.as_deref().map(|text| text.parse().map_err(|_| bad("egress_policy")));
         let saved_token = row.saved_token.map(|sealed| vault.open(&SAVED_TOKEN, &row.id, &sealed));
         Ok(Computer {
             id: id(&row.id)?,
@@ -210,6 +223,8 @@ impl Row {
                 account: row.account_secrets != 0,
             },
             layers: parse_layers(&row.layers)?,
+            egress: egress.transpose()?,
+            ports: parse_ports(&row.ports)?,
             wanted,
             billing,
             status: Status::parse(&row.status).ok_or_else(|| bad("status"))?,
@@ -266,6 +281,22 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("set the auto-stop"))?;
+        write.commit().await
+    }
+
+    /// Sets which destinations a computer reaches; `None` removes the policy.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn set_egress_policy(&self, computer: ComputerId, policy: Option<&EgressPolicy>) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query("UPDATE computers SET egress_policy = $2, updated_at = $3 WHERE id = $1")
+            .bind(computer.to_string())
+            .bind(policy.map(ToString::to_string))
+            .bind(clock::now().as_i64())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("set the egress policy"))?;
         write.commit().await
     }
 
@@ -340,9 +371,9 @@ impl Write {
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
              bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers, \
-             expires_at, secret_names, account_secrets) \
+             expires_at, secret_names, account_secrets, egress_policy, ports) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18, \
-              $19, $20, $21, $22, $23, $24)",
+              $19, $20, $21, $22, $23, $24, $25, $26)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -368,6 +399,8 @@ impl Write {
         .bind(new.expires_at.map(UnixMillis::as_i64))
         .bind(new.secrets.names.iter().map(SecretName::as_str).collect::<Vec<_>>().join(" "))
         .bind(i64::from(new.secrets.account))
+        .bind(new.egress.as_ref().map(ToString::to_string))
+        .bind(ports_text(&new.ports))
         .execute(&mut *self.tx)
         .await;
         match inserted {

@@ -104,6 +104,8 @@ impl Store {
                 ..source.secrets.clone()
             },
             layers: source.layers.clone(),
+            egress: source.egress.clone(),
+            ports: source.ports.clone(),
             auto_stop_minutes: 0,
             expires_at: None,
             deliver_files: false,

@@ -1,11 +1,14 @@
-//! Published templates: one immutable document per name and version.
+//! Published templates: one immutable document per namespace, name and version.
+//!
+//! Those of the service are rows of the operator's account, in their own namespace, from their first build on.
 
 use crate::{Store, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::time::UnixMillis;
-use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::bounds::{MAX_TEMPLATE_BYTES, MAX_TEMPLATES};
+use hotdesk_domain::computer::template::reference::OWN;
+use hotdesk_domain::computer::template::{PLAIN_DESKTOP, TemplateRef};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -14,7 +17,7 @@ use hotdesk_domain::error_code::ErrorCode;
 pub struct StoredTemplate {
     /// The account that published it.
     pub account: AccountId,
-    /// Its reference, in the account's own namespace.
+    /// Its reference, in the account's own namespace or in that of the service.
     pub reference: TemplateRef,
     /// Digest of the document.
     pub digest: String,
@@ -26,9 +29,17 @@ pub struct StoredTemplate {
     pub created_at: UnixMillis,
 }
 
+impl StoredTemplate {
+    /// Whether it is the guest image without additions, which needs no build.
+    pub fn is_plain_desktop(&self) -> bool {
+        self.reference.to_string() == PLAIN_DESKTOP
+    }
+}
+
 row! {
     struct Row {
         account_id: String,
+        namespace: String,
         name: String,
         version: String,
         digest: String,
@@ -42,7 +53,7 @@ impl Row {
     fn open(self) -> Result<StoredTemplate> {
         Ok(StoredTemplate {
             account: id(&self.account_id)?,
-            reference: TemplateRef::own(&self.name, &self.version),
+            reference: TemplateRef { namespace: self.namespace, name: self.name, version: self.version },
             digest: self.digest,
             definition: self.definition,
             saved: self.saved != 0,
@@ -79,17 +90,31 @@ impl Store {
         write.commit().await
     }
 
-    /// Returns an account's templates, or those of one name, sorted by name and time.
+    /// Publishes a template of the service, in the place of one at its reference: the file that the service has is the
+    /// document. Computers that were launched from another one keep their layers.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn publish_system_template(&self, new: &StoredTemplate) -> Result<()> {
+        let mut write = self.write().await?;
+        write.store_document(new).await?;
+        write.remove_unused_builds(new.account).await?;
+        write.commit().await
+    }
+
+    /// Returns an account's own templates, or those of one name, sorted by name and time.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
     pub async fn templates(&self, account: AccountId, name: Option<&str>) -> Result<Vec<StoredTemplate>> {
         let rows: Vec<Row> = sqlx::query_as(
-            "SELECT account_id, name, version, digest, definition, saved, created_at FROM templates \
-             WHERE account_id = $1 AND ($2 IS NULL OR name = $2) ORDER BY name, created_at, version",
+            "SELECT account_id, namespace, name, version, digest, definition, saved, created_at FROM templates \
+             WHERE account_id = $1 AND namespace = $3 AND ($2 IS NULL OR name = $2) \
+             ORDER BY name, created_at, version",
         )
         .bind(account.to_string())
         .bind(name)
+        .bind(OWN)
         .fetch_all(&self.pool)
         .await
         .map_err(failed("list templates"))?;
@@ -121,12 +146,13 @@ impl Store {
         reference: &TemplateRef,
     ) -> Result<Option<StoredTemplate>> {
         let row: Option<Row> = sqlx::query_as(
-            "SELECT account_id, name, version, digest, definition, saved, created_at FROM templates \
-             WHERE account_id = $1 AND name = $2 AND version = $3",
+            "SELECT account_id, namespace, name, version, digest, definition, saved, created_at FROM templates \
+             WHERE account_id = $1 AND name = $2 AND version = $3 AND namespace = $4",
         )
         .bind(account.to_string())
         .bind(&reference.name)
         .bind(&reference.version)
+        .bind(&reference.namespace)
         .fetch_optional(&self.pool)
         .await
         .map_err(failed("look for a template"))?;
@@ -140,14 +166,16 @@ impl Store {
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn remove_template(&self, account: AccountId, reference: &TemplateRef) -> Result<bool> {
         let mut write = self.write().await?;
-        let removed =
-            sqlx::query("DELETE FROM templates WHERE account_id = $1 AND name = $2 AND version = $3")
-                .bind(account.to_string())
-                .bind(&reference.name)
-                .bind(&reference.version)
-                .execute(&mut *write.tx)
-                .await
-                .map_err(failed("remove a template"))?;
+        let removed = sqlx::query(
+            "DELETE FROM templates WHERE account_id = $1 AND name = $2 AND version = $3 AND namespace = $4",
+        )
+        .bind(account.to_string())
+        .bind(&reference.name)
+        .bind(&reference.version)
+        .bind(&reference.namespace)
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("remove a template"))?;
         write.remove_unused_builds(account).await?;
         write.commit().await?;
         Ok(removed.rows_affected() > 0)
@@ -162,11 +190,12 @@ impl crate::Write {
         reference: &TemplateRef,
     ) -> Result<Option<String>> {
         let stored: Option<(String,)> = sqlx::query_as(
-            "SELECT digest FROM templates WHERE account_id = $1 AND name = $2 AND version = $3",
+            "SELECT digest FROM templates WHERE account_id = $1 AND name = $2 AND version = $3 AND namespace = $4",
         )
         .bind(account.to_string())
         .bind(&reference.name)
         .bind(&reference.version)
+        .bind(&reference.namespace)
         .fetch_optional(&mut *self.tx)
         .await
         .map_err(failed("look for a template"))?;
@@ -179,14 +208,15 @@ impl crate::Write {
     /// `Forbidden` (`PLAN_LIMIT`) above [`MAX_TEMPLATES`] and [`MAX_TEMPLATE_BYTES`]; `Unavailable` or `Internal` when the
     /// store fails.
     pub(crate) async fn store_template(&mut self, new: &StoredTemplate) -> Result<()> {
-        let (account, reference) = (new.account.to_string(), &new.reference);
+        let reference = &new.reference;
         let (count, bytes): (i64, i64) = sqlx::query_as(
             "SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(definition)), 0) AS BIGINT) FROM templates \
-             WHERE account_id = $1 AND NOT (name = $2 AND version = $3)",
+             WHERE account_id = $1 AND namespace = $4 AND NOT (name = $2 AND version = $3)",
         )
-        .bind(&account)
+        .bind(new.account.to_string())
         .bind(&reference.name)
         .bind(&reference.version)
+        .bind(OWN)
         .fetch_one(&mut *self.tx)
         .await
         .map_err(failed("count templates"))?;
@@ -197,18 +227,24 @@ impl crate::Write {
             );
             return Err(Error::forbidden(message).code(ErrorCode::PlanLimit));
         }
+        self.store_document(new).await
+    }
+
+    /// Stores a template in the place of one at its reference.
+    async fn store_document(&mut self, new: &StoredTemplate) -> Result<()> {
         sqlx::query(
-            "INSERT INTO templates (account_id, name, version, digest, definition, created_at, saved) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (account_id, name, version) \
+            "INSERT INTO templates (account_id, name, version, digest, definition, created_at, saved, namespace) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (account_id, namespace, name, version) \
              DO UPDATE SET digest = $4, definition = $5, created_at = $6, saved = $7",
         )
-        .bind(&account)
-        .bind(&reference.name)
-        .bind(&reference.version)
+        .bind(new.account.to_string())
+        .bind(&new.reference.name)
+        .bind(&new.reference.version)
         .bind(&new.digest)
         .bind(&new.definition)
         .bind(clock::now().as_i64())
         .bind(i64::from(new.saved))
+        .bind(&new.reference.namespace)
         .execute(&mut *self.tx)
         .await
         .map(drop)

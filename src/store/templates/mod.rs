@@ -4,6 +4,7 @@ pub mod builds;
 pub mod definitions;
 pub mod layers;
 pub mod saved;
+pub mod stars;
 
 use crate::id;
 use hotdesk_base::ids::LayerId;

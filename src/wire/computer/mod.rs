@@ -1,6 +1,8 @@
 //! Computers: records, requests and lists (docs/api/computers.md).
 
 pub mod clone;
+pub mod egress;
+pub mod port;
 pub mod resize;
 pub mod snapshot;
 pub mod ssh;
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::agent::Hold;
+use crate::computer::egress::EgressPolicyRecord;
 use crate::field;
 
 /// A computer's record: the union of what clients read from create, get and list.
@@ -196,6 +199,9 @@ pub struct CreateComputer {
     /// Template, as `namespace/name@version`.
     #[serde(default)]
     pub template_ref: Option<String>,
+    /// Which destinations it reaches; the policy of the template when absent.
+    #[serde(default)]
+    pub egress_policy: Option<EgressPolicyRecord>,
     /// Older name of `template_ref`; text of another form is ignored.
     #[serde(default)]
     pub image: Option<String>,

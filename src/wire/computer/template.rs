@@ -48,6 +48,9 @@ pub struct Template {
     pub published_at: Option<String>,
     /// Status of its build: `not_built`, `building`, `ready` or `failed`.
     pub status: String,
+    /// Path of its picture, which needs no key; absent for a template without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<String>,
     /// The normalised document.
     #[schema(value_type = Object)]
     pub template: Value,
@@ -140,6 +143,22 @@ pub struct TemplateStep {
     pub field: String,
     /// The script, which a build runs as root with `bash -e`.
     pub script: String,
+}
+
+/// `POST /templates/{id}/star`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"starred": true}))]
+#[serde(deny_unknown_fields)]
+pub struct StarTemplate {
+    /// False removes the star.
+    pub starred: bool,
+}
+
+/// Whether a template has a star.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TemplateStar {
+    /// Whether it is starred.
+    pub starred: bool,
 }
 
 /// `POST /computers/{id}/template`.

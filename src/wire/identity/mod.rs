@@ -11,4 +11,5 @@ pub mod secret;
 pub mod session;
 pub mod sign_in_link;
 pub mod ssh_key;
+pub mod webhook;
 pub mod workspace;

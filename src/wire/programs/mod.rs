@@ -5,3 +5,4 @@ pub mod process;
 pub mod program;
 pub mod service;
 pub mod terminal;
+pub mod trigger;

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::template::health::HealthProbe;
+use crate::template::trigger::Trigger;
+
 /// What a computer runs of its template. The build of the template writes it as JSON to
 /// [`PROGRAMS_FILE`](hotdesk_domain::computer::template::build::PROGRAMS_FILE) of the computer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TemplatePrograms {
     /// Programs that run in the background.
     #[serde(default)]
@@ -15,6 +18,12 @@ pub struct TemplatePrograms {
     /// Programs that start with the desktop.
     #[serde(default)]
     pub autostart: Vec<AutostartProgram>,
+    /// Health checks.
+    #[serde(default)]
+    pub health: Vec<HealthProgram>,
+    /// Triggers, with the references to variables replaced.
+    #[serde(default)]
+    pub triggers: Vec<Trigger>,
     /// Scripts of bash by the name of their hook.
     #[serde(default)]
     pub hooks: BTreeMap<String, String>,
@@ -60,6 +69,23 @@ pub struct AutostartProgram {
     pub delay_ms: u64,
 }
 
+/// The health check of an application, with all references replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthProgram {
+    /// Name of the application.
+    pub app: String,
+    /// What is checked.
+    pub probe: HealthProbe,
+    /// Time between two checks, in milliseconds.
+    pub every_ms: u64,
+    /// Longest time of a check, in milliseconds.
+    pub timeout_ms: u64,
+    /// Failures in a row before the action.
+    pub retries: u32,
+    /// The action: `restart_service:NAME`, `restart_vm`, `alert` or `none`.
+    pub on_fail: String,
+}
+
 /// The services and hooks of a computer.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ServiceList {
@@ -68,6 +94,26 @@ pub struct ServiceList {
     pub services: Vec<ServiceStatus>,
     /// Hooks that have run since the boot, or run now.
     pub hooks: Vec<HookStatus>,
+    /// Applications with a health check, in the order of the template. They are `starting` until the services start.
+    #[serde(default)]
+    pub health: Vec<AppHealthStatus>,
+}
+
+/// The health of an application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AppHealthStatus {
+    /// Name of the application.
+    pub app: String,
+    /// `starting`, `healthy` or `unhealthy`.
+    pub status: String,
+    /// Checks that failed in a row.
+    pub failures: u32,
+    /// How often the action ran since the boot.
+    pub actions: u32,
+    /// Why the last check failed; null when it succeeded.
+    pub reason: Option<String>,
+    /// Time of the last check, ISO 8601; null before the first one.
+    pub checked_at: Option<String>,
 }
 
 /// A service of a computer.
@@ -92,7 +138,7 @@ pub struct ServiceStatus {
 /// A hook of a computer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HookStatus {
-    /// `on_first_boot`, `on_every_boot` or `on_resume`.
+    /// `on_first_boot`, `on_every_boot`, `on_resume`, `on_pre_snapshot` or `on_shutdown`.
     pub name: String,
     /// `running`, `succeeded`, `failed` or `timed_out`.
     pub status: String,

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use hotdesk_domain::computer::template::bounds::{MAX_SCRIPT_BYTES, MAX_TEXT_BYTES};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult};
 use hotdesk_domain::computer::template::interpolation::{ReferenceKind, expand};
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 use hotdesk_domain::error::{Error, Result};
 
 use super::TemplateDefinition;
+use super::choice::Choice;
 use super::environment::TextOrSecret;
+use super::surroundings::TemplateEgress;
 
 /// Values of a definition's references.
 pub struct TemplateValues<'a> {
@@ -31,6 +34,18 @@ impl TemplateDefinition {
         }
         values.environment = environment;
         Ok(values)
+    }
+
+    /// The egress policy of its computers.
+    ///
+    /// # Errors
+    /// `Internal` for a definition that is not valid.
+    pub fn egress(&self) -> Result<Option<EgressPolicy>> {
+        let Some(TemplateEgress { mode, rules }) = &self.egress_policy else { return Ok(None) };
+        let values = self.values()?;
+        let rules = rules.iter().map(|rule| values.expand(rule)).collect::<Result<Vec<_>>>()?;
+        let policy = EgressPolicy::parse(mode.word(), rules.iter().map(String::as_str));
+        policy.map(Some).map_err(|error| Error::internal(format!("a published template is invalid: {error}")))
     }
 }
 

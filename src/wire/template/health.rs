@@ -4,15 +4,19 @@ use hotdesk_domain::computer::template::bounds::{MAX_SCRIPT_BYTES, MAX_TEXT_BYTE
 use hotdesk_domain::computer::template::fault::{Fault, RuleResult};
 use hotdesk_domain::computer::template::{name, network, timing};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::choice::choices;
 use super::reader::{FieldReader, NameKind, ObjectReader};
 
 /// Most retries of a check: more would hide a failure for hours.
 const MAX_RETRIES: u64 = 100;
+/// Action that restarts the computer.
+pub const RESTART_COMPUTER: &str = "restart_vm";
+/// Action that does nothing.
+pub const NO_ACTION: &str = "none";
 /// Beginning of the action that restarts a service.
-const RESTART_SERVICE: &str = "restart_service:";
+pub const RESTART_SERVICE: &str = "restart_service:";
 
 /// How to find out whether an application works.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -40,7 +44,7 @@ pub struct HealthCheck {
 }
 
 /// What a health check looks at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HealthProbe {
     /// A URL that answers with a status below 400.
@@ -121,7 +125,7 @@ fn read_action(field: &FieldReader<'_>) -> Option<String> {
 }
 
 fn check_action(text: &str) -> RuleResult<String> {
-    const WORDS: [&str; 4] = ["restart_service:NAME", "restart_vm", "alert", "none"];
+    const WORDS: [&str; 4] = ["restart_service:NAME", RESTART_COMPUTER, "alert", NO_ACTION];
     if let Some(service) = text.strip_prefix(RESTART_SERVICE) {
         name::kebab(service)?;
         return Ok(text.to_owned());

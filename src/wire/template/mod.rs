@@ -23,17 +23,17 @@ mod document;
 mod environment;
 mod expansion;
 mod hardware;
-mod health;
+pub mod health;
 mod reader;
 mod schema;
 mod software;
 mod surroundings;
 #[cfg(test)]
 mod tests;
-mod trigger;
+pub mod trigger;
 
 pub use answer::{InvalidTemplate, TemplateError, ValidTemplate};
-pub use application::Service;
+pub use application::{PortProtocol, Service, TemplateApp, TemplatePort};
 pub use choice::Choice;
 pub use environment::{Environment, TextOrSecret};
 pub use expansion::TemplateValues;
@@ -43,12 +43,11 @@ pub use software::{FileMoment, TemplateFile};
 pub use surroundings::{Hooks, Telemetry};
 
 use answer::Position;
-use application::TemplateApp;
 use choice::choices;
 use environment::TemplateSecret;
 use reader::{FieldReader, ObjectReader, Scope};
 use software::BuildSteps;
-use surroundings::{EgressPolicy, TemplateStream, TemplateTerminal};
+use surroundings::{TemplateEgress, TemplateStream, TemplateTerminal};
 use trigger::Trigger;
 
 choices! {
@@ -110,7 +109,7 @@ pub struct TemplateDefinition {
     pub telemetry: Telemetry,
     /// Which destinations a computer reaches.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub egress_policy: Option<EgressPolicy>,
+    pub egress_policy: Option<TemplateEgress>,
     /// Servers that the screen is streamed to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]

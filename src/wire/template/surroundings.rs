@@ -70,7 +70,7 @@ pub struct Telemetry {
 
 choices! {
     /// What the rules of an egress policy do.
-    EgressMode {
+    TemplateEgressMode {
         /// Only the destinations of the rules can be reached.
         Allow = "allow",
         /// The destinations of the rules cannot be reached.
@@ -81,9 +81,9 @@ choices! {
 /// Which destinations a computer reaches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct EgressPolicy {
+pub struct TemplateEgress {
     /// What the rules do.
-    pub mode: EgressMode,
+    pub mode: TemplateEgressMode,
     /// Domains, which may begin with `*.`, IP addresses and networks in CIDR notation.
     #[serde(default)]
     #[schemars(length(max = 256))]
@@ -145,11 +145,11 @@ pub(super) fn read_telemetry(field: &FieldReader<'_>) -> Option<Telemetry> {
 }
 
 /// Reads `egress_policy`.
-pub(super) fn read_egress(field: &FieldReader<'_>) -> Option<EgressPolicy> {
+pub(super) fn read_egress(field: &FieldReader<'_>) -> Option<TemplateEgress> {
     field.object(|object| {
         let mode = object.need("mode", FieldReader::choice);
         let rules = object.list("rules", MAX_ENTRIES, |field| field.interpolated_as(network::destination));
-        Some(EgressPolicy { mode: mode?, rules })
+        Some(TemplateEgress { mode: mode?, rules })
     })
 }
 

@@ -40,6 +40,34 @@ async fn a_computer_is_cloned_resized_and_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_egress_policy_of_a_computer_is_given_shown_replaced_and_removed() {
+    let controller = Simulation::boot().await;
+    controller.workspace("demo").await;
+    let shell = Shell::with_key(&controller.base, controller.key());
+    let create =
+        ["computers", "create", "desk", "--workspace", "demo", "--allow", "Example.com,*.b.test,10.0.0.1"];
+    shell.run(&create).await.expect_success();
+    for (arguments, text) in [
+        (&[][..], "desk reaches only example.com, *.b.test, 10.0.0.1.\n"),
+        (&["--block", "a.test"], "desk reaches all public destinations but a.test.\n"),
+        (&[], "desk reaches all public destinations but a.test.\n"),
+        (&["--allow", ""], "desk reaches nothing.\n"),
+        (&["--off"], "desk has no egress policy.\n"),
+        (&[], "desk has no egress policy.\n"),
+    ] {
+        let command = [&["computers", "egress", "desk"], arguments].concat();
+        assert_eq!(shell.run(&command).await.expect_success(), text, "{arguments:?}");
+    }
+    let json = shell.run(&["computers", "egress", "desk", "--allow", "a.test", "--json"]).await.json();
+    assert_eq!(json, json!({"egress_policy": {"mode": "allow", "rules": ["a.test"]}}));
+    shell.run(&["computers", "egress", "desk", "--allow", "a b"]).await.expect_failure(1, &["domain"]);
+    for wrong in [&["--allow", "a.test", "--block", "b.test"][..], &["--off", "--allow", "a.test"]] {
+        let command = [&["computers", "egress", "desk"], wrong].concat();
+        shell.run(&command).await.expect_failure(2, &["cannot be used with"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_computer_is_forked_kept_and_rolled_back() {
     let controller = Simulation::boot().await;
     let demo = controller.workspace("demo").await;

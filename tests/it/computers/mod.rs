@@ -1,6 +1,7 @@
 //! Computers: creation, reading, listing, renaming and removal (docs/api/computers.md).
 
 mod copied;
+mod egress;
 mod limits;
 mod races;
 mod refusals;

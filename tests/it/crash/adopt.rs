@@ -99,6 +99,7 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
         disk_bytes: 1 << 30,
         bandwidth_mbps: 0,
         layers: Vec::new(),
+        egress: None,
     };
     engine.create(&spec).await.expect("created");
     let boot = Boot {

@@ -66,6 +66,7 @@ fn spec(id: ComputerId) -> MachineSpec {
         disk_bytes: 1 << 28,
         bandwidth_mbps: 0,
         layers: Vec::new(),
+        egress: None,
     }
 }
 

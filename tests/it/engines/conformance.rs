@@ -65,6 +65,7 @@ pub fn machine_spec() -> MachineSpec {
         disk_bytes: 256 << 20,
         bandwidth_mbps: 0,
         layers: Vec::new(),
+        egress: None,
     }
 }
 

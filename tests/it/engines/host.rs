@@ -117,6 +117,13 @@ impl ContainerFixture {
         Some(Self { config, engine, interfaces: Mutex::default(), _folder: folder })
     }
 
+    /// The same, with hotdesk's own program, which also resolves names of egress policies.
+    pub fn with_program(mut self) -> Self {
+        self.config.host.agent_binary = env!("CARGO_BIN_EXE_hotdesk").into();
+        self.engine = open_engine(self.config.clone());
+        self
+    }
+
     /// The same, beside the engines of all other isolations.
     pub fn beside_others(mut self) -> Self {
         add_others(&mut self.config, self.engine.offers().default().isolation);

@@ -5,6 +5,7 @@ mod container;
 mod copies;
 mod crash;
 mod desktop;
+mod egress;
 mod guest;
 mod guest_size;
 mod gvisor;

@@ -13,7 +13,7 @@ use hotdesk::http::error_response::HttpError;
 use hotdesk::http::feed::{self, Feed};
 use hotdesk::http::serve::{BoundListener, Listen, bind, serve};
 use hotdesk::http::socket::{CloseReason, Sockets, Upgrade};
-use hotdesk::wire::desktop::event::{AgentState, Event, EventData, FileAction};
+use hotdesk::wire::desktop::event::{AgentState, AppHealth, Event, EventData, FileAction};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -143,6 +143,12 @@ pub fn sample_events() -> Vec<EventData> {
         EventData::title_change("0x1", "another title", "default"),
         EventData::DownloadFinished { path: "/root/Downloads/a.zip".into(), size_bytes: 1 },
         EventData::AgentChange { state: AgentState::Unresponsive, since: "2026-01-31T09:30:00.120Z".into() },
+        EventData::HealthChange {
+            app: "web".into(),
+            status: AppHealth::Healthy,
+            action: "alert".into(),
+            reason: None,
+        },
     ]
 }
 

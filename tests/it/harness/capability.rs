@@ -42,6 +42,8 @@ pub enum Capability {
     Root,
     /// Programs of OpenSSH, and rsync.
     Ssh,
+    /// Package registries that guests reach.
+    Registries,
     /// What only some machines can have; never required: a kernel that can cut the power of a disk, a git checkout.
     Host,
 }
@@ -67,6 +69,7 @@ impl Capability {
             Self::Systemd => "systemd",
             Self::Root => "root",
             Self::Ssh => "ssh",
+            Self::Registries => "registries",
             Self::Host => "host",
         }
     }

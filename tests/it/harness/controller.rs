@@ -90,6 +90,17 @@ pub fn image() -> PathBuf {
     chosen.unwrap_or_else(|| PathBuf::from("/var/cache/hotdesk/images/small"))
 }
 
+/// The full guest image. Without it, prints the reason and returns `None`.
+pub fn full_image() -> Option<PathBuf> {
+    let full = image().with_file_name("full");
+    if full.join("rootfs").is_dir() && skip_reason().is_none() {
+        return Some(full);
+    }
+    Capability::FullImage
+        .skip(format_args!("no full guest image at {} (make image), or not root", full.display()));
+    None
+}
+
 /// The guest image; where there is none, an empty one in `folder`: many tests need a controller and no computer.
 fn image_or_empty(folder: &Path) -> PathBuf {
     let image = image();
@@ -120,15 +131,15 @@ impl RunningController {
 
     /// [`Self::boot_full`] with these lines in the configuration file.
     pub async fn boot_full_with(configuration: &str) -> Option<Self> {
-        let full = image().with_file_name("full");
-        if !full.join("rootfs").is_dir() || skip_reason().is_some() {
-            Capability::FullImage
-                .skip(format_args!("no full guest image at {} (make image), or not root", full.display()));
-            return None;
-        }
+        let full = full_image()?;
+        Some(Self::boot_image(&full, configuration).await)
+    }
+
+    /// A controller with another image than that of the tests.
+    pub async fn boot_image(image: &Path, configuration: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("image"), full.as_os_str().as_encoded_bytes()).expect("a file");
-        Some(Self::boot_in(folder, None, configuration).await)
+        std::fs::write(folder.path().join("image"), image.as_os_str().as_encoded_bytes()).expect("a file");
+        Self::boot_in(folder, None, configuration).await
     }
 
     /// A controller whose data folder is a file system of `mib` MiB.
@@ -464,7 +475,8 @@ pub fn command_of(name: &str, folder: &Path) -> Command {
 }
 
 /// Variables of the tests, which hotdesk refuses as unknown settings.
-const TEST_VARIABLES: [&str; 4] = ["HOTDESK_FIGURES", "HOTDESK_PROOF", "HOTDESK_SEED", "HOTDESK_ROUNDS"];
+const TEST_VARIABLES: [&str; 5] =
+    ["HOTDESK_FIGURES", "HOTDESK_PICTURES", "HOTDESK_PROOF", "HOTDESK_SEED", "HOTDESK_ROUNDS"];
 
 /// Removes the variables of the tests from the environment of a program that reads settings from it.
 pub fn remove_test_variables(command: &mut Command) {

@@ -9,6 +9,7 @@ pub mod fake_agent;
 pub mod host;
 pub mod host_helper;
 pub mod long_requests;
+pub mod name_server;
 pub mod network;
 pub mod oidc_provider;
 pub mod picture;
@@ -21,6 +22,7 @@ pub mod simulation;
 pub mod small_disk;
 pub mod socket;
 pub mod syscall_trace;
+pub mod trusting_image;
 
 /// Idle timeout of pooled connections. It is below the server's 10 s, so that no request meets a closing
 /// connection.

@@ -16,6 +16,8 @@ pub struct TestNetwork {
     pub host_side: Ipv4Addr,
     pub public: Ipv4Addr,
     pub private: Ipv4Addr,
+    /// More addresses that count as public.
+    pub more: [Ipv4Addr; 3],
     claim: PathBuf,
 }
 
@@ -49,6 +51,7 @@ impl TestNetwork {
             host_side: Ipv4Addr::new(198, 51, 100, id * 4 + 1),
             public: Ipv4Addr::new(198, 51, 100, id * 4 + 2),
             private: Ipv4Addr::new(10, 99, id, 1),
+            more: [0, 1, 2].map(|number| Ipv4Addr::new(203, 0, 113, id * 3 + number)),
             name,
             veth,
             claim,
@@ -64,6 +67,10 @@ impl TestNetwork {
         host("ip", &format!("-n {name} link set net0 up"));
         host("ip", &format!("-n {name} route add default via {host_side}"));
         host("ip", &format!("route add {private}/32 via {public}"));
+        for more in network.more {
+            host("ip", &format!("-n {name} addr add {more}/32 dev lo"));
+            host("ip", &format!("route add {more}/32 via {public}"));
+        }
         network
     }
 

@@ -1,7 +1,7 @@
 //! Accounts of people: set-up, passwords, second factors, sessions, sign-in links, members, invitations and device authorization.
 
 mod addresses;
-mod chromium;
+pub mod chromium;
 mod device;
 mod device_ends;
 mod invitations;

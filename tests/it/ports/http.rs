@@ -17,9 +17,38 @@ use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::socket::{Client, SocketEvent};
 
-/// Answers with the request that it received; streams an answer; speaks WebSocket.
-const PROGRAM: &str = r#"
+/// Answers with the request that it received; streams an answer; speaks WebSocket; has a page that tries to reach the
+/// service.
+pub const PROGRAM: &str = r#"
 import base64, hashlib, http.server, json, os, time
+SCRIPT = b"""
+(async () => {
+  const service = new URLSearchParams(location.search).get("service"), seen = {origin: self.origin};
+  const attempt = async (name, work) => { try { seen[name] = String(await work()); } catch (error) { seen[name] = error.name; } };
+  const ask = async (url, options) => { const answer = await fetch(url, options); return answer.type + " " + answer.status; };
+  await attempt("cookie", () => document.cookie);
+  await attempt("storage", () => { localStorage.setItem("a", "b"); return localStorage.getItem("a"); });
+  await attempt("own", () => ask("told"));
+  await attempt("settings", () => ask(service + "/settings", {credentials: "include"}));
+  await attempt("keys", () => ask(service + "/api/keys", {credentials: "include"}));
+  await attempt("made", () => ask(service + "/api/keys", {method: "POST", credentials: "include", mode: "no-cors",
+    headers: {"Content-Type": "text/plain"}, body: JSON.stringify({name: "stolen"})}));
+  await attempt("frame", () => new Promise((resolve) => {
+    const frame = document.createElement("iframe");
+    frame.onload = () => { try { resolve(frame.contentDocument.body.innerText); } catch (error) { resolve(error.name); } };
+    frame.src = service + "/settings";
+    document.body.append(frame);
+    setTimeout(() => resolve("nothing"), 3000);
+  }));
+  await attempt("socket", () => new Promise((resolve) => {
+    const socket = new WebSocket(new URL("socket", location.href.replace(/^http/, "ws")));
+    socket.onopen = () => socket.send("hi");
+    socket.onmessage = (message) => resolve(message.data);
+    socket.onerror = () => resolve("refused");
+  }));
+  document.body.innerText = JSON.stringify(seen);
+})();
+"""
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def body(self):
@@ -76,6 +105,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.socket()
         if path == "/refused":
             return self.answer(401, b"own refusal", [("WWW-Authenticate", "Basic")])
+        if path == "/page":
+            return self.answer(200, b"<title>page</title><p>page</p><script src=script.js></script>", [("Content-Type", "text/html")])
+        if path == "/script.js":
+            return self.answer(200, SCRIPT, [("Content-Type", "text/javascript")])
         if path == "/moved":
             return self.answer(302, b"", [("Location", "/login?next=1")])
         told = {"method": self.command, "path": self.path, "fields": [[name.lower(), value] for name, value in self.headers.items()],

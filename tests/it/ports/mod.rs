@@ -1,7 +1,11 @@
 //! Ports of programs in a computer (docs/api/ports.md).
 
 mod forward;
+mod hosts;
 mod http;
+mod links;
+mod open;
+mod pages;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

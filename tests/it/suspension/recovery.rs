@@ -61,6 +61,7 @@ impl OfflineController {
             disk_bytes: 1,
             bandwidth_mbps: 0,
             layers: Vec::new(),
+            egress: None,
         };
         let boot = Boot { generation: row.generation, token: row.agent_token, resolution };
         self.scene.controller.engine.resume(&spec, &boot).await.expect("resumed")

@@ -5,9 +5,14 @@
 
 mod accounts;
 pub mod builds;
+mod catalogue;
+mod health;
+mod hooks;
 mod runs;
 mod saved;
 mod services;
+mod triggers;
+mod webhooks;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -12,10 +12,10 @@ use crate::harness::caller::{Caller, id_of};
 use crate::harness::controller::{RunningController, gvisor};
 
 /// Longest time until a service is as expected.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until the services of a computer are as expected, and returns them.
-async fn services(controller: &Caller, computer: &str, expected: impl Fn(&Value) -> bool) -> Value {
+pub async fn services(controller: &Caller, computer: &str, expected: impl Fn(&Value) -> bool) -> Value {
     let path = format!("/computers/{computer}/services");
     let seen = wait::until(TIMEOUT, || async {
         let list = controller.get(&path).await.body;
@@ -27,12 +27,12 @@ async fn services(controller: &Caller, computer: &str, expected: impl Fn(&Value)
     }
 }
 
-fn service<'a>(list: &'a Value, name: &str) -> &'a Value {
+pub fn service<'a>(list: &'a Value, name: &str) -> &'a Value {
     let found = list["services"].as_array().expect("services").iter().find(|entry| entry["name"] == name);
     found.unwrap_or(&Value::Null)
 }
 
-fn status<'a>(list: &'a Value, name: &str) -> &'a str {
+pub fn status<'a>(list: &'a Value, name: &str) -> &'a str {
     service(list, name)["status"].as_str().unwrap_or_default()
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! begin --> on_first_boot (once for a disk) --> on_every_boot --> services and programs of the desktop
+//!                                                             --> health checks --> actions
 //! ```
 //! The controller begins them after a boot, when the computer has its own identity. What was begun is recorded in
 //! memory (`template` in the runtime folder), so that an agent that starts again goes on where the last one ended.
@@ -12,36 +13,50 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::sync::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Mutex, broadcast};
 
 use crate::display::desktop::Desktop;
 use crate::files::blocking;
 use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::template::build::PROGRAMS_FILE;
+use hotdesk_domain::computer::template::hook::{AWAITED, EVERY_BOOT, FIRST_BOOT, RESUME};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::feed::Feed;
+use hotdesk_wire::agent::{GuestRequestOutcome, GuestRequestQuery, GuestRequests};
 use hotdesk_wire::programs::service::{
     HookStatus, ServiceList, ServiceLog, ServiceProgram, TemplatePrograms,
 };
+use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
+use hotdesk_wire::template::health::RESTART_COMPUTER;
+use hotdesk_wire::template::trigger::{Trigger, TriggerAction};
 
+mod health;
 mod hook;
+mod outbox;
+mod probe;
 mod script;
+mod script_run;
 mod supervisor;
+mod triggers;
 
+use health::HealthStates;
+use outbox::Outbox;
 pub use supervisor::Action;
 use supervisor::{Supervisor, desktop_service, log_file};
+use triggers::Triggers;
 
 /// Hooks of a boot, in their order. The first one runs once for a disk.
-const BOOT_HOOKS: [&str; 2] = [FIRST_BOOT, "on_every_boot"];
-const FIRST_BOOT: &str = "on_first_boot";
-/// Hook after a computer was woken.
-pub const RESUME_HOOK: &str = "on_resume";
+const BOOT_HOOKS: [&str; 2] = [FIRST_BOOT, EVERY_BOOT];
 /// Marks on the disk that the first boot is over.
 const FIRST_BOOT_MARK: &str = "/var/lib/hotdesk/first-boot";
 /// Marks that the controller has begun the template's programs.
 const BEGUN: &str = "begun";
 /// Most bytes of the file of programs: a definition has at most 1 MiB, and its references may grow it to this.
 const MAX_PROGRAMS_BYTES: u64 = 16 << 20;
+/// Events of the computer that a trigger may not have read yet: they come one in a second at most.
+const MAX_COMPUTER_EVENTS: usize = 16;
 /// Most bytes of a log in one answer.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 /// Bytes of a log in an answer by default.
@@ -60,23 +75,46 @@ struct Parts {
     supervisor: Supervisor,
     desktop: Arc<dyn Desktop>,
     tasks: Tasks,
+    feed: Feed,
+    health: HealthStates,
+    outbox: Outbox,
+    triggers: Triggers,
+    /// Events of the computer for triggers.
+    computer_events: broadcast::Sender<Map<String, Value>>,
     /// Held while hooks run, so that each runs once at a time.
     running: Mutex<()>,
 }
 
 impl Services {
     /// Names the files of a runtime folder. `secrets_file` sets the computer's secrets as shell variables.
-    pub fn new(runtime_dir: &Path, secrets_file: PathBuf, desktop: Arc<dyn Desktop>, tasks: Tasks) -> Self {
+    pub fn new(
+        runtime_dir: &Path,
+        secrets_file: PathBuf,
+        desktop: Arc<dyn Desktop>,
+        feed: Feed,
+        tasks: Tasks,
+    ) -> Self {
         let supervisor = Supervisor::new(runtime_dir, secrets_file.clone());
-        let folder = runtime_dir.join("template");
-        let parts = Parts { folder, secrets_file, supervisor, desktop, tasks, running: Mutex::default() };
+        let parts = Parts {
+            folder: runtime_dir.join("template"),
+            secrets_file,
+            supervisor,
+            desktop,
+            tasks,
+            feed,
+            health: HealthStates::default(),
+            outbox: Outbox::default(),
+            triggers: Triggers::default(),
+            computer_events: broadcast::Sender::new(MAX_COMPUTER_EVENTS),
+            running: Mutex::default(),
+        };
         Self { parts: Arc::new(parts) }
     }
 
     /// Goes on with what the controller has begun in this boot, after another agent has ended.
     pub fn recover(&self) {
         if self.parts.folder.join(BEGUN).exists() {
-            self.spawn_boot();
+            self.spawn_boot(false);
         }
     }
 
@@ -95,7 +133,7 @@ impl Services {
             }
         });
         if is_new.await? {
-            self.spawn_boot();
+            self.spawn_boot(true);
         }
         Ok(())
     }
@@ -105,6 +143,9 @@ impl Services {
         let services = self.clone();
         let work = async move {
             let _turn = services.parts.running.lock().await;
+            if name == RESUME {
+                services.parts.tell_triggers("resume", []);
+            }
             match services.parts.programs().await {
                 Ok(programs) => services.parts.run_hook(name, &programs).await,
                 Err(error) => tracing::warn!(%error, "could not read the programs of the template"),
@@ -113,11 +154,76 @@ impl Services {
         let _task = self.parts.tasks.spawn("hook of the template", work);
     }
 
-    fn spawn_boot(&self) {
+    /// Begins a hook that the service waits for, and returns its status; `None` when the template has no such hook.
+    ///
+    /// # Errors
+    /// `NotFound` for another hook; `Internal` when the file of the programs cannot be read.
+    pub async fn begin_awaited_hook(&self, name: &str) -> Result<Option<HookStatus>> {
+        let name = awaited(name)?;
+        let programs = self.parts.programs().await?;
+        // Without the folder the template has not begun, and its hooks belong to another life of the disk.
+        if !programs.hooks.contains_key(name) || !self.parts.folder.join(BEGUN).exists() {
+            return Ok(None);
+        }
+        let status = hook::begun(name);
+        self.parts.record_hook(&status);
+        self.begin_hook(name);
+        Ok(Some(status))
+    }
+
+    /// The status of a hook that the service waits for.
+    ///
+    /// # Errors
+    /// `NotFound` for another hook.
+    pub fn awaited_hook(&self, name: &str) -> Result<Option<HookStatus>> {
+        Ok(self.parts.hook_result(awaited(name)?))
+    }
+
+    /// What the template asks of the service; waits for it.
+    ///
+    /// # Errors
+    /// `Internal` when the file of the programs cannot be read.
+    pub async fn requests(&self, query: &GuestRequestQuery) -> Result<GuestRequests> {
+        let programs = self.parts.programs().await?;
+        let has_webhook = |trigger: &Trigger| {
+            trigger.actions.iter().any(|action| matches!(action, TriggerAction::Webhook { .. }))
+        };
+        let restarts = programs.health.iter().any(|health| health.on_fail == RESTART_COMPUTER);
+        if !restarts && !programs.triggers.iter().any(has_webhook) {
+            return Ok(GuestRequests { none_expected: true, ..GuestRequests::default() });
+        }
+        Ok(self.parts.outbox.read(query).await)
+    }
+
+    /// Takes the outcome of a request from the service.
+    pub fn finish_request(&self, number: u64, outcome: GuestRequestOutcome) {
+        self.parts.outbox.finish(number, outcome);
+    }
+
+    /// Forgets the requests to the service, for a computer that continues from the memory of another one.
+    pub fn forget_requests(&self) {
+        self.parts.outbox.renew();
+    }
+
+    /// The triggers of the template.
+    pub fn triggers(&self) -> TriggerList {
+        self.parts.triggers.list()
+    }
+
+    /// Runs the actions of a trigger for a person, and returns its state before.
+    ///
+    /// # Errors
+    /// `NotFound` for a trigger that the template does not have; `TooManyRequests` when several such requests wait.
+    pub fn fire(&self, name: &str, request: FireTrigger) -> Result<TriggerStatus> {
+        self.parts.triggers.fire(name, request.event.unwrap_or_default())
+    }
+
+    fn spawn_boot(&self, is_new: bool) {
         let services = self.clone();
         let work = async move {
             let _turn = services.parts.running.lock().await;
-            if let Err(error) = services.parts.boot().await {
+            services.parts.end_lost_hooks().await;
+            if let Err(error) = Parts::boot(&services.parts, is_new).await {
                 tracing::error!(%error, "could not start the services of the template");
             }
         };
@@ -134,7 +240,8 @@ impl Services {
         for service in all_services(&programs) {
             services.push(self.parts.supervisor.status(&service.name, log_file(&service)).await);
         }
-        Ok(ServiceList { services, hooks: self.parts.hook_results(&programs) })
+        let health = programs.health.iter().map(|program| self.parts.health.of(&program.app)).collect();
+        Ok(ServiceList { services, hooks: self.parts.hook_results(&programs), health })
     }
 
     /// Starts, stops or restarts a service, and returns all.
@@ -193,44 +300,78 @@ impl Parts {
         .await
     }
 
-    async fn boot(&self) -> Result<()> {
-        let programs = self.programs().await?;
+    /// Records that the hooks failed which an earlier agent ran when it ended, so that nobody waits for them.
+    async fn end_lost_hooks(&self) {
+        for name in AWAITED {
+            if let Some(status) = self.hook_result(name).filter(|status| status.status == "running") {
+                hook::script_name(name).end_processes().await;
+                self.record_hook(&HookStatus { status: "failed".to_owned(), ..status });
+            }
+        }
+    }
+
+    /// Runs the hooks, and starts everything else. `is_new` is false when an earlier agent of this boot has done so.
+    async fn boot(parts: &Arc<Self>, is_new: bool) -> Result<()> {
+        let programs = parts.programs().await?;
+        parts.run_boot_hooks(&programs).await?;
+        if !(programs.services.is_empty() && programs.autostart.is_empty()) {
+            let (supervisor, environment) = (parts.supervisor.clone(), parts.environment());
+            let all = programs.clone();
+            blocking(move || {
+                supervisor.write(&all).map_err(Error::internal)?;
+                let started = supervisor.start(&environment);
+                started.map_err(|error| Error::failed(format!("s6-svscan cannot be started: {error}")))
+            })
+            .await?;
+        }
+        let prelude = parts.prelude(&programs);
+        health::begin(parts, &programs.health, &prelude);
+        triggers::begin(parts, &programs.triggers, &prelude);
+        if is_new {
+            parts.tell_triggers("boot", []);
+        }
+        Ok(())
+    }
+
+    /// Tells triggers of an event of the computer.
+    fn tell_triggers<const N: usize>(&self, event: &str, more: [(&str, Value); N]) {
+        let fields = [("event", json!(event))].into_iter().chain(more);
+        // Without triggers nobody receives it.
+        let _ = self.computer_events.send(fields.map(|(name, value)| (name.to_owned(), value)).collect());
+    }
+
+    async fn run_boot_hooks(&self, programs: &TemplatePrograms) -> Result<()> {
         for name in BOOT_HOOKS {
             if name != FIRST_BOOT || !Path::new(FIRST_BOOT_MARK).exists() {
                 // Not again after a restart of the agent, unless that ended it half-way.
                 let earlier = self.hook_result(name);
                 if earlier.as_ref().is_some_and(|result| result.status == "running") {
-                    hook::end_processes(name).await;
+                    hook::script_name(name).end_processes().await;
                 }
                 if earlier.is_none_or(|result| result.status == "running") {
-                    self.run_hook(name, &programs).await;
+                    self.run_hook(name, programs).await;
                 }
             }
             if name == FIRST_BOOT {
                 mark_first_boot().map_err(Error::internal)?;
             }
         }
-        if programs.services.is_empty() && programs.autostart.is_empty() {
-            return Ok(());
-        }
-        let (supervisor, environment) = (self.supervisor.clone(), self.environment());
-        blocking(move || {
-            supervisor.write(&programs).map_err(Error::internal)?;
-            let started = supervisor.start(&environment);
-            started.map_err(|error| Error::failed(format!("s6-svscan cannot be started: {error}")))
-        })
-        .await
+        Ok(())
     }
 
     /// Runs a hook and records its result.
     async fn run_hook(&self, name: &str, programs: &TemplatePrograms) {
         let Some(text) = programs.hooks.get(name) else { return };
-        let none = BTreeMap::new();
-        let environment = script::environment(script::pairs(&none), &programs.secret_env, &self.secrets_file);
         self.record_hook(&hook::begun(name));
-        let status =
-            hook::run(name, &format!("{environment}{text}\n"), &self.environment(), &self.folder).await;
+        let script = format!("{}{text}\n", self.prelude(programs));
+        let status = hook::run(name, &script, &self.environment(), &self.folder).await;
         self.record_hook(&status);
+    }
+
+    /// The assignments before scripts of the template: its variables with secrets.
+    fn prelude(&self, programs: &TemplatePrograms) -> String {
+        let none = BTreeMap::new();
+        script::environment(script::pairs(&none), &programs.secret_env, &self.secrets_file)
     }
 
     fn record_hook(&self, status: &HookStatus) {
@@ -275,6 +416,12 @@ impl Parts {
         }
         all
     }
+}
+
+/// The hook of this name that the service waits for.
+fn awaited(name: &str) -> Result<&'static str> {
+    let found = AWAITED.into_iter().find(|known| *known == name);
+    found.ok_or_else(|| Error::not_found("There is no hook of that name that somebody waits for"))
 }
 
 /// The services, and the programs of the desktop as services.

@@ -9,6 +9,7 @@ mod capacity;
 mod clients;
 mod usage;
 mod webhook;
+mod webhook_secret;
 
 /// Returns the routes of accounts.
 pub fn router() -> OpenApiRouter<AppState> {
@@ -18,4 +19,5 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(usage::router())
         .merge(agents::router())
         .merge(webhook::router())
+        .merge(webhook_secret::router())
 }

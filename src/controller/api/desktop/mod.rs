@@ -19,6 +19,7 @@ pub mod events;
 pub mod execution;
 pub mod guest_files;
 pub mod media;
+pub mod ports;
 pub mod selftest;
 pub mod ssh;
 pub mod tickets;
@@ -34,6 +35,7 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(guest_files::router())
         .merge(execution::router())
         .merge(media::router())
+        .merge(ports::router())
         .merge(selftest::router())
         .merge(ssh::router())
         .merge(tickets::router())

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::api::fleet::egress;
 use crate::computers::templates::LaunchSource;
 use crate::computers::templates::defaults::hardware;
 use crate::computers::view;
@@ -93,13 +94,16 @@ pub(crate) async fn launch_from(
     expires_at: Option<UnixMillis>,
 ) -> hotdesk_domain::error::Result<StoredComputer> {
     let name = Name::parse(&wanted.name)?;
-    let (template, layers, secrets, defaults) = match source {
+    let requested_policy = wanted.egress_policy.as_ref().map(egress::parse).transpose()?;
+    let ports = source.as_ref().map(LaunchSource::ports).unwrap_or_default();
+    let (template, layers, secrets, defaults, policy) = match source {
         Some(source) => {
             let names = source.definition.secrets.iter().map(|secret| secret.name.as_str());
             let secrets = app.secrets.for_launch(caller, workspace.id, workspace.account, names).await?;
-            (Some(source.reference.to_string()), source.layers, secrets, source.definition.hardware)
+            let policy = source.definition.egress()?;
+            (Some(source.reference.to_string()), source.layers, secrets, source.definition.hardware, policy)
         }
-        None => (None, Vec::new(), LaunchSecrets::default(), TemplateHardware::default()),
+        None => (None, Vec::new(), LaunchSecrets::default(), TemplateHardware::default(), None),
     };
     let allowance = app.billing.allowance(workspace.account).await?;
     let auto_stop_minutes = wanted.auto_stop_minutes.or(defaults.auto_stop_minutes.map(u64::cast_signed));
@@ -124,6 +128,8 @@ pub(crate) async fn launch_from(
         template,
         secrets,
         layers: spec.layers,
+        egress: requested_policy.or(policy),
+        ports,
         auto_stop_minutes: auto_stop_minutes.unwrap_or(0),
         expires_at,
         deliver_files: wanted.deliver_files,

@@ -7,6 +7,7 @@ use crate::AppState;
 pub mod clone;
 pub mod clone_errors;
 pub mod computers;
+pub mod egress;
 pub mod files;
 pub mod lifecycle;
 pub mod resize;
@@ -21,6 +22,7 @@ pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(workspaces::router())
         .merge(computers::router())
+        .merge(egress::router())
         .merge(lifecycle::router())
         .merge(clone::router())
         .merge(resize::router())

@@ -32,11 +32,12 @@ const LICENSE: &str = "MIT OR Apache-2.0";
 const KEY_SCHEME: &str = "api_key";
 
 /// Types of bodies that may be absent: every field of theirs is optional.
-const OPTIONAL_BODIES: [&str; 13] = [
+const OPTIONAL_BODIES: [&str; 14] = [
     "CloneComputer",
     "CloseWindow",
     "CreateSnapshot",
     "ElementClick",
+    "FireTrigger",
     "ForkComputer",
     "PointerButton",
     "PollDevice",
@@ -52,7 +53,7 @@ const OPTIONAL_BODIES: [&str; 13] = [
 const TOLERANT_BODIES: [&str; 3] = ["CreateComputer", "PollDevice", "StartDevice"];
 
 /// Subjects of operations, with a description.
-const TAGS: [(&str, &str); 25] = [
+const TAGS: [(&str, &str); 26] = [
     ("account", "The account: plan, capacity, profile and claim"),
     ("actions", "Screenshots, mouse, keyboard, waits and commands"),
     ("audit", "The audit log"),
@@ -67,6 +68,7 @@ const TAGS: [(&str, &str); 25] = [
     ("keys", "API keys"),
     ("lifecycle", "Start, stop, restart, suspend and resume"),
     ("members", "People of a workspace"),
+    ("ports", "Ports of programs in a computer, and links to them"),
     ("recordings", "Recordings of screens"),
     ("resize", "CPU, RAM, disk and bandwidth of a computer"),
     ("screens", "Screens of a computer, and tickets that open one"),

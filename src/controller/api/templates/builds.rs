@@ -11,7 +11,7 @@ use futures_util::stream;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::published::check_author;
+use super::published::{check_author, check_builder};
 use crate::AppState;
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::computer::template::TemplateRef;
@@ -30,6 +30,8 @@ pub fn router() -> OpenApiRouter<AppState> {
 
 /// Builds a template.
 ///
+/// Only the operator builds those of the service.
+///
 /// A template that is built already is left alone (`reused`), and one that is being built goes on. The build continues
 /// if the client disconnects.
 #[utoipa::path(post, path = "/templates/{namespace}/{name}/{version}/build", tag = "templates",
@@ -42,6 +44,7 @@ async fn begin(
 ) -> Result<Json<TemplateBuild>> {
     check_author(&app, &caller).await?;
     let template = app.templates.find(caller.account, &TemplateRef { namespace, name, version }).await?;
+    check_builder(&caller, &template)?;
     Ok(Json(app.templates.build(&template).await?))
 }
 
@@ -69,6 +72,7 @@ async fn cancel(
 ) -> Result<Json<Acknowledgement>> {
     check_author(&app, &caller).await?;
     let template = app.templates.find(caller.account, &TemplateRef { namespace, name, version }).await?;
+    check_builder(&caller, &template)?;
     app.templates.cancel(&template).await?;
     Ok(Json(Acknowledgement { success: true }))
 }
@@ -85,6 +89,7 @@ async fn events(
     Path((namespace, name, version)): Path<(String, String, String)>,
 ) -> Result<Response> {
     let template = app.templates.find(caller.account, &TemplateRef { namespace, name, version }).await?;
+    check_builder(&caller, &template)?;
     let build = app.templates.log(&template);
     let entries = stream::unfold((build, 0), |(build, number)| async move {
         let (entry, next) = build.as_ref()?.log.next(number).await?;

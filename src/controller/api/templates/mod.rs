@@ -6,6 +6,7 @@ mod image_builds;
 mod published;
 mod runs;
 mod saved;
+mod stars;
 
 use utoipa_axum::router::OpenApiRouter;
 
@@ -18,5 +19,6 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(builds::router())
         .merge(runs::router())
         .merge(saved::router())
+        .merge(stars::router())
         .merge(image_builds::router())
 }

@@ -3,15 +3,17 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::definitions::read_definition;
 use crate::AppState;
+use crate::computers::templates::catalogue;
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_base::ids::AccountId;
-use hotdesk_domain::computer::template::{PLAIN_DESKTOP, TemplateRef};
+use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::access::{Caller, check_account_wide};
 use hotdesk_http::error_response::Result;
@@ -19,10 +21,11 @@ use hotdesk_http::extract::{Path, Query};
 use hotdesk_store::templates::definitions::StoredTemplate;
 use hotdesk_wire::computer::template::{PublishQuery, PublishedTemplate, Template, TemplateList};
 use hotdesk_wire::desktop::action::Acknowledgement;
-use hotdesk_wire::template::{InvalidTemplate, TemplateDefinition};
+use hotdesk_wire::error::ErrorBody;
+use hotdesk_wire::template::InvalidTemplate;
 
-/// Definition of the guest image without additions, as a template.
-const PLAIN_DEFINITION: &str = "api_version: hotdesk/v1\nname: desktop@1.0.0\n";
+/// Pictures change with the program alone, and the name of a template has another version then.
+const PICTURE_CACHE: &str = "public, max-age=86400";
 
 /// Returns the routes of published templates.
 pub fn router() -> OpenApiRouter<AppState> {
@@ -32,6 +35,7 @@ pub fn router() -> OpenApiRouter<AppState> {
         .routes(routes!(get, delete))
         .routes(routes!(global))
         .routes(routes!(global_versions))
+        .routes(routes!(picture))
 }
 
 /// Publishes a template: the definition file becomes immutable under its name and version.
@@ -78,7 +82,7 @@ async fn list(
 #[utoipa::path(get, path = "/templates/{namespace}/{name}", tag = "templates",
     params(("namespace" = String, Path), ("name" = String, Path)),
     responses((status = 200, description = "The versions, oldest first", body = TemplateList)))]
-async fn versions(
+pub async fn versions(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((namespace, name)): Path<(String, String)>,
@@ -87,7 +91,7 @@ async fn versions(
     let templates = if any.is_own() {
         own(&app, caller.account, Some(&any.name)).await?
     } else {
-        of_service(&any.namespace, &any.name)?
+        of_service(&app, Some(&any)).await?
     };
     if templates.is_empty() {
         return Err(not_found(&any).into());
@@ -105,9 +109,6 @@ async fn get(
     Path((namespace, name, version)): Path<(String, String, String)>,
 ) -> Result<Json<Template>> {
     let reference = TemplateRef { namespace, name, version };
-    if reference.to_string() == PLAIN_DESKTOP {
-        return Ok(Json(plain_desktop()?));
-    }
     let template = app.templates.find(caller.account, &reference).await?;
     Ok(Json(record(&app, template).await?))
 }
@@ -129,8 +130,8 @@ async fn delete(
 /// Lists the templates of the service.
 #[utoipa::path(get, path = "/templates/global", tag = "templates",
     responses((status = 200, description = "The templates", body = TemplateList)))]
-async fn global(_: AuthenticatedCaller) -> Result<Json<TemplateList>> {
-    Ok(Json(TemplateList { templates: vec![plain_desktop()?] }))
+async fn global(State(app): State<AppState>, _: AuthenticatedCaller) -> Result<Json<TemplateList>> {
+    Ok(Json(TemplateList { templates: of_service(&app, None).await? }))
 }
 
 /// Lists the versions of a template of the service.
@@ -138,14 +139,31 @@ async fn global(_: AuthenticatedCaller) -> Result<Json<TemplateList>> {
     params(("namespace" = String, Path), ("name" = String, Path)),
     responses((status = 200, description = "The versions, oldest first", body = TemplateList)))]
 async fn global_versions(
+    State(app): State<AppState>,
     _: AuthenticatedCaller,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Json<TemplateList>> {
-    let templates = of_service(&namespace, &name)?;
+    let any = TemplateRef { namespace, name, version: String::new() };
+    let templates = of_service(&app, Some(&any)).await?;
     if templates.is_empty() {
-        return Err(not_found(&TemplateRef { namespace, name, version: String::new() }).into());
+        return Err(not_found(&any).into());
     }
     Ok(Json(TemplateList { templates }))
+}
+
+/// Returns the picture of a template of the service: the desktop of a computer that was launched from it.
+///
+/// It needs no key: it is the same on every service.
+#[utoipa::path(get, path = "/templates/global/{namespace}/{name}/picture", tag = "service",
+    params(("namespace" = String, Path), ("name" = String, Path)),
+    responses(
+        (status = 200, description = "The picture", body = Vec<u8>, content_type = "image/webp"),
+        (status = 404, description = "There is no such template, or no picture of it", body = ErrorBody)))]
+async fn picture(Path((namespace, name)): Path<(String, String)>) -> Result<Response> {
+    let any = TemplateRef { namespace, name, version: String::new() };
+    let picture = catalogue::picture(&any.name).filter(|_| any.is_system()).ok_or_else(|| not_found(&any))?;
+    let fields = [(header::CONTENT_TYPE, "image/webp"), (header::CACHE_CONTROL, PICTURE_CACHE)];
+    Ok((fields, picture).into_response())
 }
 
 /// Checks that a caller may publish, build and delete templates of its account.
@@ -155,6 +173,18 @@ async fn global_versions(
 pub async fn check_author(app: &AppState, caller: &Caller) -> hotdesk_domain::error::Result<()> {
     check_account_wide(caller, "author templates")?;
     app.billing.terms(caller.account).await?.check_template_authoring()
+}
+
+/// Checks that a caller's account may build a template: its own, or as the operator one of the service.
+///
+/// # Errors
+/// `Forbidden` for a template of the service and another account.
+pub fn check_builder(caller: &Caller, template: &StoredTemplate) -> hotdesk_domain::error::Result<()> {
+    if template.account == caller.account {
+        return Ok(());
+    }
+    let message = format!("Access denied: only the operator of this service builds {}", template.reference);
+    Err(Error::forbidden(message))
 }
 
 fn not_found(any: &TemplateRef) -> Error {
@@ -174,40 +204,38 @@ async fn own(
     Ok(templates)
 }
 
-/// The API record of an account's template.
+/// The templates of the service, or the versions of one.
+async fn of_service(
+    app: &AppState,
+    any: Option<&TemplateRef>,
+) -> hotdesk_domain::error::Result<Vec<Template>> {
+    let mut templates = Vec::new();
+    for template in app.templates.catalogue().await? {
+        let it = &template.reference;
+        if any.is_none_or(|any| (&any.namespace, &any.name) == (&it.namespace, &it.name)) {
+            templates.push(record(app, template).await?);
+        }
+    }
+    Ok(templates)
+}
+
+/// The API record of a template.
 ///
 /// # Errors
 /// `Internal` when the database fails, or its document is no JSON.
 pub async fn record(app: &AppState, template: StoredTemplate) -> hotdesk_domain::error::Result<Template> {
     let status = app.templates.status(&template).await?.status;
+    let it = &template.reference;
+    let is_system = it.is_system();
+    let has_picture = is_system && catalogue::picture(&it.name).is_some();
+    let picture = has_picture.then(|| format!("/api/templates/global/{}/{}/picture", it.namespace, it.name));
     Ok(Template {
-        reference: template.reference.to_string(),
+        reference: it.to_string(),
+        picture,
         digest: template.digest,
         published: true,
-        published_at: Some(template.created_at.iso8601()),
+        published_at: (!is_system).then(|| template.created_at.iso8601()),
         status,
         template: serde_json::from_str(&template.definition).map_err(Error::internal)?,
-    })
-}
-
-/// The versions of a template of the service; none when it has no such template.
-fn of_service(namespace: &str, name: &str) -> hotdesk_domain::error::Result<Vec<Template>> {
-    let desktop = plain_desktop()?;
-    let is_it = desktop.reference.starts_with(&format!("{namespace}/{name}@"));
-    Ok(if is_it { vec![desktop] } else { Vec::new() })
-}
-
-/// The guest image without additions, which needs no build.
-fn plain_desktop() -> hotdesk_domain::error::Result<Template> {
-    let invalid = |_| Error::internal("the definition of the plain desktop is invalid");
-    let definition: TemplateDefinition =
-        hotdesk_wire::template::validate(PLAIN_DEFINITION.as_bytes()).map_err(invalid)?;
-    Ok(Template {
-        reference: PLAIN_DESKTOP.to_owned(),
-        digest: definition.digest(),
-        published: true,
-        published_at: None,
-        status: "ready".to_owned(),
-        template: serde_json::to_value(&definition).map_err(Error::internal)?,
     })
 }

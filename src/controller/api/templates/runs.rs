@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::published::check_author;
+use super::published::{check_author, check_builder};
 use crate::AppState;
 use crate::api::fleet::computers::{launch, launch_from};
 use crate::computers::templates::debug::FailedBuild;
@@ -90,6 +90,7 @@ async fn debug(
 ) -> Result<(StatusCode, Json<TemplateDebug>)> {
     check_author(&app, &caller).await?;
     let template = app.templates.find(caller.account, &TemplateRef { namespace, name, version }).await?;
+    check_builder(&caller, &template)?;
     let FailedBuild { source, finished, left } = app.templates.failed_build(&template).await?;
     let workspace = run_workspace(&app, &caller).await?;
     let order = CreateComputer { name: unique_name(&template.reference.name), ..CreateComputer::default() };

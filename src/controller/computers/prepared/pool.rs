@@ -169,6 +169,9 @@ impl Runner {
             let change = Change::Bandwidth(row.hardware.bandwidth_mbps);
             engine.resize(self.id, change).await.map_err(Error::internal)?;
         }
+        if row.egress.is_some() {
+            engine.set_egress(self.id, row.egress.as_ref()).await.map_err(Error::internal)?;
+        }
         self.renew_or_end(row, endpoint, false).await
     }
 }

@@ -6,6 +6,7 @@
 mod agent_health;
 pub(super) mod boot_screen;
 mod creation;
+mod egress;
 mod isolation;
 mod memory;
 pub(super) mod power;
@@ -15,7 +16,7 @@ pub(super) mod registry;
 pub(super) mod resize;
 mod saved_state;
 pub(super) mod stream_end;
-mod template_start;
+pub(super) mod template;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use self::memory::{log_renewal_failures, renewal};
 use self::registry::{FleetState, Presence};
 use self::resize::ResizeJob;
 use self::saved_state::CopyJob;
+use self::template::requests::{TemplateRequests, hook_before};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
 use hotdesk_domain::billing;
@@ -38,6 +40,7 @@ use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Operation, Status};
 use hotdesk_domain::computer::saved_state::check_converged;
 use hotdesk_domain::computer::status_reason::StatusReason;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::{Boot, EngineError, MachineSpec};
@@ -84,6 +87,8 @@ pub(super) enum Work {
     },
     /// Change the hardware.
     Resize(Arc<ResizeJob>),
+    /// Change which destinations it reaches.
+    SetEgress(Option<Box<EgressPolicy>>),
     /// Change the isolation of the stopped computer.
     ChangeIsolation(Isolation),
     /// A client's command.
@@ -119,6 +124,7 @@ pub(super) struct Runner {
     pub(super) presence: watch::Sender<Presence>,
     /// Task that works on the copy of its saved state.
     copy_job: Option<CopyJob>,
+    template: TemplateRequests,
 }
 
 /// What to do when a computer is to resume but its memory is lost.
@@ -144,7 +150,7 @@ impl Runner {
         inbox: mpsc::Receiver<Message>,
         presence: watch::Sender<Presence>,
     ) -> Self {
-        Self { id, shared, inbox, presence, copy_job: None }
+        Self { id, shared, inbox, presence, copy_job: None, template: TemplateRequests::default() }
     }
 
     pub(super) async fn run(mut self) {
@@ -152,10 +158,15 @@ impl Runner {
         loop {
             let watch_machine = self.machine_end();
             let watch_agent = self.watch_agent();
+            let watch_template = self.watch_template();
             let message = tokio::select! {
                 () = stop.cancelled() => break,
                 message = self.inbox.recv() => message,
                 never = watch_agent => match never {},
+                requests = watch_template => {
+                    self.handle_template_requests(requests).await;
+                    continue;
+                }
                 () = watch_machine => {
                     self.machine_ended().await;
                     continue;
@@ -215,6 +226,7 @@ impl Runner {
                 (self.roll_back(&row, *snapshot, allowance, accepted).await, AfterWork::Continue)
             }
             Work::Resize(job) => (self.resize(&row, job).await, AfterWork::Continue),
+            Work::SetEgress(policy) => (self.set_egress(&row, policy.as_deref()).await, AfterWork::Continue),
             Work::ChangeIsolation(to) => (self.change_isolation(&row, *to).await, AfterWork::Continue),
             Work::Recover => self.recover(&row).await,
             // `start_copy_task` runs after every piece of work.
@@ -271,11 +283,16 @@ impl Runner {
             return (Err(error), AfterWork::Continue);
         }
         self.cancel_copy_job().await;
+        // The intent hides it from everybody else.
+        let guest = self.presence.borrow().guest.clone();
         if let Err(error) = self.store_intent(operation, reason).await {
             let _ = accepted.send(Err(error.clone()));
             return (Err(error), AfterWork::Continue);
         }
         let _ = accepted.send(Ok(CommandAck { status: operation.status(), begun: true }));
+        if let Some(hook) = hook_before(operation) {
+            self.run_hook(row, guest.as_ref(), hook).await;
+        }
         self.execute(operation, row).await
     }
 
@@ -383,10 +400,14 @@ pub(super) fn computer_not_found() -> Error {
 }
 
 pub(super) fn machine_spec(row: &Computer) -> MachineSpec {
-    MachineSpec { layers: row.layers.clone(), ..hardware_spec(row.id, row.isolation, &row.hardware) }
+    MachineSpec {
+        layers: row.layers.clone(),
+        egress: row.egress.clone(),
+        ..hardware_spec(row.id, row.isolation, &row.hardware)
+    }
 }
 
-/// Returns the spec of a machine with this isolation and hardware, without layers.
+/// Returns the spec of a machine with this isolation and hardware, without layers and egress policy.
 pub(super) fn hardware_spec(id: ComputerId, isolation: Isolation, hardware: &Hardware) -> MachineSpec {
     MachineSpec {
         id,
@@ -396,6 +417,7 @@ pub(super) fn hardware_spec(id: ComputerId, isolation: Isolation, hardware: &Har
         disk_bytes: u64::from(hardware.disk_gb) * GB,
         bandwidth_mbps: hardware.bandwidth_mbps,
         layers: Vec::new(),
+        egress: None,
     }
 }
 

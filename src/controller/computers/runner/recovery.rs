@@ -55,6 +55,7 @@ impl Runner {
                     None => Guest::new(endpoint, &row.agent_token)?,
                     Some(_) => self.renew_identity(row, endpoint).await?,
                 };
+                self.restore_egress(row).await;
                 self.publish_resumed(row, guest, address).await?;
                 Ok(Status::Running)
             }

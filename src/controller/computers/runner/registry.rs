@@ -7,6 +7,7 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::prepared::{BootSnapshots, Pool, PreparedDesktops};
+use super::template::requests::WebhookQueue;
 use super::{CommandAck, Message, Runner, Work};
 use crate::data_dir::blobs::BlobStore;
 use crate::data_dir::file_keys::FileKeys;
@@ -14,7 +15,7 @@ use crate::saved_state::StateArchive;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::lifecycle::{Command, Status};
 use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Engine;
@@ -41,6 +42,8 @@ struct RunnerHandle {
     presence: watch::Receiver<Presence>,
     /// Last action on it; initially the start of its runner.
     last_action: Instant,
+    /// Number of commands that end it, since the start of its runner.
+    endings: watch::Sender<u64>,
 }
 
 /// State that runners share.
@@ -57,6 +60,8 @@ pub(in crate::computers) struct FleetState {
     pub(in crate::computers) archive: Option<Arc<StateArchive>>,
     /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
     pub(in crate::computers) ending_streams: KeyedSemaphore<ComputerId>,
+    /// Webhooks that runners hand over.
+    pub(in crate::computers) webhooks: WebhookQueue,
     runners: Mutex<HashMap<ComputerId, RunnerHandle>>,
 }
 
@@ -83,6 +88,7 @@ impl FleetState {
             starts: Semaphore::new(STARTS_AT_ONCE),
             archive,
             ending_streams: KeyedSemaphore::default(),
+            webhooks: WebhookQueue::default(),
             runners: Mutex::default(),
         }
     }
@@ -129,12 +135,18 @@ impl FleetState {
     ) -> Result<(oneshot::Receiver<Result<CommandAck>>, oneshot::Receiver<Result<()>>)> {
         let (accepted, was_accepted) = oneshot::channel();
         let (finished, has_finished) = oneshot::channel();
+        let ends = ends_machine(&work);
         let message = Message { work, accepted, finished };
         let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
         let message = match runners.get(&id) {
             None => message,
             Some(handle) => match handle.mailbox.try_send(message) {
-                Ok(()) => return Ok((was_accepted, has_finished)),
+                Ok(()) => {
+                    if ends {
+                        handle.endings.send_modify(|count| *count += 1);
+                    }
+                    return Ok((was_accepted, has_finished));
+                }
                 Err(mpsc::error::TrySendError::Full(_)) => {
                     return Err(
                         Error::unavailable("The computer has too many commands waiting").retry_after(5)
@@ -148,14 +160,46 @@ impl FleetState {
         let (presence, watched) = watch::channel(Presence::default());
         // The channel is new and empty, so the message fits.
         let _ = mailbox.try_send(message);
-        runners.insert(id, RunnerHandle { mailbox, presence: watched, last_action: Instant::now() });
+        runners.insert(
+            id,
+            RunnerHandle {
+                mailbox,
+                presence: watched,
+                last_action: Instant::now(),
+                endings: watch::Sender::new(0),
+            },
+        );
         let runner = Runner::new(id, Arc::clone(self), inbox, presence);
         let _task = self.tasks.spawn("runner", runner.run());
         Ok((was_accepted, has_finished))
+    }
+
+    /// Returns how many commands that end a computer its runner has got.
+    pub(super) fn endings(&self, id: ComputerId) -> u64 {
+        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        runners.get(&id).map_or(0, |handle| *handle.endings.borrow())
+    }
+
+    /// Waits for another command that ends a computer, after `before` of them: it does not wait for a hook.
+    pub(super) async fn hook_cut_short(&self, id: ComputerId, before: u64) {
+        let watched = {
+            let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+            runners.get(&id).map(|handle| handle.endings.subscribe())
+        };
+        let Some(mut watched) = watched else { return std::future::pending().await };
+        if watched.wait_for(|count| *count > before).await.is_err() {
+            std::future::pending().await
+        }
     }
 }
 
 /// The controller stops before the work is done.
 pub(in crate::computers) fn stopping() -> Error {
     Error::unavailable("The service is shutting down").retry_after(5)
+}
+
+/// Whether work ends a computer's machine, and so does not wait for a hook of its template that runs already.
+fn ends_machine(work: &Work) -> bool {
+    use Command::{Delete, EndByStop, EndBySuspend, Stop};
+    matches!(work, Work::Command(Stop | Delete | EndBySuspend | EndByStop))
 }

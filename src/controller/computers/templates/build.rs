@@ -3,6 +3,7 @@
 //! ```text
 //! for each planned layer:   there is one with these inputs? -- yes --> use it
 //!   no: create a machine over the layers so far, boot, run the steps, stop, keep what it wrote, destroy it
+//!       the layer with the programs: boot another machine, and wait until its services are up and healthy
 //! ```
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::build_log::{BuildLog, Level, Phase};
-use super::{BUILD_FAILED, CANCELLED, INTERRUPTED, step_run, steps, unsupported};
+use super::{BUILD_FAILED, CANCELLED, INTERRUPTED, steps, unsupported};
 use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::registry::FleetState;
 use crate::computers::runner::{hardware_spec, refused};
@@ -36,9 +37,9 @@ const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Lines of output in the error of a failed step.
 const ERROR_LINES: usize = 10;
 /// Length of the token of its agent: 256 bits.
-const TOKEN_CHARACTERS: usize = 43;
+pub(super) const TOKEN_CHARACTERS: usize = 43;
 /// Generation of the boot: those of computers begin at the same.
-const GENERATION: u64 = 1;
+pub(super) const GENERATION: u64 = 1;
 
 /// What a build of a definition makes.
 pub struct Plan {
@@ -125,7 +126,7 @@ impl Build<'_> {
         })
     }
 
-    fn note(&self, phase: Phase, line: &str) {
+    pub(super) fn note(&self, phase: Phase, line: &str) {
         self.log.add(Level::Info, phase, None, line);
     }
 
@@ -144,7 +145,7 @@ impl Build<'_> {
             error = self.interruption() => Err(error),
         };
         // Not interrupted: the engine would go on copying, and the layer would appear after its removal.
-        let made = match filled {
+        let kept = match filled {
             Ok(()) => self.keep(machine, layer, planned).await,
             Err(error) => Err(error),
         };
@@ -155,6 +156,18 @@ impl Build<'_> {
                 "could not remove the machine of a build; the next start retries"
             );
         }
+        let made = match kept {
+            Ok(bytes) => {
+                let layers = [below, &[layer]].concat();
+                let spec = hardware_spec(ComputerId::random(), isolation, &hardware);
+                let checked = self.check_services(planned, &MachineSpec { layers, ..spec }).await;
+                match checked {
+                    Ok(()) => self.fleet.store.finish_template_layer(layer, bytes).await,
+                    Err(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        };
         if made.is_err() {
             super::remove_layer(self.fleet, layer).await;
         }
@@ -180,7 +193,7 @@ impl Build<'_> {
         };
         for step in &planned.steps {
             self.note(Phase::Install, &format!("{} begins", step.field));
-            let code = step_run::run(&guest, step, environment, self.log).await?;
+            let code = steps::run::run(&guest, step, environment, self.log).await?;
             if code != 0 {
                 let output = self.log.last_output(ERROR_LINES).join("\n");
                 return Err(Error::conflict(format!(
@@ -192,18 +205,17 @@ impl Build<'_> {
         engine.stop(spec.id, STOP_GRACE).await.map_err(failed)
     }
 
-    /// Makes a layer of what a stopped machine has written.
-    async fn keep(&self, machine: ComputerId, layer: LayerId, planned: &PlannedLayer) -> Result<()> {
+    /// Makes a layer of what a stopped machine has written, and returns its size in bytes. The layer cannot be used yet.
+    async fn keep(&self, machine: ComputerId, layer: LayerId, planned: &PlannedLayer) -> Result<u64> {
         let engine = &self.fleet.engine;
         let failed = |error| refused(BUILD_FAILED, &error);
         self.note(Phase::Snapshot, &format!("{} is kept", planned.title()));
         self.fleet.store.add_template_layer(self.account, layer, &planned.inputs).await?;
-        let bytes = engine.keep_layer(machine, layer).await.map_err(failed)?;
-        self.fleet.store.finish_template_layer(layer, bytes).await
+        engine.keep_layer(machine, layer).await.map_err(failed)
     }
 
     /// Waits for what ends a build early.
-    async fn interruption(&self) -> Error {
+    pub(super) async fn interruption(&self) -> Error {
         let stopping = self.fleet.tasks.stopping();
         let (phase, why) = tokio::select! {
             () = self.cancel.cancelled() => (Phase::Cancel, CANCELLED),

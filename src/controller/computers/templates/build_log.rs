@@ -26,6 +26,8 @@ pub enum Phase {
     Install,
     /// What was written becomes a layer.
     Snapshot,
+    /// The services start, and must be up and healthy.
+    Check,
     /// The build ended well.
     Ready,
     /// The build failed.
@@ -44,6 +46,7 @@ impl Phase {
             Self::Boot => "boot",
             Self::Install => "install",
             Self::Snapshot => "snapshot",
+            Self::Check => "check",
             Self::Ready => "ready",
             Self::Failed => "failed",
             Self::Cancel => "cancel",
@@ -59,6 +62,8 @@ pub enum Level {
     Info,
     /// The build ended well.
     Success,
+    /// Something that the author may not expect.
+    Warn,
     /// The build failed.
     Error,
 }
@@ -68,6 +73,7 @@ impl Level {
         match self {
             Self::Info => "info",
             Self::Success => "success",
+            Self::Warn => "warn",
             Self::Error => "error",
         }
     }

@@ -9,14 +9,16 @@ use tokio::time::Instant;
 mod apt;
 mod build;
 pub mod build_log;
+pub mod catalogue;
+mod check;
 pub mod debug;
 pub mod defaults;
 mod programs;
 mod queue;
 mod runs;
 pub mod save;
-mod step_run;
 mod steps;
+pub mod triggers;
 mod unsupported;
 
 use super::fleet::Fleet;
@@ -33,11 +35,12 @@ use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::computer::template::build::BuildStatus;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::network::port::ComputerPort;
 use hotdesk_store::Store;
 use hotdesk_store::templates::builds::BuiltLayers;
 use hotdesk_store::templates::definitions::StoredTemplate;
 use hotdesk_wire::computer::template::TemplateBuild;
-use hotdesk_wire::template::{TemplateDefinition, validate};
+use hotdesk_wire::template::{Choice as _, TemplateApp, TemplateDefinition, TemplatePort, validate};
 use queue::{BuildEnd, BuildQueue, RunningBuild};
 
 /// Longest build.
@@ -70,6 +73,23 @@ pub struct LaunchSource {
     pub definition: TemplateDefinition,
     /// Its layers, the lowest first.
     pub layers: Vec<LayerId>,
+}
+
+impl LaunchSource {
+    /// Returns the ports that the template declares.
+    pub fn ports(&self) -> Vec<ComputerPort> {
+        let of_app = |app: &TemplateApp| {
+            let name = app.name.clone();
+            let port = move |port: &TemplatePort| ComputerPort {
+                number: port.internal,
+                protocol: port.protocol.word().to_owned(),
+                is_open: port.public,
+                app: name.clone(),
+            };
+            app.ports.iter().map(port).collect::<Vec<_>>()
+        };
+        self.definition.apps.iter().flat_map(of_app).collect()
+    }
 }
 
 impl Templates {
@@ -111,21 +131,50 @@ impl Templates {
         Ok(template)
     }
 
-    /// Returns one of an account's templates.
+    /// Returns one of an account's templates, or one of the service, which belongs to the operator.
     ///
     /// # Errors
     /// `NotFound`; `Internal` when the database fails.
     pub async fn find(&self, account: AccountId, reference: &TemplateRef) -> Result<StoredTemplate> {
-        let found = if reference.is_own() { self.0.store.template(account, reference).await? } else { None };
+        let found = if reference.is_own() {
+            self.0.store.template(account, reference).await?
+        } else if reference.is_system() {
+            self.of_service(reference).await?
+        } else {
+            None
+        };
         found.ok_or_else(|| reference.not_found())
+    }
+
+    /// A template of the service: of its catalogue, or of an earlier version's, if that was built.
+    async fn of_service(&self, reference: &TemplateRef) -> Result<Option<StoredTemplate>> {
+        let operator = self.0.store.operator_account().await?;
+        match catalogue::find(reference)? {
+            Some(entry) => Ok(Some(entry.stored(operator))),
+            None => self.0.store.template(operator, reference).await,
+        }
+    }
+
+    /// Returns the templates of the catalogue.
+    ///
+    /// # Errors
+    /// `Internal` when the database fails.
+    pub async fn catalogue(&self) -> Result<Vec<StoredTemplate>> {
+        let operator = self.0.store.operator_account().await?;
+        Ok(catalogue::entries()?.iter().map(|entry| entry.stored(operator)).collect())
     }
 
     /// Removes a template; its build is cancelled if no other template has the same document.
     ///
     /// # Errors
-    /// `NotFound`; `Internal` when the database fails.
+    /// `NotFound`; `Forbidden` for a template of the service; `Internal` when the database fails.
     pub async fn remove(&self, account: AccountId, reference: &TemplateRef) -> Result<()> {
         let template = self.find(account, reference).await?;
+        if reference.is_system() {
+            return Err(Error::forbidden(format!(
+                "{reference} is part of the service and cannot be deleted"
+            )));
+        }
         self.0.store.remove_template(account, &template.reference).await?;
         self.cancel_removed(account).await
     }
@@ -153,7 +202,12 @@ impl Templates {
         Ok(TemplateBuild {
             reference: template.reference.to_string(),
             digest: template.digest.clone(),
-            status: build.as_ref().map_or(NOT_BUILT, |build| build.status.name()).to_owned(),
+            status: match &build {
+                Some(build) => build.status.name().to_owned(),
+                // The guest image as it is.
+                None if template.is_plain_desktop() => BuildStatus::Ready.name().to_owned(),
+                None => NOT_BUILT.to_owned(),
+            },
             build_time_ms: build.as_ref().and_then(|build| time(build.began_at, build.ended_at)),
             reused: None,
             error: build.and_then(|build| build.error),
@@ -184,12 +238,18 @@ impl Templates {
     /// fails.
     pub async fn build(&self, template: &StoredTemplate) -> Result<TemplateBuild> {
         let (account, digest) = (template.account, &template.digest);
+        if template.is_plain_desktop() {
+            return Ok(TemplateBuild { reused: Some(true), ..self.status(template).await? });
+        }
         if self.ready_layers(template).await?.is_some() {
             return Ok(TemplateBuild { reused: Some(true), ..self.status(template).await? });
         }
         if template.saved {
             let message = format!("The template {} {SAVED}", template.reference);
             return Err(Error::conflict(message).code(ErrorCode::TemplateNotReady));
+        }
+        if template.reference.is_system() {
+            self.0.store.publish_system_template(template).await?;
         }
         let build = RunningBuild::new(account, digest);
         if !self.0.builds.register(&build)? {
@@ -281,6 +341,12 @@ impl Templates {
                 Some(BuildStatus::Ready) => {
                     format!(
                         "The template {reference} was built for another guest image, or its layers are gone: build it again"
+                    )
+                }
+                Some(BuildStatus::Failed) | None if reference.is_system() => {
+                    format!(
+                        "The template {reference} is not built on this service: its operator builds it \
+                         (hotdesk templates build {reference})"
                     )
                 }
                 Some(BuildStatus::Failed) | None => {

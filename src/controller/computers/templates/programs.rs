@@ -1,19 +1,23 @@
 //! Services, programs of the desktop and hooks of a definition, as a computer reads them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use hotdesk_domain::computer::template::build::PROGRAMS_FILE;
-use hotdesk_domain::computer::template::timing;
+use hotdesk_domain::computer::template::health as rule;
+use hotdesk_domain::computer::template::{hook, timing};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::programs::service::{AutostartProgram, ServiceProgram, TemplatePrograms};
+use hotdesk_wire::programs::service::{AutostartProgram, HealthProgram, ServiceProgram, TemplatePrograms};
+use hotdesk_wire::template::health::{HealthCheck, HealthProbe, NO_ACTION};
 use hotdesk_wire::template::{
     Choice as _, Environment, Service, TemplateDefinition, TemplateValues, TextOrSecret,
 };
 
 use super::apt::{APT, APT_CLEAN};
+use super::triggers;
 
 /// User of services that the build makes where the image lacks it: that of a service without `user`.
 const SERVICE_USER: &str = "orgo";
@@ -23,35 +27,77 @@ const SERVICE_USER: &str = "orgo";
 /// # Errors
 /// `Internal` for a definition that is not valid.
 pub fn programs(definition: &TemplateDefinition, values: &TemplateValues<'_>) -> Result<TemplatePrograms> {
-    let (mut services, mut autostart) = (Vec::new(), Vec::new());
+    let (mut services, mut autostart, mut health) = (Vec::new(), Vec::new(), Vec::new());
     for app in &definition.apps {
         for entry in &app.services {
             services.push(service(entry, values)?);
         }
+        if let Some(check) = &app.health {
+            health.push(health_program(&app.name, check, values)?);
+        }
         for entry in &app.autostart {
-            let delay = entry.delay.as_deref().map(|delay| {
-                timing::milliseconds(delay)
-                    .ok_or_else(|| Error::internal("a published template has a bad delay"))
-            });
             let run = values.expand(&entry.run)?;
-            autostart.push(AutostartProgram { run, delay_ms: delay.transpose()?.unwrap_or_default() });
+            let delay_ms = milliseconds(entry.delay.as_deref())?.unwrap_or_default();
+            autostart.push(AutostartProgram { run, delay_ms });
         }
     }
     let hooks = &definition.hooks;
     let mut scripts = BTreeMap::new();
     for (name, script) in [
-        ("on_first_boot", &hooks.on_first_boot),
-        ("on_every_boot", &hooks.on_every_boot),
-        ("on_resume", &hooks.on_resume),
+        (hook::FIRST_BOOT, &hooks.on_first_boot),
+        (hook::EVERY_BOOT, &hooks.on_every_boot),
+        (hook::RESUME, &hooks.on_resume),
+        (hook::PRE_SNAPSHOT, &hooks.on_pre_snapshot),
+        (hook::SHUTDOWN, &hooks.on_shutdown),
     ] {
         if let Some(script) = script {
             scripts.insert(name.to_owned(), values.expand(script)?);
         }
     }
-    if services.is_empty() && autostart.is_empty() && scripts.is_empty() {
-        return Ok(TemplatePrograms::default());
+    let triggers = definition.triggers.iter().map(|entry| triggers::trigger(entry, values));
+    let programs = TemplatePrograms {
+        services,
+        autostart,
+        health,
+        triggers: triggers.collect::<Result<_>>()?,
+        hooks: scripts,
+        ..TemplatePrograms::default()
+    };
+    if programs == TemplatePrograms::default() {
+        return Ok(programs);
     }
-    Ok(TemplatePrograms { services, autostart, hooks: scripts, secret_env: secrets_of(&definition.env) })
+    Ok(TemplatePrograms { secret_env: secrets_of(&definition.env), ..programs })
+}
+
+/// The milliseconds of a duration of the definition.
+fn milliseconds(duration: Option<&str>) -> Result<Option<u64>> {
+    let read = duration.map(|text| {
+        timing::milliseconds(text).ok_or_else(|| Error::internal("a published template has a bad duration"))
+    });
+    read.transpose()
+}
+
+fn health_program(app: &str, check: &HealthCheck, values: &TemplateValues<'_>) -> Result<HealthProgram> {
+    let probe = match &check.probe {
+        HealthProbe::Http { url } => HealthProbe::Http { url: values.expand(url)? },
+        HealthProbe::Tcp { port } => HealthProbe::Tcp { port: *port },
+        HealthProbe::Command { command } => HealthProbe::Command { command: values.expand(command)? },
+        HealthProbe::Process { process } => HealthProbe::Process { process: values.expand(process)? },
+    };
+    let or = |ms: Option<u64>, default: Duration| ms.map_or(default, Duration::from_millis);
+    let every = or(milliseconds(check.every.as_deref())?, rule::DEFAULT_INTERVAL).max(rule::MIN_INTERVAL);
+    let timeout = or(milliseconds(check.timeout.as_deref())?, rule::DEFAULT_TIMEOUT);
+    let whole = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Ok(HealthProgram {
+        app: app.to_owned(),
+        probe,
+        every_ms: whole(every),
+        timeout_ms: whole(timeout),
+        retries: check
+            .retries
+            .map_or(rule::DEFAULT_RETRIES, |retries| retries.try_into().unwrap_or(u32::MAX)),
+        on_fail: check.on_fail.clone().unwrap_or_else(|| NO_ACTION.to_owned()),
+    })
 }
 
 fn service(entry: &Service, values: &TemplateValues<'_>) -> Result<ServiceProgram> {

@@ -7,7 +7,9 @@
 //! The computer is in use again after the copy. Until the last step nothing is published: what a controller that dies leaves
 //! is a machine of no computer and a layer that is not complete, and the next start removes both.
 
-use serde_json::json;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
 
 use super::queue::{BuildEnd, RunningBuild};
 use super::{Templates, check_disk, remove_layer};
@@ -28,7 +30,7 @@ use hotdesk_wire::template::{TemplateDefinition, TemplateError, validate};
 
 const FAILED: &str = "The computer could not be saved as a template";
 
-/// Returns the definition of a template that is saved from a computer: its hardware and secrets, and nothing to build.
+/// Returns the definition of a template that is saved from a computer: its hardware, secrets and ports, and nothing to build.
 ///
 /// # Errors
 /// Why the reference, the description or the hardware is none of a template.
@@ -55,6 +57,16 @@ pub fn definition_of(
         let names =
             computer.secrets.names.iter().map(|name| json!({"name": name.as_str().to_ascii_lowercase()}));
         document["secrets"] = names.collect();
+    }
+    // Its services go on, and so do their ports.
+    let mut apps: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for port in &computer.ports {
+        let record = json!({"internal": port.number, "protocol": port.protocol, "public": port.is_open});
+        apps.entry(port.app.as_str()).or_default().push(record);
+    }
+    if !apps.is_empty() {
+        document["apps"] =
+            apps.into_iter().map(|(name, ports)| json!({"name": name, "ports": ports})).collect();
     }
     // Computers may have half a vCPU, and templates have whole ones.
     if hardware.cpu >= 1.0 {
@@ -175,6 +187,7 @@ impl Runner {
         machine: ComputerId,
     ) -> Result<()> {
         check_source(&*self.shared.engine, row)?;
+        self.run_pre_snapshot(row).await;
         let spec = MachineSpec { id: machine, ..machine_spec(row) };
         let copied = self.shared.engine.copy_disk(row.id, &spec).await;
         copied.map_err(|error| refused(FAILED, &error))

@@ -1,8 +1,9 @@
 //! What builds and launches cannot do yet with a valid definition. It is refused, never ignored.
 
+use super::triggers;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_wire::template::{FileMoment, TemplateDefinition};
+use hotdesk_wire::template::{FileMoment, PortProtocol, TemplateDefinition};
 
 /// The URL of a file's source, if a build can download it.
 pub fn download_url(from: &str) -> Option<&str> {
@@ -20,16 +21,19 @@ pub fn check_supported(definition: &TemplateDefinition) -> Result<()> {
             fields.push(field.to_owned());
         }
     };
-    note(!definition.triggers.is_empty(), "triggers");
+    for (at, trigger) in definition.triggers.iter().enumerate() {
+        triggers::unsupported(trigger)
+            .iter()
+            .for_each(|field| note(true, &format!("triggers[{at}].{field}")));
+    }
     note(!definition.terminal.is_empty(), "terminal");
-    note(definition.hooks.on_pre_snapshot.is_some(), "hooks.on_pre_snapshot");
-    note(definition.hooks.on_shutdown.is_some(), "hooks.on_shutdown");
     note(definition.telemetry != hotdesk_wire::template::Telemetry::default(), "telemetry");
-    note(definition.egress_policy.is_some(), "egress_policy");
     note(!definition.streaming.is_empty(), "streaming");
     for (at, app) in definition.apps.iter().enumerate() {
-        note(app.health.is_some(), &format!("apps[{at}].health"));
-        note(!app.ports.is_empty(), &format!("apps[{at}].ports"));
+        for (number, port) in app.ports.iter().enumerate() {
+            let is_open_udp = port.public && port.protocol == PortProtocol::Udp;
+            note(is_open_udp, &format!("apps[{at}].ports[{number}] (a public port of UDP)"));
+        }
     }
     for (at, file) in definition.files.iter().enumerate() {
         note(file.when == FileMoment::Runtime, &format!("files[{at}] at runtime"));
@@ -55,23 +59,41 @@ mod tests {
             check_supported(&definition).map_err(|error| error.message)
         };
         let fine = "secrets: [{name: key}]\nenv: {A: b, K: {secret: key}}\nbuild: {apt: [jq], run: ['true']}\nfiles: {/etc/motd: hi}\n\
-                    apps: [{name: web, install: 'true', services: [{name: api, run: x}], autostart: [{run: x}]}]\n\
-                    hooks: {on_first_boot: 'true', on_every_boot: 'true', on_resume: 'true'}\nhardware: {cpu: 2}";
+                    apps: [{name: web, install: 'true', services: [{name: api, run: x}], health: {type: tcp, port: 3000}, \
+                    autostart: [{run: x}], ports: [{internal: 53, protocol: udp}, {internal: 3000, public: true}]}]\n\
+                    egress_policy: {mode: allow, rules: [example.com]}\n\
+                    hooks: {on_first_boot: 'true', on_every_boot: 'true', on_resume: 'true', on_pre_snapshot: 'true', \
+                    on_shutdown: 'true'}\nhardware: {cpu: 2}";
         assert_eq!(check(fine), Ok(()));
         for (text, field) in [
             ("terminal: [{name: main}]", "terminal"),
-            ("hooks: {on_shutdown: 'true'}", "hooks.on_shutdown"),
-            ("hooks: {on_pre_snapshot: 'true'}", "hooks.on_pre_snapshot"),
             ("telemetry: {metrics: true}", "telemetry"),
-            ("egress_policy: {mode: allow}", "egress_policy"),
             ("streaming: [{name: live, url: 'rtmp://live.example/app'}]", "streaming"),
-            ("apps: [{name: web, ports: [{internal: 3000}]}]", "apps[0].ports"),
-            ("apps: [{name: web, health: {type: tcp, port: 3000}}]", "apps[0].health"),
+            (
+                "apps: [{name: web, ports: [{internal: 3000}, {internal: 53, protocol: udp, public: true}]}]",
+                "apps[0].ports[1] (a public port of UDP)",
+            ),
             ("files: [{to: /a, inline: x, when: runtime}]", "files[0] at runtime"),
             ("files: [{to: /a, from: assets/x}]", "files[0].from other than http:// and https://"),
             (
-                "triggers: [{name: t, source: {type: process, process: x}, actions: [{type: log, message: m}]}]",
-                "triggers",
+                "triggers: [{name: t, source: {type: process, process: x}, actions: [{type: log, message: m}, {type: notify, title: m}]}]",
+                "triggers[0].actions[1].type notify",
+            ),
+            (
+                "triggers: [{name: t, source: {type: process, process: x}, actions: [{type: webhook, url: 'https://{{ event.x }}/'}]}]",
+                "triggers[0].actions[0].url with a reference to the event in its host",
+            ),
+            (
+                "triggers: [{name: t, source: {type: metric, metric: luck, op: '>', value: 1}, actions: [{type: log, message: m}]}]",
+                "triggers[0].source.metric other than cpu, memory, disk",
+            ),
+            (
+                "triggers: [{name: t, source: {type: event, event: luck}, actions: [{type: log, message: m}]}]",
+                "triggers[0].source.event other than boot, resume, unhealthy, healthy",
+            ),
+            (
+                "triggers: [{name: t, source: {type: desktop, event: agent_change}, actions: [{type: log, message: m}]}]",
+                "triggers[0].source.event agent_change, which the computer does not see",
             ),
         ] {
             let expected = format!("this service cannot build these parts yet: {field}");

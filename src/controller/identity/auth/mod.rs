@@ -39,7 +39,7 @@ use credential_uses::CredentialUses;
 use rate::{RateStatus, Rates};
 
 /// Prefix of every kind of API key (docs/api/authentication.md).
-const KEY_FAMILY: &str = "sk_";
+pub const KEY_FAMILY: &str = "sk_";
 
 /// Whether a request is for the operation whose 401 has its own text (docs/api/errors.md).
 fn is_suspend(parts: &Parts) -> bool {
@@ -86,7 +86,9 @@ pub async fn identify(State(app): State<AppState>, request: Request, next: Next)
     if let Some(standing) = identification.standing {
         standing.write(response.headers_mut());
     }
-    if response.status() == StatusCode::UNAUTHORIZED {
+    // The 401 of a program in a computer says nothing about the key.
+    let is_own = response.extensions().get::<ProgramAnswer>().is_none();
+    if response.status() == StatusCode::UNAUTHORIZED && is_own {
         if shown
             && !known
             && let Some(source) = source
@@ -104,9 +106,7 @@ pub async fn identify(State(app): State<AppState>, request: Request, next: Next)
 
 /// Adds `WWW-Authenticate` to a 401 (RFC 9110 section 15.5.2, RFC 6750 section 3.1).
 fn add_challenge(shown: bool, response: &mut Response) {
-    // The 401 of a program in a computer says nothing about the key.
-    let is_own = response.extensions().get::<ProgramAnswer>().is_none();
-    if is_own && response.status() == StatusCode::UNAUTHORIZED {
+    if response.status() == StatusCode::UNAUTHORIZED {
         let wrong = if shown { "Bearer error=\"invalid_token\"" } else { "Bearer" };
         let fields = response.headers_mut();
         fields.entry(header::WWW_AUTHENTICATE).or_insert(HeaderValue::from_static(wrong));

@@ -55,14 +55,14 @@ pub fn token(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> 
 /// Authentication of sockets.
 pub struct SocketAuth {
     store: Store,
-    tickets: Arc<Tickets>,
+    tickets: Arc<Tickets<Ticket>>,
     /// Recent wrong passwords by client address and computer, so that one address cannot lock out others.
     wrong_passwords: Failures<(Source, ComputerId)>,
 }
 
 impl SocketAuth {
     /// Creates the service with no wrong passwords.
-    pub fn new(store: Store, tickets: Arc<Tickets>) -> Self {
+    pub fn new(store: Store, tickets: Arc<Tickets<Ticket>>) -> Self {
         Self { store, tickets, wrong_passwords: Failures::new(MAX_FAILURES, WINDOW) }
     }
 

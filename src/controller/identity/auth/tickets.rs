@@ -1,5 +1,5 @@
-//! Viewer tickets: each opens one screen once, for a short time, while the password and the credential that
-//! created it are valid.
+//! Tickets: each opens one screen or one port of a computer once, for a short time, while the password and the
+//! credential that created it are valid.
 //!
 //! Tickets are only in memory, as hashes. A restart of the controller drops them; their holders need new
 //! ones.
@@ -33,7 +33,7 @@ const CHARACTERS: usize = 32;
 /// Unused tickets of one computer; 64 of about 150 bytes are 10 KB.
 const MAX_UNUSED: usize = 64;
 
-/// What a ticket grants.
+/// What a ticket for a screen grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// What its holder may do.
@@ -45,23 +45,29 @@ pub struct Ticket {
 }
 
 #[derive(Debug)]
-struct IssuedTicket {
-    ticket: Ticket,
+struct IssuedTicket<T> {
+    ticket: T,
     /// The password that it stands for. Each boot has a new one, and a user who loses access to the computer
     /// loses both.
     pass: PasswordDigest,
     expires: Instant,
 }
 
-/// Valid unused tickets by their SHA-256.
-#[derive(Debug, Default)]
-pub struct Tickets(Mutex<HashMap<[u8; 32], IssuedTicket>>);
+/// Valid unused tickets of one kind by their SHA-256.
+#[derive(Debug)]
+pub struct Tickets<T>(Mutex<HashMap<[u8; 32], IssuedTicket<T>>>);
+
+impl<T> Default for Tickets<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
 
 fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 
-impl Tickets {
+impl Tickets<Ticket> {
     /// Issues a ticket after a check that the computer has the screen. The computer is started if it sleeps.
     ///
     /// # Errors
@@ -83,16 +89,34 @@ impl Tickets {
         }
         self.issue(computer, ticket, life)
     }
+}
 
+impl<T: Clone> Tickets<T> {
     /// Issues a ticket for a computer with its current password.
     ///
     /// # Errors
     /// `RateLimited` when the computer has the most unused tickets.
-    pub fn issue(&self, computer: &Computer, ticket: Ticket, life: Duration) -> Result<Secret> {
+    pub fn issue(&self, computer: &Computer, ticket: T, life: Duration) -> Result<Secret> {
         self.issue_at(computer.password_digest(), ticket, life, Instant::now())
     }
 
-    fn issue_at(&self, pass: PasswordDigest, ticket: Ticket, life: Duration, now: Instant) -> Result<Secret> {
+    /// Issues a ticket for a computer with its current password. When the computer has the most already, the one that would
+    /// expire first makes room.
+    pub fn issue_newest(&self, computer: &Computer, ticket: T, life: Duration) -> Secret {
+        let (pass, now) = (computer.password_digest(), Instant::now());
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, issued| issued.expires > now);
+        let held = all.iter().filter(|(_, issued)| issued.pass.computer == pass.computer);
+        if held.clone().count() >= MAX_UNUSED {
+            let first = held.min_by_key(|(_, issued)| issued.expires).map(|(key, _)| *key);
+            first.map(|key| all.remove(&key));
+        }
+        let text = Secret::random(CHARACTERS);
+        all.insert(digest(text.reveal()), IssuedTicket { ticket, pass, expires: now + life });
+        text
+    }
+
+    fn issue_at(&self, pass: PasswordDigest, ticket: T, life: Duration, now: Instant) -> Result<Secret> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, issued| issued.expires > now);
         let unused = all.values().filter(|issued| issued.pass.computer == pass.computer);
@@ -108,8 +132,16 @@ impl Tickets {
     }
 
     /// Consumes a ticket. `None` when it is not valid for this computer.
-    pub fn redeem(&self, computer: &Computer, shown: &str) -> Option<Ticket> {
+    pub fn redeem(&self, computer: &Computer, shown: &str) -> Option<T> {
         self.redeem_at(computer.password_digest(), shown, Instant::now())
+    }
+
+    /// Returns what a ticket grants, without consuming it. `None` when it is not valid for this computer.
+    pub fn look_up(&self, computer: &Computer, shown: &str) -> Option<T> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let issued = all.get(&digest(shown))?;
+        let is_valid = issued.pass == computer.password_digest() && issued.expires > Instant::now();
+        is_valid.then(|| issued.ticket.clone())
     }
 
     /// Returns the computer of an unused ticket.
@@ -120,7 +152,7 @@ impl Tickets {
             .map(|issued| issued.pass.computer)
     }
 
-    fn redeem_at(&self, pass: PasswordDigest, shown: &str, now: Instant) -> Option<Ticket> {
+    fn redeem_at(&self, pass: PasswordDigest, shown: &str, now: Instant) -> Option<T> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = digest(shown);
         // A request to the wrong computer does not consume it.

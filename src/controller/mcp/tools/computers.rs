@@ -159,6 +159,7 @@ async fn create_computer(call: Call, arguments: NewComputer) -> Result<ToolResul
         gpu: None,
         deliver_files: false,
         template_ref: None,
+        egress_policy: None,
         image: None,
     };
     let (_, Json(computer)) =

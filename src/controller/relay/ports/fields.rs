@@ -8,8 +8,10 @@
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use cookie::Cookie;
 use url::{Position, Url};
 
+use super::links::cookie_name;
 use crate::relay::http::end_to_end_fields;
 use hotdesk_http::untrusted_content::forbid_caching;
 
@@ -57,6 +59,18 @@ const ANSWER_FIELDS: [HeaderName; 15] = [
     HeaderName::from_static("mcp-session-id"),
     HeaderName::from_static("mcp-protocol-version"),
 ];
+/// Answer fields that also pass at a host of a port: there they affect the pages of that port alone.
+const OWN_HOST_FIELDS: [HeaderName; 9] = [
+    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    header::ACCESS_CONTROL_ALLOW_HEADERS,
+    header::ACCESS_CONTROL_ALLOW_METHODS,
+    header::ACCESS_CONTROL_ALLOW_ORIGIN,
+    header::ACCESS_CONTROL_EXPOSE_HEADERS,
+    header::CONTENT_SECURITY_POLICY,
+    header::LINK,
+    header::REFERRER_POLICY,
+    HeaderName::from_static("service-worker-allowed"),
+];
 /// Beginnings of `x-` fields that servers in front or browsers obey, or that are the controller's own.
 const DROPPED_BEGINNINGS: [&str; 15] = [
     "x-accel-",
@@ -86,9 +100,9 @@ const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 pub(super) struct ForwardedRequest<'a> {
     /// The client's address; `None` for a process on this machine.
     pub address: Option<IpAddr>,
-    /// Public origin of the controller.
+    /// Public origin of the controller, or of the port.
     pub origin: &'a str,
-    /// Path of the program's root at the controller.
+    /// Path of the program's root there; empty at a host of the port, where it has an origin of its own.
     pub prefix: &'a str,
     /// Path and query of the request at the program.
     pub target: &'a str,
@@ -96,6 +110,10 @@ pub(super) struct ForwardedRequest<'a> {
 }
 
 impl ForwardedRequest<'_> {
+    fn has_own_host(&self) -> bool {
+        self.prefix.is_empty()
+    }
+
     fn scheme_and_host(&self) -> (&str, &str) {
         self.origin.split_once("://").unwrap_or(("http", self.origin))
     }
@@ -135,6 +153,23 @@ pub(super) fn request_fields(
             fields.insert(name, value);
         }
     }
+    if forwarded.has_own_host() {
+        fields.remove("x-forwarded-prefix");
+        // The hosts of ports are one site, so a page of another one sends the program's cookies: the program must see which page
+        // asks. Its own pages are those of the host that it knows.
+        if let Some(page) = headers.get(header::ORIGIN) {
+            let is_own = page.as_bytes() == forwarded.origin.as_bytes();
+            let own =
+                is_own.then(|| HeaderValue::try_from(format!("http://localhost:{}", forwarded.port)).ok());
+            fields.extend([(header::ORIGIN, own.flatten().unwrap_or_else(|| page.clone()))]);
+        }
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let own: Vec<&str> =
+            cookies.flat_map(|field| field.split(';')).map(str::trim).filter(is_of_program).collect();
+        if let Some(Ok(own)) = (!own.is_empty()).then(|| HeaderValue::try_from(own.join("; "))) {
+            fields.insert(header::COOKIE, own);
+        }
+    }
     if upgrade {
         fields.insert(header::CONNECTION, UPGRADE);
         fields.insert(header::UPGRADE, WEBSOCKET);
@@ -158,11 +193,37 @@ pub(super) fn answer_fields(headers: &HeaderMap, forwarded: &ForwardedRequest<'_
     if let Some(Ok(to)) = to.and_then(|to| location(to, forwarded)).map(HeaderValue::try_from) {
         fields.insert(header::LOCATION, to);
     }
-    fields.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    if forwarded.has_own_host() {
+        for (name, value) in headers.iter().filter(|(name, _)| OWN_HOST_FIELDS.contains(name)) {
+            fields.append(name.clone(), value.clone());
+        }
+        for cookie in headers.get_all(header::SET_COOKIE).iter().filter(|value| is_own_cookie(value)) {
+            fields.append(header::SET_COOKIE, cookie.clone());
+        }
+    } else {
+        fields.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    }
     fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     fields.insert(PORT, HeaderValue::from(forwarded.port));
     forbid_caching(&mut fields);
     fields
+}
+
+/// Whether a cookie in a request is the program's, not one that the controller set for the port's host.
+fn is_of_program(cookie: &&str) -> bool {
+    !cookie.is_empty() && ![true, false].iter().any(|secure| names(cookie, cookie_name(*secure)))
+}
+
+fn names(cookie: &str, name: &str) -> bool {
+    cookie.split('=').next().is_some_and(|found| found.trim() == name)
+}
+
+/// Whether a cookie of a program stays at the port's host: one with a domain would reach other computers' pages.
+fn is_own_cookie(value: &HeaderValue) -> bool {
+    let parsed = value.to_str().ok().and_then(|text| Cookie::parse(text).ok());
+    parsed.is_some_and(|cookie| {
+        cookie.domain().is_none() && ![true, false].iter().any(|secure| cookie.name() == cookie_name(*secure))
+    })
 }
 
 /// Returns the fields of an accepted WebSocket.
@@ -294,6 +355,44 @@ mod tests {
         ]);
         assert_eq!(answer_fields(&sent, &FORWARDED), expected);
         assert!(!POLICY.to_str().unwrap().contains("allow-same-origin"));
+    }
+
+    #[test]
+    fn at_its_own_host_a_program_has_its_own_cookies_and_no_sandbox() {
+        let own = ForwardedRequest { origin: "https://3000-c.computers.example", prefix: "", ..FORWARDED };
+        let sent = fields(&[
+            ("cookie", "a=1; __Host-hotdesk-port=x; hotdesk-port=y;b=2"),
+            ("authorization", "Bearer x"),
+        ]);
+        let passed = request_fields(&sent, &own, false);
+        assert_eq!(passed["cookie"], "a=1; b=2");
+        assert!(!passed.contains_key("authorization") && !passed.contains_key("x-forwarded-prefix"));
+        assert_eq!(passed["x-forwarded-host"], "3000-c.computers.example");
+        assert!(
+            !request_fields(&fields(&[("cookie", "hotdesk-port=y")]), &own, false).contains_key("cookie")
+        );
+        let mut sent = fields(&[
+            ("content-security-policy", "default-src 'self'"),
+            ("clear-site-data", "*"),
+            ("strict-transport-security", "max-age=1; includeSubDomains"),
+            ("location", "http://localhost:3000/next"),
+        ]);
+        for cookie in
+            ["a=1; Path=/", "b=2; Domain=computers.example", "__Host-hotdesk-port=z", "hotdesk-port=z", "c=3"]
+        {
+            sent.append(header::SET_COOKIE, HeaderValue::from_static(cookie));
+        }
+        let answered = answer_fields(&sent, &own);
+        let cookies: Vec<_> = answered.get_all(header::SET_COOKIE).iter().collect();
+        assert_eq!(cookies, ["a=1; Path=/", "c=3"]);
+        assert_eq!(answered["content-security-policy"], "default-src 'self'");
+        assert_eq!(
+            (&answered["location"], &answered["cache-control"]),
+            (&"/next".parse().unwrap(), &"private, no-store".parse().unwrap())
+        );
+        assert!(
+            !answered.contains_key("clear-site-data") && !answered.contains_key("strict-transport-security")
+        );
     }
 
     #[test]

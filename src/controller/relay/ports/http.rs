@@ -3,6 +3,7 @@
 //! The program's answers come from the controller's origin, so they are confined as other content of computers is
 //! (T4, docs/security.md): see [`super::fields`].
 
+use std::future::pending;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,12 +12,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
+use super::access::{self, AdmittedRequest};
 use super::fields::{self, ForwardedRequest};
-use super::parse_port;
+use super::{links, prefix};
 use crate::AppState;
-use crate::identity::auth::AuthenticatedCaller;
+use crate::identity::auth::revocation::under;
 use crate::relay::bounded_body::{BoundedBody, Progress};
 use crate::web::origin::Origin;
+use crate::web::port_hosts::PortHost;
 use crate::web::request_lease::RequestLease;
 use crate::web::source;
 use hotdesk_base::ids::ComputerId;
@@ -30,46 +33,123 @@ use hotdesk_http::untrusted_content::ProgramAnswer;
 /// Most requests and sockets of one computer at a time: a browser's page takes six and its sockets. Each holds up to
 /// 160 KiB here for a client that does not read.
 const MAX_PER_COMPUTER: usize = 128;
+/// Most of them while strangers send more, to open ports: keys have room beside them.
+const MAX_OPEN_PER_COMPUTER: usize = MAX_PER_COMPUTER / 2;
 /// Longest time in which neither body moves: programs answer long questions, and their event streams have heartbeats.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Beginning of the routes of hosts of ports.
+const AT_HOST: &str = "/port-hosts/";
 /// Name of the socket's task.
 const SOCKET: &str = "port socket";
 
-/// `ANY /computers/{id}/ports/{port}/{path}`. A computer that is asleep is woken, as by any other command.
-pub async fn forward(
-    State(app): State<AppState>,
-    AuthenticatedCaller(caller): AuthenticatedCaller,
-    origin: Origin,
-    request: Request,
-) -> Result<Response> {
-    let (id, port, target) = target(request.uri())?;
-    // A program may change anything at any request, whatever its method.
-    let changer = caller.for_change();
-    let computer = app.directory.find_computer(&changer, &id).await?;
-    let port = parse_port(&port)?;
-    let prefix = prefix(computer.id, port);
+/// A request to a program, and where its root is.
+struct PortRequest {
+    admitted: AdmittedRequest,
+    /// Public origin of the controller, or of the port.
+    origin: String,
+    /// Path of the program's root there; empty at a host of its own.
+    prefix: String,
+    /// Path and query at the program; `None` without a slash behind the port.
+    target: Option<Uri>,
+}
+
+/// `ANY /computers/{id}/ports/{port}/{path}`. A computer that is asleep is woken by a request with a key, as by any other
+/// command.
+pub async fn forward(State(app): State<AppState>, origin: Origin, request: Request) -> Result<Response> {
+    let request = request.into_parts();
+    let (id, port, target) = target(&request.0.uri)?;
+    let admitted = access::admit(&app, &request.0, &id, &port).await?;
+    let prefix = prefix(admitted.computer.id, admitted.port);
+    relay(&app, PortRequest { admitted, origin: origin.0, prefix, target }, request).await
+}
+
+/// `ANY /ports/{grant}/{path}`: a browser that a link let in. It may do what the sender of the link's ticket may, at this
+/// port alone, and ends with that sender's access.
+pub async fn visit(State(app): State<AppState>, origin: Origin, request: Request) -> Result<Response> {
+    let request = request.into_parts();
+    let (grant, target) = visited(&request.0.uri)?;
+    let (admitted, lease) = access::admit_visitor(&app, &grant).await?;
+    let prefix = format!("/ports/{grant}");
+    let visit = PortRequest { admitted, origin: origin.0, prefix, target };
+    let answering = async { relay(&app, visit, request).await.into_response() };
+    let mut response = under(Some(lease), answering).await;
+    let fields = response.headers_mut();
+    // The address is the credential: it must not leave with a link to another site.
+    fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // The page has no origin (see `fields`), so that its own requests need permission. Who knows the address has it anyway.
+    fields.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    Ok(response)
+}
+
+/// Requests to a host of a port: the host says which one.
+pub async fn at_host(State(app): State<AppState>, own: Origin, request: Request) -> Result<Response> {
+    let request = request.into_parts();
+    let parts = &request.0;
+    let host = parts.extensions.get::<PortHost>().cloned().ok_or_else(|| Error::not_found("Not found"))?;
+    let path = parts.uri.path().strip_prefix(AT_HOST).unwrap_or_default();
+    let (scheme, _) = own.0.split_once("://").unwrap_or(("http", ""));
+    let origin = format!("{scheme}://{}", host.authority);
+    if let Some(ticket) = path.strip_prefix(links::AT_HOST) {
+        return links::enter_host(&app, &parts.method, &host, ticket, scheme == "https").await;
+    }
+    let target = Some(own_target(path, parts.uri.query())?);
+    if let Some((admitted, lease)) = access::admit_cookie(&app, parts, &host, &origin).await? {
+        let visit = PortRequest { admitted, origin, prefix: String::new(), target };
+        let answering = async { relay(&app, visit, request).await.into_response() };
+        return Ok(under(Some(lease), answering).await);
+    }
+    let (computer, port) = (host.computer.to_string(), host.port.to_string());
+    let admitted = access::admit(&app, parts, &computer, &port).await?;
+    relay(&app, PortRequest { admitted, origin, prefix: String::new(), target }, request).await
+}
+
+/// The route of a request to a host of a port: its path below a beginning that no client reaches without such a host.
+pub fn uri_at_host(uri: &Uri) -> Uri {
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let routed = target.strip_prefix('/').map(|target| format!("{AT_HOST}{target}"));
+    routed.and_then(|target| target.parse().ok()).unwrap_or_else(|| Uri::from_static("/none"))
+}
+
+async fn relay(app: &AppState, wanted: PortRequest, request: (Parts, Body)) -> Result<Response> {
+    let (mut parts, body) = request;
+    // Pages of programs have no origin here, so none of their requests is of the same origin: this one is of the controller's own
+    // page, which must not run a program's script.
+    let field = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let below_path = !wanted.prefix.is_empty();
+    if below_path
+        && field("sec-fetch-site") == Some("same-origin")
+        && field("sec-fetch-dest") != Some("document")
+    {
+        return Err(Error::forbidden("programs are no part of the pages of this service").into());
+    }
+    let PortRequest { admitted, origin, prefix, target } = wanted;
+    let AdmittedRequest { computer, port, sender } = admitted;
     let Some(target) = target else {
         // Relative links of a page work only below a slash.
-        let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+        let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         let to = HeaderValue::try_from(format!("{prefix}/{query}"));
         let to = to.map_err(|_| Error::invalid("the query cannot be read"))?;
         return Ok((StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, to)]).into_response());
     };
-    let permit = app.port_requests.try_acquire(computer.id, MAX_PER_COMPUTER).ok_or_else(|| {
-        let message = format!("{MAX_PER_COMPUTER} requests to ports of this computer are in progress");
+    let most = if sender.is_some() { MAX_PER_COMPUTER } else { MAX_OPEN_PER_COMPUTER };
+    let permit = app.port_requests.try_acquire(computer.id, most).ok_or_else(|| {
+        let message = format!("{most} requests to ports of this computer are in progress");
         Error::unavailable(message).retry_after(1)
     })?;
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = match &sender {
+        Some(_) => app.fleet.guest(&computer).await?,
+        // Strangers do not run up costs.
+        None => app.fleet.guest_if_awake(&computer).await?,
+    };
     // An agent whose machine was suspended or killed may send no end of the connection.
     let (fleet, id_of_run) = (app.fleet.clone(), computer.id);
     let ended = async move {
         fleet.wait_ended(id_of_run).await;
     };
-    let (mut parts, body) = request.into_parts();
     let own = target.to_string();
     let forwarded = ForwardedRequest {
-        address: address(&app, &parts),
-        origin: &origin.0,
+        address: address(app, &parts),
+        origin: &origin,
         prefix: &prefix,
         target: &own,
         port,
@@ -92,7 +172,7 @@ pub async fn forward(
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(client) = client else { return Err(unasked(port).into()) };
         let upgraded = (client, hyper::upgrade::on(&mut answer));
-        connect(&app, &caller, &id, &parts, upgraded).await?;
+        connect(app, sender, computer.id, &parts, upgraded).await?;
         return Ok((StatusCode::SWITCHING_PROTOCOLS, fields::socket_fields(answer.headers())).into_response());
     }
     let (answered, content) = answer.into_parts();
@@ -104,17 +184,22 @@ pub async fn forward(
     Ok(response)
 }
 
-/// Connects both sides of a socket until one of them, the caller's access or the computer's run ends.
+/// Connects both sides of a socket until one of them, the sender's access or the computer's run ends.
 async fn connect(
     app: &AppState,
-    caller: &Caller,
-    id: &str,
+    sender: Option<Caller>,
+    computer: ComputerId,
     parts: &Parts,
     upgraded: (hyper::upgrade::OnUpgrade, hyper::upgrade::OnUpgrade),
 ) -> Result<()> {
+    let Some(caller) = sender else {
+        // An open port stays open.
+        return Ok(app.sockets.splice(&parts.extensions, SOCKET, upgraded, pending())?);
+    };
     let lease = RequestLease::of(Some(app.store.credentials.lease(caller.credential)));
     // Access may have ended while the computer woke. Its password changes with the people who may use it.
-    let computer = lease.recording(app.directory.find_computer(&caller.for_change(), id)).await?;
+    let (changer, id) = (caller.for_change(), computer.to_string());
+    let computer = lease.recording(app.directory.find_computer(&changer, &id)).await?;
     let password = app.store.passwords.lease(computer.password_digest());
     let until = async move {
         tokio::select! {
@@ -123,11 +208,6 @@ async fn connect(
         }
     };
     Ok(app.sockets.splice(&parts.extensions, SOCKET, upgraded, until)?)
-}
-
-/// The path of a port's root, as clients write it.
-fn prefix(computer: ComputerId, port: u16) -> String {
-    format!("/api/computers/{computer}/ports/{port}")
 }
 
 /// Splits `/computers/{id}/ports/{port}/{path}?{query}` into the computer, the port and the program's own target, which
@@ -142,10 +222,25 @@ fn target(uri: &Uri) -> Result<(String, String, Option<Uri>)> {
         return Err(unknown().into());
     };
     let Some(path) = segments.next() else { return Ok((id.to_owned(), port.to_owned(), None)) };
-    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Ok((id.to_owned(), port.to_owned(), Some(own_target(path, uri.query())?)))
+}
+
+/// Splits `/ports/{grant}/{path}?{query}` like [`target`].
+///
+/// # Errors
+/// `NotFound` for another path; `Invalid` for one that is no target of a request.
+fn visited(uri: &Uri) -> Result<(String, Option<Uri>)> {
+    let mut segments = uri.path().splitn(4, '/').skip(2);
+    let grant = segments.next().ok_or_else(|| Error::not_found("Not found"))?;
+    let Some(path) = segments.next() else { return Ok((grant.to_owned(), None)) };
+    Ok((grant.to_owned(), Some(own_target(path, uri.query())?)))
+}
+
+/// The program's own target of a request, from its path without the first slash, and its query.
+fn own_target(path: &str, query: Option<&str>) -> Result<Uri> {
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
     let parsed = format!("/{path}{query}").parse::<Uri>();
-    let own = parsed.map_err(|error| Error::invalid("the path cannot be read").context(error))?;
-    Ok((id.to_owned(), port.to_owned(), Some(own)))
+    Ok(parsed.map_err(|error| Error::invalid("the path cannot be read").context(error))?)
 }
 
 /// The client's address, behind any trusted proxies.
@@ -180,5 +275,15 @@ mod tests {
             assert_eq!((&*found, &*at, target.as_deref()), (id, port, own), "{uri}");
         }
         assert!(target(&"/computers/x/other".parse().unwrap()).is_err());
+        for (uri, own) in [
+            ("/ports/g/", Some("/")),
+            ("/ports/g/a/b%2Fc?d=%20&e", Some("/a/b%2Fc?d=%20&e")),
+            ("/ports/g//a/../b", Some("//a/../b")),
+            ("/ports/g?a", None),
+        ] {
+            let (grant, target) = visited(&uri.parse().unwrap()).unwrap();
+            let target = target.map(|target| target.to_string());
+            assert_eq!((&*grant, target.as_deref()), ("g", own), "{uri}");
+        }
     }
 }

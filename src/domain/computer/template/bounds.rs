@@ -32,6 +32,8 @@ pub const MAX_INSERTED_BYTES: usize = 8 << 20;
 pub const RUN_TIME: Duration = Duration::from_secs(3600);
 /// Most templates of an account, versions counted singly.
 pub const MAX_TEMPLATES: i64 = 200;
+/// Most templates that an account marks with a star: as many as it has, and those of the service.
+pub const MAX_STARS: i64 = MAX_TEMPLATES + 50;
 /// Most bytes of all normalised documents of an account (4 MiB), because a list has all of them: 200 of 20 KB.
 pub const MAX_TEMPLATE_BYTES: i64 = 4 << 20;
 /// Most layers that the scripts of `build.run` become. With one each for `env`, `apt`, `pip`, `npm`, `files` and the

@@ -4,6 +4,8 @@ pub mod bounds;
 pub mod build;
 pub mod fault;
 pub mod hardware;
+pub mod health;
+pub mod hook;
 pub mod interpolation;
 pub mod name;
 pub mod network;
@@ -11,6 +13,7 @@ pub mod path;
 pub mod reference;
 pub mod saving;
 pub mod timing;
+pub mod trigger;
 
 pub use fault::{Fault, FaultCode};
 pub use reference::{PLAIN_DESKTOP, TemplateRef, requested_template};

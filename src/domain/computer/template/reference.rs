@@ -7,7 +7,9 @@ use crate::error::{Error, Result};
 /// The built-in template: the guest image without additions.
 pub const PLAIN_DESKTOP: &str = "system/desktop@1.0.0";
 /// The namespace of an account's own templates.
-const OWN: &str = "default";
+pub const OWN: &str = "default";
+/// The namespace of the templates of the service.
+pub const SYSTEM: &str = "system";
 
 /// A reference to a template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +26,11 @@ impl TemplateRef {
     /// A reference to a template of the account.
     pub fn own(name: &str, version: &str) -> Self {
         Self { namespace: OWN.to_owned(), name: name.to_owned(), version: version.to_owned() }
+    }
+
+    /// A reference to a template of the service.
+    pub fn system(name: &str, version: &str) -> Self {
+        Self { namespace: SYSTEM.to_owned(), name: name.to_owned(), version: version.to_owned() }
     }
 
     /// Parses a reference; `None` for any other text.
@@ -46,6 +53,11 @@ impl TemplateRef {
     /// Whether it is in the namespace of the account.
     pub fn is_own(&self) -> bool {
         self.namespace == OWN
+    }
+
+    /// Whether it is in the namespace of the service.
+    pub fn is_system(&self) -> bool {
+        self.namespace == SYSTEM
     }
 
     /// The error for a template that does not exist.

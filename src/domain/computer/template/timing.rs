@@ -1,6 +1,8 @@
 //! Times in a definition file: durations, rates and cron schedules.
 
-use cronexpr::{FallbackTimezoneOption, ParseOptions};
+use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
+
+use hotdesk_base::time::UnixMillis;
 
 use super::fault::{Fault, RuleResult, quoted};
 
@@ -64,20 +66,31 @@ pub fn rate(text: &str) -> RuleResult<String> {
     Ok(format!("{count}/{}", duration(window).map_err(|_| wrong())?))
 }
 
+/// Returns the next time of a schedule after a time; `None` when it has none, or is no schedule here: the names of time zones
+/// come from the system.
+pub fn next_time(schedule: &str, after: UnixMillis) -> Option<UnixMillis> {
+    let crontab = parse_schedule(schedule)?;
+    let after = MakeTimestamp::from_millisecond(after.as_i64()).ok()?;
+    let next = crontab.find_next(after).ok()?;
+    Some(UnixMillis::new(next.timestamp().as_millisecond()))
+}
+
+fn parse_schedule(text: &str) -> Option<Crontab> {
+    // `H` needs a value for each template, which a schedule does not have.
+    let mut options = ParseOptions::default();
+    options.fallback_timezone_option = FallbackTimezoneOption::UTC;
+    cronexpr::parse_crontab_with(text, options).ok()
+}
+
 /// Checks a cron schedule of five fields, with an optional time zone behind them; UTC without one.
 ///
 /// # Errors
 /// `InvalidValue` with the reason, for anything else.
 pub fn schedule(text: &str) -> RuleResult<String> {
-    // `H` needs a value for each template, which a schedule does not have.
-    let mut options = ParseOptions::default();
-    options.fallback_timezone_option = FallbackTimezoneOption::UTC;
-    match cronexpr::parse_crontab_with(text, options) {
-        Ok(_) => Ok(text.split_whitespace().collect::<Vec<&str>>().join(" ")),
-        Err(_) => {
-            Err(Fault::invalid(format!("must be a cron schedule of five fields, not {}", quoted(text)))
-                .hint("minute, hour, day of month, month, day of week: 0 9 * * 1-5"))
-        }
+    match parse_schedule(text) {
+        Some(_) => Ok(text.split_whitespace().collect::<Vec<&str>>().join(" ")),
+        None => Err(Fault::invalid(format!("must be a cron schedule of five fields, not {}", quoted(text)))
+            .hint("minute, hour, day of month, month, day of week: 0 9 * * 1-5")),
     }
 }
 
@@ -105,6 +118,22 @@ mod tests {
         {
             assert!(duration(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_next_time_of_a_schedule_is_after_the_present_one() {
+        let next = |schedule: &str, after: &str| {
+            next_time(schedule, UnixMillis::parse_iso8601(after).unwrap()).map(UnixMillis::iso8601)
+        };
+        for (schedule, after, expected) in [
+            ("*/5 * * * *", "2026-11-25T22:01:30.000Z", "2026-11-25T22:05:00.000Z"),
+            ("*/5 * * * *", "2026-11-25T22:05:00.000Z", "2026-11-25T22:10:00.000Z"),
+            ("0 9 * * 1-5", "2026-11-27T09:00:00.000Z", "2026-11-30T09:00:00.000Z"),
+            ("0 9 * * * UTC", "2026-11-27T08:00:00.000Z", "2026-11-27T09:00:00.000Z"),
+        ] {
+            assert_eq!(next(schedule, after).as_deref(), Some(expected), "{schedule} {after}");
+        }
+        assert_eq!(next("x", "2026-11-25T22:01:30.000Z"), None);
     }
 
     #[test]

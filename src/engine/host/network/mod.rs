@@ -1,7 +1,9 @@
 //! Guest network: one routed veth pair per machine, behind packet rules that all controllers of a host share
 //! (T3, docs/security.md).
 
+mod egress;
 pub(crate) mod forwarding;
+pub(crate) mod name_proxy;
 mod uplinks;
 
 use std::fs;
@@ -15,12 +17,16 @@ use crate::host::command::{
 };
 use crate::host::{lock, process, slots};
 use crate::{EngineError, EngineResult};
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 
 /// The shared table. Loading it again replaces its rules in one transaction; its sets stay.
 pub(crate) const RULES: &str = include_str!("rules.nft");
 /// The agent's TCP port in a guest without a unix socket to its host; `rules.nft` has it too. It is below
 /// 1024, so only the guest's root can listen on it.
 pub const AGENT_PORT: u16 = 870;
+/// The port of the host at which a guest's name proxy listens, on the host's end of the guest's link; `rules.nft` has it too.
+/// It is below 1024, so only the host's root can listen on it.
+const NAME_PROXY_PORT: u16 = 871;
 /// Beginning of the names of guests' interfaces on the host; the packet rules recognize guests by it.
 const VETH_PREFIX: &str = "hotdesk";
 /// Resolvers ask no more name servers than this (resolv.conf(5), `MAXNS`).
@@ -41,11 +47,11 @@ pub(crate) fn agent(config: &NetworkConfig, slot: u16) -> SocketAddr {
 pub(crate) fn attach(
     config: &NetworkConfig,
     slot: u16,
-    resolvers: &[Ipv4Addr],
+    policy: Option<&EgressPolicy>,
     pid: u32,
 ) -> EngineResult<Addresses> {
     let host = slots::host_dir().map_err(|error| EngineError::failed("make the host-wide folder", error))?;
-    attach_in(&host, config, slot, resolvers, pid)
+    attach_in(&host, config, slot, policy, pid)
 }
 
 /// [`attach`], with the folder that all controllers share.
@@ -53,13 +59,13 @@ fn attach_in(
     host: &Path,
     config: &NetworkConfig,
     slot: u16,
-    resolvers: &[Ipv4Addr],
+    policy: Option<&EgressPolicy>,
     pid: u32,
 ) -> EngineResult<Addresses> {
     let ends = config.addresses(slot);
     let veth = veth(slot);
     detach(slot)?;
-    load_rules(host, config, &veth, ends, resolvers)?;
+    load_rules(host, config, slot, policy)?;
     let mut pair = tool("ip");
     pair.args(["-batch", "-"]);
     let host_side = format!(
@@ -128,7 +134,7 @@ pub(crate) fn remove_from_sets(config: &NetworkConfig, slot: u16) -> EngineResul
     let (guest, veth) = (config.addresses(slot).guest, veth(slot));
     let elements =
         [format!("guests {{ {guest} }}"), format!("trusted {{ \"{veth}\" }}"), format!("held {{ {guest} }}")];
-    run_nft(STEP, &elements.map(|element| delete_element(&element)).concat())
+    run_nft(STEP, &(elements.map(|element| delete_element(&element)).concat() + &egress::remove(slot)))
 }
 
 /// Drops new connections to the agent in a slot, until [`allow_agent_clients`] or the machine's end.
@@ -189,26 +195,21 @@ pub(crate) fn admit_client(config: &NetworkConfig) -> EngineResult<()> {
     run_with(STEP, nft, &(RULES.to_owned() + &admit(config))).map(drop)
 }
 
+/// Loads the rules for a guest that starts, before it has a link.
 fn load_rules(
     host: &Path,
     config: &NetworkConfig,
-    veth: &str,
-    ends: Addresses,
-    resolvers: &[Ipv4Addr],
+    slot: u16,
+    policy: Option<&EgressPolicy>,
 ) -> EngineResult<()> {
-    let _guard = lock::host(host).map_err(|error| EngineError::failed("lock the packet rules", error))?;
-    let uplinks = forwarding::record_uplinks(host, config, resolvers)?;
-    let mut script = RULES.to_owned() + &forwarding::rules(&uplinks);
-    script +=
-        &format!("add element inet hotdesk networks {{ {}/{} }}\n", config.subnet.base, config.subnet.prefix);
+    let (ends, veth) = (config.addresses(slot), veth(slot));
+    let mut script =
+        format!("add element inet hotdesk networks {{ {}/{} }}\n", config.subnet.base, config.subnet.prefix);
     script += &format!("add element inet hotdesk guests {{ {} }}\n", ends.guest);
     if !config.enabled {
         script += &format!("delete element inet hotdesk guests {{ {} }}\n", ends.guest);
     }
     script += &delete_element(&format!("held {{ {} }}", ends.guest));
-    for resolver in resolvers {
-        script += &format!("add element inet hotdesk resolvers {{ {resolver} }}\n");
-    }
     let trusted = format!("trusted {{ \"{veth}\" }}");
     script += &if config.allow_private_egress {
         format!("add element inet hotdesk {trusted}\n")
@@ -216,10 +217,42 @@ fn load_rules(
         // An earlier machine of the slot may be in the set.
         delete_element(&trusted)
     };
-    script += &admit(config);
+    // The same holds for its policy.
+    script += &policy.map_or_else(|| egress::remove(slot), |policy| egress::install(slot, policy, &[]));
+    load_with(host, config, &script)
+}
+
+/// Changes the policy of a running guest whose name proxy does not run. Addresses of names that both policies name stay.
+///
+/// # Errors
+/// `Failed`: the rules are as before.
+pub(crate) fn change_policy(
+    config: &NetworkConfig,
+    slot: u16,
+    before: Option<&EgressPolicy>,
+    policy: Option<&EgressPolicy>,
+) -> EngineResult<()> {
+    let script = match policy {
+        None => egress::remove(slot),
+        Some(policy) => egress::install(slot, policy, &egress::kept(slot, before, policy)?),
+    };
+    let host = slots::host_dir().map_err(|error| EngineError::failed("make the host-wide folder", error))?;
+    load_with(&host, config, &script)
+}
+
+/// Loads the common rules and, in the same transaction, a script for one guest.
+fn load_with(host: &Path, config: &NetworkConfig, script: &str) -> EngineResult<()> {
+    let _guard = lock::host(host).map_err(|error| EngineError::failed("lock the packet rules", error))?;
+    let resolvers = resolvers(config)?;
+    let uplinks = forwarding::record_uplinks(host, config, &resolvers)?;
+    let mut rules = RULES.to_owned() + &forwarding::rules(&uplinks);
+    for resolver in resolvers {
+        rules += &format!("add element inet hotdesk resolvers {{ {resolver} }}\n");
+    }
+    rules += &admit(config);
     let mut nft = tool("nft");
     nft.args(["-f", "-"]);
-    run_with("load the packet rules", nft, &script)?;
+    run_with("load the packet rules", nft, &(rules + script))?;
     // Only now: the rules protect what becomes reachable.
     forwarding::turn_on(uplinks.iter().map(String::as_str))
 }
@@ -274,5 +307,7 @@ mod tests {
     #[test]
     fn the_packet_rules_guard_the_agents_port() {
         assert!(RULES.contains(&format!("tcp dport {AGENT_PORT} meta skuid != @clients reject")));
+        assert!(RULES.contains(&format!("th dport 53 redirect to :{NAME_PROXY_PORT}\n")));
+        assert!(RULES.contains(&format!("th dport {NAME_PROXY_PORT} accept\n")));
     }
 }

@@ -120,7 +120,7 @@ impl Network {
 
     fn attach_guest(&self) -> Addresses {
         let (folder, thread) = (self.folder.path().to_owned(), self.guest.thread);
-        self.host.run(move || attach_in(&folder, &NetworkConfig::default(), SLOT, &[], thread)).unwrap()
+        self.host.run(move || attach_in(&folder, &NetworkConfig::default(), SLOT, None, thread)).unwrap()
     }
 
     fn recorded(&self) -> Option<String> {

@@ -177,8 +177,14 @@ fn bind(host: &Path, inside: &Path, flags: MountFlags) -> io::Result<()> {
 
 /// Empties the bounding set of this thread, so that no program that it starts has a capability again.
 fn drop_capabilities() -> io::Result<()> {
-    for number in 0..u64::BITS {
-        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
+    bound_capabilities(CapabilitySet::empty())
+}
+
+/// Limits the capabilities that programs of this thread can get to `kept`.
+pub(crate) fn bound_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    let all = (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number));
+    for capability in all.filter(|capability| !kept.contains(*capability)) {
+        match remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
             // The kernel has fewer.
             Err(Errno::INVAL) => break,

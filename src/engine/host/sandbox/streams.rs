@@ -32,7 +32,7 @@ pub(crate) fn spawn_between_streams(step: &'static str, mut command: Command) ->
     thread.join().unwrap_or_else(|_| Err(EngineError::failed(step, "the thread of the sandbox panicked")))
 }
 
-fn limit_files() -> Result<(), RulesetError> {
+pub(crate) fn limit_files() -> Result<(), RulesetError> {
     let runs = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let programs = PROGRAMS.map(|name| Path::new("/").join(name));
     // The error stream.

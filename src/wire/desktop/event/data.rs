@@ -73,6 +73,13 @@ pub enum EventData {
         state: AgentState,
         since: String,
     },
+    HealthChange {
+        app: String,
+        status: AppHealth,
+        action: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
 }
 
 /// Whether a computer's agent answers.
@@ -83,6 +90,16 @@ pub enum AgentState {
     Unresponsive,
     /// It answers again.
     Responsive,
+}
+
+/// Whether an application works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AppHealth {
+    /// Its checks fail.
+    Unhealthy,
+    /// Its checks succeed again.
+    Healthy,
 }
 
 /// Change of a file.
@@ -153,6 +170,7 @@ impl EventData {
             Self::TitleChange { .. } => EventKind::TitleChange,
             Self::DownloadFinished { .. } => EventKind::DownloadFinished,
             Self::AgentChange { .. } => EventKind::AgentChange,
+            Self::HealthChange { .. } => EventKind::HealthChange,
         }
     }
 
@@ -179,6 +197,13 @@ impl EventData {
                 cut(path, MAX_TEXT_BYTES);
                 if let Some(path) = real_path {
                     cut(path, MAX_TEXT_BYTES);
+                }
+            }
+            Self::HealthChange { app, action, reason, .. } => {
+                cut(app, MAX_TEXT_BYTES);
+                cut(action, MAX_TEXT_BYTES);
+                if let Some(reason) = reason {
+                    cut(reason, MAX_TEXT_BYTES);
                 }
             }
             Self::AgentChange { since: text, .. }

@@ -13,7 +13,7 @@ mod catalogue;
 mod data;
 
 pub use catalogue::{Catalogue, CatalogueEntry, CatalogueField};
-pub use data::{AgentState, EventData, FileAction, MAX_CONTENT_BYTES, MAX_TEXT_BYTES};
+pub use data::{AgentState, AppHealth, EventData, FileAction, MAX_CONTENT_BYTES, MAX_TEXT_BYTES};
 
 /// Longest event message, in bytes: the longest clipboard text with six bytes for each escaped byte, and the
 /// other fields.
@@ -144,6 +144,12 @@ mod tests {
             EventData::AgentChange {
                 state: AgentState::Responsive,
                 since: "2026-01-31T09:30:00.120Z".into(),
+            },
+            EventData::HealthChange {
+                app: "web".into(),
+                status: AppHealth::Unhealthy,
+                action: "alert".into(),
+                reason: Some("refused".into()),
             },
         ]
     }

@@ -7,13 +7,13 @@ use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, qu
 use hotdesk_domain::computer::template::interpolation::check_event_references;
 use hotdesk_domain::computer::template::{name, network, path, timing};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::template::choice::choices;
 use crate::template::reader::{FieldReader, NameKind, ObjectReader};
 
 /// What a trigger does. Texts may refer to fields of the event: `{{ event.path }}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TriggerAction {
     /// Sends an HTTP request.

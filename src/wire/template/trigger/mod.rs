@@ -5,17 +5,17 @@ use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult};
 use hotdesk_domain::computer::template::{name, network, path, timing};
 use hotdesk_domain::desktop::event::{EventKind, catalogue};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::choice::choices;
 use super::reader::{FieldReader, NameKind, ObjectReader};
 
 mod action;
 
-use action::{HttpMethod, TriggerAction};
+pub use action::{HttpMethod, NotifyLevel, ServiceOperation, TriggerAction};
 
 /// Something to watch, and what to do when it happens.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
     /// Name in kebab case.
@@ -35,7 +35,7 @@ pub struct Trigger {
 }
 
 /// What a trigger watches.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TriggerSource {
     /// A time.
@@ -182,7 +182,7 @@ choices! {
 }
 
 /// How often the actions of a trigger run at most.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Dedup {
     /// Once, after no event came for this time.

@@ -33,10 +33,13 @@ const WITHOUT_WORKSPACE: [&str; 10] = [
     "POST /workspaces",
 ];
 /// Path prefixes of operations that concern the account alone. Scoped keys may not use them.
-const ACCOUNT_ONLY: [&str; 8] = [
+const ACCOUNT_ONLY: [&str; 11] = [
     "/account/capacity",
+    "/account/webhook-secret",
     "/agent-accounts/claim-link",
     "/keys/ssh/",
+    "/templates/starred",
+    "/templates/{id}/star",
     "/templates/{namespace}",
     "/user/sessions",
     "/user/sign-in-links",
@@ -161,7 +164,7 @@ impl Scene {
                 "{name}" => "home",
                 "{port}" => "3000",
                 "{screen_id}" => "default",
-                "{process_id}" | "{session_name}" | "{recording_id}" | "{service}" => "any",
+                "{process_id}" | "{session_name}" | "{recording_id}" | "{service}" | "{trigger}" => "any",
                 "{upload_id}" | "{snapshot_id}" => "00000000-0000-4000-8000-000000000000",
                 // Clients belong to their operator; clients_api tests that scoped keys cannot reach them.
                 "{client_id}" => "00000000-0000-4000-8000-000000000000",
@@ -257,6 +260,7 @@ impl Scene {
             "number" | "integer" => json!(1),
             "boolean" => json!(true),
             "array" => json!([]),
+            "null" => Value::Null,
             other => panic!("no sample for the type {other}"),
         }
     }

@@ -8,6 +8,7 @@ pub mod exec;
 pub mod processes;
 pub mod programs;
 pub mod services;
+pub mod triggers;
 
 /// Returns the routes that run things.
 pub fn router() -> OpenApiRouter<AppState> {
@@ -16,4 +17,5 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(processes::router())
         .merge(programs::router())
         .merge(services::router())
+        .merge(triggers::router())
 }

@@ -9,7 +9,11 @@ use crate::{Change, Effect, EngineError, EngineResult, Observation};
 use hotdesk_base::ids::ComputerId;
 
 /// [`crate::Engine::resize`], under the machine's lock. Blocks.
-pub(super) fn change<M: GuestDriver>(engine: &M, folder: &Folder, change: Change) -> EngineResult<Effect> {
+pub(in crate::driver) fn change<M: GuestDriver>(
+    engine: &M,
+    folder: &Folder,
+    change: Change,
+) -> EngineResult<Effect> {
     let runs = match lifecycle::observe(engine, folder.id)? {
         Observation::Absent => return Err(EngineError::Absent),
         Observation::Running { .. } => true,

@@ -1,5 +1,7 @@
 //! Network values of a definition file: ports, URLs and destinations of traffic.
 
+pub mod egress;
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;

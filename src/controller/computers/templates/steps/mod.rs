@@ -1,5 +1,7 @@
 //! Steps of a build from a definition: one script for each.
 
+pub(super) mod run;
+
 use std::collections::BTreeMap;
 
 use base64::Engine as _;

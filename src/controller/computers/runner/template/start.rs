@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Runner;
-use super::creation::MachineSource;
+use crate::computers::runner::Runner;
+use crate::computers::runner::creation::MachineSource;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Kind, Result};
 use hotdesk_domain::secret::env_file::{MAX_BYTES, assignment};
@@ -18,7 +18,7 @@ impl Runner {
     /// # Errors
     /// When the store fails, or the agent refuses. A copy goes on without secrets that cannot be written: its disk is as its
     /// user left it. The memory of a copy may have an agent from before templates.
-    pub(super) async fn begin_new_template(
+    pub(in crate::computers::runner) async fn begin_new_template(
         &self,
         row: &Computer,
         guest: &Guest,
@@ -41,7 +41,11 @@ impl Runner {
     ///
     /// # Errors
     /// When the agent does not begin them.
-    pub(super) async fn begin_template(&self, row: &Computer, guest: &Guest) -> Result<()> {
+    pub(in crate::computers::runner) async fn begin_template(
+        &self,
+        row: &Computer,
+        guest: &Guest,
+    ) -> Result<()> {
         if row.template.is_none() {
             return Ok(());
         }
@@ -84,7 +88,7 @@ impl Runner {
     }
 
     /// Runs the hook of a wake, in the background: an agent may not respond.
-    pub(super) fn tell_template_of_wake(&self, row: &Computer, guest: &Guest) {
+    pub(in crate::computers::runner) fn tell_template_of_wake(&self, row: &Computer, guest: &Guest) {
         if row.template.is_none() {
             return;
         }

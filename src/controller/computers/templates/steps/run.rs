@@ -8,7 +8,7 @@ use axum::http::Method;
 use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt;
 
-use super::build_log::{BuildLog, Level, Phase};
+use super::super::build_log::{BuildLog, Level, Phase};
 use hotdesk_domain::computer::template::build::BuildStep;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_guest::Guest;

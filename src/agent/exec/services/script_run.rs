@@ -1,0 +1,97 @@
+//! Run of a script of the template as root, with its output in a file and a bound on its time.
+
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use crate::exec::child_exit;
+use crate::exec::tree::{self, Target};
+use hotdesk_base::step_error::StepError;
+
+/// Time for killed processes to end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Folder of the output, with a folder for each kind.
+const LOG_FOLDER: &str = "/var/log/hotdesk";
+/// Mark in the environment of the processes.
+const MARK: &str = "HOTDESK_HOOK";
+
+/// What a script is: its name is unique within its kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScriptName<'a> {
+    /// Folder of its output below [`LOG_FOLDER`], such as `hooks`.
+    pub(super) kind: &'static str,
+    /// Its name.
+    pub(super) name: &'a str,
+}
+
+/// A script to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScriptRun<'a> {
+    pub(super) name: ScriptName<'a>,
+    /// Text for bash.
+    pub(super) script: &'a str,
+    /// Whole environment.
+    pub(super) environment: &'a [(String, String)],
+    /// Working directory.
+    pub(super) cwd: &'a Path,
+    /// Folder in which the script is written.
+    pub(super) folder: &'a Path,
+    /// Longest run; then all processes are killed.
+    pub(super) timeout: Duration,
+}
+
+impl ScriptName<'_> {
+    /// The file with the output of the last run.
+    pub(super) fn log_path(self) -> PathBuf {
+        Path::new(LOG_FOLDER).join(self.kind).join(format!("{}.log", self.name))
+    }
+
+    fn mark(self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+
+    /// Kills all processes of the script, also those of a run that an earlier agent began.
+    pub(super) async fn end_processes(self) {
+        let target = Target { below: -1, session: None, marker: Some(format!("{MARK}={}", self.mark())) };
+        match tokio::task::spawn_blocking(move || tree::end(&target, END_TIMEOUT)).await {
+            Ok(0) => {}
+            Ok(left) => tracing::warn!(left, script = self.name, "processes of a script have not ended"),
+            Err(error) => tracing::error!(%error, script = self.name, "the task that ends a script failed"),
+        }
+    }
+}
+
+impl ScriptRun<'_> {
+    /// Runs the script with `bash -e` to its end. Its output replaces that of the previous run. Returns `None` after
+    /// the timeout.
+    pub(super) async fn run(&self) -> Result<Option<ExitStatus>, StepError> {
+        let (file, log) =
+            (self.folder.join(format!("{}.{}", self.name.kind, self.name.name)), self.name.log_path());
+        let folder = log.parent().unwrap_or(Path::new(LOG_FOLDER));
+        fs::create_dir_all(folder).map_err(StepError::at(folder.display().to_string()))?;
+        fs::write(&file, self.script).map_err(StepError::at(file.display().to_string()))?;
+        let output = File::options().write(true).create(true).truncate(true).mode(0o600).open(&log);
+        let output = output.map_err(StepError::at(log.display().to_string()))?;
+        let errors = output.try_clone().map_err(StepError::at(log.display().to_string()))?;
+        let mut command = tokio::process::Command::new("bash");
+        command.arg("-e").arg(&file).env_clear().envs(self.environment.iter().cloned());
+        command.env(MARK, self.name.mark()).current_dir(self.cwd).process_group(0);
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let mut child = command.spawn().map_err(StepError::at("bash"))?;
+        match tokio::time::timeout(self.timeout, child_exit::wait(&mut child)).await {
+            Ok(exit) => exit.map(Some).map_err(StepError::at("bash")),
+            Err(_) => {
+                self.name.end_processes().await;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The exit code of a script, or 128 and the number of the signal that ended it.
+pub(super) fn exit_code(exit: ExitStatus) -> Option<i32> {
+    exit.code().or_else(|| exit.signal().map(|signal| 128 + signal))
+}

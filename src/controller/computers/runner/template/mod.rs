@@ -1,0 +1,4 @@
+//! What a runner does for the template that its computer was launched from.
+
+pub(in crate::computers) mod requests;
+mod start;

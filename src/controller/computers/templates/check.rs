@@ -1,0 +1,300 @@
+//! Check of a build's services: they start in a computer that is not kept, and must be up and healthy.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::build::Build;
+use super::build_log::{Level, Phase};
+use super::{BUILD_FAILED, programs};
+use crate::computers::runner::power::boot_guest;
+use crate::computers::runner::refused;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::computer::template::build::{PlannedLayer, StepKind};
+use hotdesk_domain::computer::template::health::HealthStatus;
+use hotdesk_domain::desktop::resolution::Resolution;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_engine::{Boot, MachineSpec};
+use hotdesk_guest::Guest;
+use hotdesk_wire::programs::service::{ServiceList, ServiceProgram, ServiceStatus, TemplatePrograms};
+
+/// Time after the hooks of the boot in which all services must be up and healthy: twice the time in which failures of a
+/// health check do not count.
+const SERVICES_TIMEOUT: Duration = Duration::from_secs(120);
+/// Seconds that a service must run to be up. The supervisor starts one that ended again after a second.
+const UP_SECONDS: u64 = 2;
+/// Pause between two questions.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Bytes of a service's output that are read, and lines of it in the error.
+const LOG_BYTES: u64 = 4096;
+const LOG_LINES: usize = 10;
+/// Most problems in the error of a build, and most characters of each: the agent is not trusted, T4 (docs/security.md).
+const MAX_PROBLEMS: usize = 5;
+const MAX_PROBLEM: usize = 500;
+
+/// Whether the services work.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// All are up and healthy.
+    Works,
+    /// Some are not yet; each with the name of its service, if it is one, and what is wrong.
+    NotYet(Vec<Problem>),
+    /// Some never will.
+    Never(Vec<Problem>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Problem {
+    /// Service whose output says more.
+    service: Option<String>,
+    what: String,
+}
+
+impl Build<'_> {
+    /// Starts the services of a complete set of layers in a computer of its own, and waits until they are up and healthy.
+    /// What they write is not kept.
+    ///
+    /// # Errors
+    /// Which service is not up or which application not healthy, with the last lines of its output.
+    pub(super) async fn check_services(&self, planned: &PlannedLayer, spec: &MachineSpec) -> Result<()> {
+        if planned.steps.iter().all(|step| step.kind != StepKind::Programs) {
+            return Ok(());
+        }
+        let programs = programs::programs(self.definition, &self.definition.values()?)?;
+        if programs.services.is_empty() && programs.health.is_empty() {
+            return Ok(());
+        }
+        if !self.definition.secrets.is_empty() {
+            let line = "the services are not checked: they may need the secrets of the template, which builds do not have";
+            self.log.add(Level::Warn, Phase::Check, None, line);
+            return Ok(());
+        }
+        let checked = tokio::select! {
+            checked = self.run_check(&programs, spec) => checked,
+            error = self.interruption() => Err(error),
+        };
+        if let Err(error) = self.fleet.engine.destroy(spec.id).await {
+            tracing::warn!(
+                computer = %spec.id,
+                error = format_args!("{error:#}"),
+                "could not remove the machine of a check; the next start retries"
+            );
+        }
+        checked
+    }
+
+    async fn run_check(&self, programs: &TemplatePrograms, spec: &MachineSpec) -> Result<()> {
+        let engine = &self.fleet.engine;
+        let guest = {
+            let _turn = self.fleet.starts.acquire().await.map_err(Error::internal)?;
+            self.note(Phase::Check, "a computer boots, and its services start");
+            engine.create(spec).await.map_err(|error| refused(BUILD_FAILED, &error))?;
+            let token = Secret::random(super::build::TOKEN_CHARACTERS);
+            let boot =
+                Boot { generation: super::build::GENERATION, token, resolution: Resolution::default() };
+            boot_guest(&**engine, spec, &boot).await?
+        };
+        guest.begin_template().await?;
+        let problems = wait_for_services(&guest, programs).await?;
+        if problems.is_empty() {
+            self.note(Phase::Check, "the services are up and healthy");
+            return Ok(());
+        }
+        let mut message = String::new();
+        for problem in problems.into_iter().take(MAX_PROBLEMS) {
+            message.extend(problem.what.chars().take(MAX_PROBLEM));
+            let Some(service) = problem.service else { continue };
+            let log = guest.service_log(&service, LOG_BYTES).await?.text;
+            // The agent may send more than it was asked for.
+            let most = usize::try_from(LOG_BYTES).unwrap_or(usize::MAX);
+            let log = &log[log.ceil_char_boundary(log.len().saturating_sub(most))..];
+            let lines: Vec<&str> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+            if !last.is_empty() {
+                message.push_str(&format!("; the last lines of {service}:\n{}\n", last.join("\n")));
+            }
+        }
+        Err(Error::conflict(message.trim_end()))
+    }
+}
+
+/// Waits until the services work. Returns what is wrong; nothing when they work.
+async fn wait_for_services(guest: &Guest, programs: &TemplatePrograms) -> Result<Vec<Problem>> {
+    let mut deadline = None;
+    loop {
+        let list = guest.services().await?;
+        let problems = match verdict(&list, programs) {
+            Verdict::Works => return Ok(Vec::new()),
+            Verdict::Never(problems) => return Ok(problems),
+            Verdict::NotYet(problems) => problems,
+        };
+        // Hooks have their own bound; services start after them.
+        let hooks_run = list.hooks.iter().any(|hook| hook.status == "running");
+        let until = *deadline.get_or_insert_with(|| Instant::now() + SERVICES_TIMEOUT);
+        if hooks_run {
+            deadline = None;
+        } else if Instant::now() >= until {
+            return Ok(problems);
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+fn verdict(list: &ServiceList, programs: &TemplatePrograms) -> Verdict {
+    let (mut not_yet, mut never) = (Vec::new(), Vec::new());
+    for program in &programs.services {
+        let status = list.services.iter().find(|status| status.name == program.name);
+        match status
+            .map_or(Progress::NotYet("it has not started".to_owned()), |status| progress(status, program))
+        {
+            Progress::Up => {}
+            Progress::NotYet(why) => not_yet.push(service_problem(program, &why)),
+            Progress::Never(why) => never.push(service_problem(program, &why)),
+        }
+    }
+    for program in &programs.health {
+        let health = list.health.iter().find(|health| health.app == program.app);
+        if health.is_none_or(|health| health.status != HealthStatus::Healthy.name()) {
+            let why = health.and_then(|health| health.reason.as_deref()).unwrap_or("it has not been checked");
+            let why: String = why.chars().take(MAX_PROBLEM).collect();
+            let what = format!("the application {} is not healthy: {why}", program.app);
+            not_yet.push(Problem { service: None, what });
+        }
+    }
+    match (never.is_empty(), not_yet.is_empty()) {
+        (false, _) => Verdict::Never(never),
+        (true, false) => Verdict::NotYet(not_yet),
+        (true, true) => Verdict::Works,
+    }
+}
+
+fn service_problem(program: &ServiceProgram, why: &str) -> Problem {
+    let what = format!("the service {} is not up: {why}", program.name);
+    Problem { service: Some(program.name.clone()), what }
+}
+
+enum Progress {
+    Up,
+    NotYet(String),
+    Never(String),
+}
+
+/// How far a service is. One that need not start again is up when it ended with success.
+fn progress(status: &ServiceStatus, program: &ServiceProgram) -> Progress {
+    if status.status == "running" {
+        return match status.since_seconds >= UP_SECONDS {
+            true => Progress::Up,
+            false => Progress::NotYet("it keeps ending and starting".to_owned()),
+        };
+    }
+    let why = match (status.exit_code, status.signal) {
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(signal)) => format!("the signal {signal} ended it"),
+        (None, None) => return Progress::NotYet("it has not started".to_owned()),
+    };
+    match (program.restart.as_str(), status.exit_code) {
+        ("no" | "on-failure", Some(0)) => Progress::Up,
+        ("no", _) => Progress::Never(why),
+        _ => Progress::NotYet(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotdesk_wire::programs::service::{AppHealthStatus, HealthProgram};
+    use hotdesk_wire::template::health::HealthProbe;
+
+    fn program(restart: &str, applications: usize) -> TemplatePrograms {
+        let service = ServiceProgram {
+            name: "api".to_owned(),
+            run: String::new(),
+            cwd: None,
+            user: "root".to_owned(),
+            env: Default::default(),
+            secret_env: Default::default(),
+            restart: restart.to_owned(),
+            stop_signal: "SIGTERM".to_owned(),
+            log: None,
+        };
+        let health = (0..applications).map(|number| HealthProgram {
+            app: format!("web{number}"),
+            probe: HealthProbe::Tcp { port: 3000 },
+            every_ms: 1000,
+            timeout_ms: 1000,
+            retries: 3,
+            on_fail: "none".to_owned(),
+        });
+        let health = health.collect();
+        TemplatePrograms { services: vec![service], health, ..TemplatePrograms::default() }
+    }
+
+    fn list(
+        running_for: Option<u64>,
+        exit_code: Option<i32>,
+        signal: Option<i32>,
+        health: &[&str],
+    ) -> ServiceList {
+        let status = ServiceStatus {
+            name: "api".to_owned(),
+            status: if running_for.is_some() { "running" } else { "stopped" }.to_owned(),
+            pid: None,
+            exit_code,
+            signal,
+            since_seconds: running_for.unwrap_or(9),
+            log: String::new(),
+        };
+        let health = health.iter().enumerate().map(|(number, status)| AppHealthStatus {
+            app: format!("web{number}"),
+            status: (*status).to_owned(),
+            failures: 0,
+            actions: 0,
+            reason: None,
+            checked_at: None,
+        });
+        ServiceList { services: vec![status], hooks: Vec::new(), health: health.collect() }
+    }
+
+    #[test]
+    fn a_template_works_when_its_services_are_up_and_its_applications_healthy() {
+        for (restart, running_for, exit_code, signal, health, expected) in [
+            ("always", Some(2), None, None, vec![], "works"),
+            ("always", Some(2), None, None, vec!["healthy"], "works"),
+            ("always", Some(2), None, None, vec!["healthy", "starting"], "not yet"),
+            ("always", Some(2), None, None, vec!["unhealthy"], "not yet"),
+            ("always", Some(1), Some(1), None, vec![], "not yet"),
+            ("always", None, Some(0), None, vec![], "not yet"),
+            ("always", None, None, None, vec![], "not yet"),
+            ("on-failure", None, Some(0), None, vec![], "works"),
+            ("on-failure", None, Some(1), None, vec![], "not yet"),
+            ("no", None, Some(0), None, vec![], "works"),
+            ("no", None, Some(3), None, vec!["starting"], "never"),
+            ("no", None, None, Some(9), vec![], "never"),
+        ] {
+            let list = list(running_for, exit_code, signal, &health);
+            let word = match verdict(&list, &program(restart, health.len())) {
+                Verdict::Works => "works",
+                Verdict::NotYet(_) => "not yet",
+                Verdict::Never(_) => "never",
+            };
+            assert_eq!(word, expected, "{restart} {list:?}");
+        }
+    }
+
+    #[test]
+    fn problems_name_the_service_and_the_reason() {
+        let what =
+            |list: &ServiceList, restart: &str| match verdict(list, &program(restart, list.health.len())) {
+                Verdict::NotYet(problems) | Verdict::Never(problems) => problems[0].what.clone(),
+                Verdict::Works => String::new(),
+            };
+        assert_eq!(
+            what(&list(None, Some(3), None, &[]), "no"),
+            "the service api is not up: it ended with exit code 3"
+        );
+        assert_eq!(
+            what(&list(Some(5), None, None, &["starting"]), "always"),
+            "the application web0 is not healthy: it has not been checked"
+        );
+    }
+}

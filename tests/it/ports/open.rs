@@ -1,0 +1,126 @@
+//! Ports that a template declares public: open to everybody, and nothing else with them (T2, docs/security.md).
+
+use futures_util::SinkExt;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+use super::http::PROGRAM;
+use super::start_server;
+use crate::harness;
+use crate::harness::agent::fetch_json;
+use crate::harness::caller::id_of;
+use crate::harness::controller::RunningController;
+use crate::harness::socket::{Client, SocketEvent};
+use crate::templates::builds;
+
+/// Ports of two applications, the first one public.
+const PORTS: &str = "apps:\n  - {name: site, ports: [{internal: 3000, external: 443, protocol: http, public: true}]}\n  \
+    - {name: store, ports: [{internal: 3001}, {internal: 53, protocol: udp}]}";
+
+/// A controller with a computer of a template with [`PORTS`], and [`PROGRAM`] in it.
+pub async fn boot(configuration: &str) -> Option<(RunningController, String)> {
+    // Where no computer can run, this prints the reason.
+    drop(builds::controller().await?);
+    let controller = RunningController::boot_with(configuration).await;
+    let built = builds::build(&controller, "site@1.0.0", PORTS).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("demo").await;
+    let launched = builds::launch(&controller, &workspace, "one", "site@1.0.0").await;
+    assert_eq!(launched.status, 201, "{}", launched.body);
+    let id = id_of(&launched.body);
+    start_server(&controller, &id, 3000, PROGRAM).await;
+    start_server(&controller, &id, 3001, &PROGRAM.replace("3000", "3001")).await;
+    Some((controller, id))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t2_a_public_port_is_open_and_nothing_else_is() {
+    let Some((controller, id)) = boot("").await else { return };
+    let list = controller.get(&format!("/computers/{id}/ports")).await.body;
+    let url = |port: u16| format!("{}/api/computers/{id}/ports/{port}/", controller.base());
+    assert_eq!(
+        list["ports"],
+        json!([
+            {"port": 3000, "name": "site", "protocol": "http", "public": true, "url": url(3000)},
+            {"port": 3001, "name": "store", "protocol": "tcp", "public": false, "url": url(3001)},
+            {"port": 53, "name": "store", "protocol": "udp", "public": false},
+        ])
+    );
+    let client = harness::client();
+    let open = client.post(format!("{}a?b", url(3000))).header("cookie", "hotdesk=1").body("question");
+    let answer = open.send().await.expect("an answer");
+    let fields = answer.headers().clone();
+    assert_eq!((answer.status().as_u16(), &fields["x-hotdesk-port"]), (200, &"3000".parse().unwrap()));
+    assert!(fields["content-security-policy"].to_str().expect("a text").starts_with("sandbox "));
+    let told: Value = answer.json().await.expect("JSON");
+    assert_eq!(
+        (&told["method"], &told["path"], &told["length"]),
+        (&json!("POST"), &json!("/a?b"), &json!(8))
+    );
+    assert!(!told["fields"].to_string().contains("cookie"), "{told}");
+    let path = format!("/api/computers/{id}/ports/3000/socket");
+    let mut socket = Client::open(controller.address(), &path, &[]).await.expect("an open socket");
+    socket.0.send(Message::text("hello")).await.expect("an open socket");
+    assert_eq!(socket.next().await, SocketEvent::Text("hello".to_owned()));
+    // Whatever the path is, it is the program's.
+    let (status, text) =
+        controller.raw_request(&format!("GET {}../../../../keys HTTP/1.1", path.replace("socket", ""))).await;
+    assert!(status == 200 && text.contains("/../../../../keys"), "{status} {text}");
+
+    // Nothing else, with one answer for everything.
+    let instance = controller.record(&id).await["instance_id"].as_str().expect("an id").to_owned();
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    for target in [
+        format!("/computers/{id}/ports/3001/"),
+        format!("/computers/{id}/ports/53/"),
+        format!("/computers/{id}/ports/870/"),
+        format!("/computers/{id}/ports/8080/"),
+        format!("/computers/{id}/ports/x/"),
+        format!("/computers/{unknown}/ports/3000/"),
+        format!("/computers/{instance}/ports/3000/"),
+        format!("/computers/{id}/ports"),
+        format!("/computers/{id}/tcp/3000"),
+        format!("/computers/{id}"),
+    ] {
+        let refused = fetch_json(controller.bare(Method::GET, &format!("/api{target}"))).await;
+        assert_eq!((refused.status, &refused.body["error"]), (401, &json!("Missing API key")), "{target}");
+    }
+    let wrong = fetch_json(client.get(url(3000)).bearer_auth("sk_live_wrong")).await;
+    assert_eq!(wrong.status, 401, "{}", wrong.body);
+
+    // Copies have the ports, and so have computers of a saved template.
+    let cloned = controller.post(&format!("/computers/{id}/clone"), json!({})).await;
+    let copy = controller.get(&format!("/computers/{}/ports", id_of(&cloned.body))).await.body;
+    assert_eq!(
+        (&copy["ports"][0]["public"], &copy["ports"][2]["port"]),
+        (&json!(true), &json!(53)),
+        "{copy}"
+    );
+    let saved = json!({"ref": "default/saved@1.0.0"});
+    let saved = controller.post(&format!("/computers/{id}/template"), saved).await;
+    assert_eq!(saved.status, 201, "{}", saved.body);
+    let workspace = controller.workspace("other").await;
+    let launched = builds::launch(&controller, &workspace, "two", "saved@1.0.0").await;
+    let again = controller.get(&format!("/computers/{}/ports", id_of(&launched.body))).await.body;
+    let found: Vec<_> = again["ports"].as_array().expect("ports").iter().map(|port| &port["port"]).collect();
+    assert_eq!(found, [3000, 3001, 53]);
+
+    // Strangers wake nothing.
+    assert_eq!(controller.act(&id, "stop", json!({})).await.status, 200);
+    let refused = fetch_json(client.get(url(3000))).await;
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    controller.until_status(&id, "stopped").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_public_port_of_udp_is_no_template_that_can_be_built() {
+    let Some(controller) = builds::controller().await else { return };
+    let content = "apps: [{name: dns, ports: [{internal: 53, protocol: udp, public: true}]}]";
+    let failed = builds::build(&controller, "dns@1.0.0", content).await;
+    let error = failed["error"].as_str().unwrap_or_default();
+    assert!(
+        failed["status"] == "failed" && error.contains("apps[0].ports[0] (a public port of UDP)"),
+        "{failed}"
+    );
+}
