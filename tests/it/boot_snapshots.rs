@@ -10,8 +10,6 @@ use hotdesk::engine::{Engine, EngineError, Shortage};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::engines::qemu::qemu_skip_reason;
-use crate::engines::qemu_desktop;
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::picture;
@@ -20,7 +18,8 @@ use crate::templates::builds::build;
 
 /// Longest time until a boot snapshot is made: emulated processors boot a desktop in 20 s on a quiet machine.
 const MADE_TIMEOUT: Duration = Duration::from_secs(180);
-const ON: &str = "[boot_snapshots]\nkeep = 2\n";
+/// Configuration lines that turn boot snapshots on.
+pub const ON: &str = "[boot_snapshots]\nkeep = 2\n";
 
 async fn simulation(keep: u32) -> Simulation {
     let agent = std::sync::Arc::new(|_: &_| crate::harness::simulation::default_agent());
@@ -172,6 +171,26 @@ const IDENTITY: [&str; 6] = [
     "head -c 16 /dev/urandom | base64",
 ];
 
+async fn metrics(controller: &RunningController) -> String {
+    let answer = controller.bare(Method::GET, "/metrics").send().await.expect("metrics");
+    answer.text().await.expect("a text")
+}
+
+/// Waits until a controller has a boot snapshot.
+pub async fn until_there_is_one(controller: &RunningController) {
+    let ready = wait::until(MADE_TIMEOUT, || async {
+        metrics(controller).await.lines().any(|line| line == "hotdesk_boot_snapshots 1").then_some(())
+    });
+    ready.await.expect("a boot snapshot");
+}
+
+/// Asserts that this number of computers began from a boot snapshot since the start of the controller.
+pub async fn expect_begun(controller: &RunningController, count: usize) {
+    let metrics = metrics(controller).await;
+    let line = format!("hotdesk_computers_begun_total{{from=\"boot_snapshot\"}} {count}");
+    assert!(metrics.lines().any(|it| it == line), "{metrics}");
+}
+
 /// Creates computers before and after their boot snapshot is made; all are usable and none is like another.
 async fn check_real(mut controller: RunningController) {
     let workspace = controller.workspace("w").await;
@@ -181,19 +200,13 @@ async fn check_real(mut controller: RunningController) {
     // A controller that is killed while it makes the snapshot makes it after its next start.
     controller.kill();
     controller.start_again().await;
-    let ready = async |controller: &RunningController| {
-        let text = controller.bare(Method::GET, "/metrics").send().await.ok()?.text().await.ok()?;
-        text.lines().any(|line| line == "hotdesk_boot_snapshots 1").then_some(())
-    };
     let another = id_of(&controller.computer(&workspace, "booted too").await);
-    wait::until(MADE_TIMEOUT, || ready(&controller)).await.expect("a boot snapshot");
+    until_there_is_one(&controller).await;
     let began = Instant::now();
     let third = id_of(&controller.computer(&workspace, "begun").await);
     println!("figure: a create from a boot snapshot took {:?}", began.elapsed());
     let fourth = id_of(&controller.computer(&workspace, "begun too").await);
-    let metrics = controller.bare(Method::GET, "/metrics").send().await.expect("metrics").text().await;
-    let metrics = metrics.expect("a text");
-    assert!(metrics.contains("hotdesk_computers_begun_total{from=\"boot_snapshot\"} 2"), "{metrics}");
+    expect_begun(&controller, 2).await;
 
     let all = [first, another, third, fourth];
     for command in IDENTITY {
@@ -221,12 +234,4 @@ async fn check_real(mut controller: RunningController) {
 async fn a_desktop_over_gvisor_is_booted_once() {
     let Some(configuration) = gvisor() else { return };
     check_real(RunningController::boot_with(&format!("{configuration}{ON}")).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_virtual_machine_is_booted_once() {
-    if let Some(skip) = qemu_skip_reason() {
-        return skip.report();
-    }
-    check_real(RunningController::boot_with(&qemu_desktop::configuration(ON)).await).await;
 }

@@ -48,20 +48,20 @@ pub use screen::overlay::Canvas;
 pub use screen::session::{session_env, session_env_in};
 pub use screenshot::cache::{ConditionalScreenshot, Picture};
 pub use screenshot::frame_history::FrameRecord;
-pub use screenshot::options::ScreenshotOptions;
 pub use watch::{EventCallback, ScreenEvent, ScreenWatch, WatchState};
 pub use window::change::WindowChange;
 pub use window::test_window::{TITLE as TEST_WINDOW_TITLE, TestWindow};
 pub use window::toplevel_windows::{ToplevelWindow, ToplevelWindows};
 
 use screen::{session, supervise, xserver};
-use screenshot::encode;
 
 use tokio::sync::watch as watch_channel;
 
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_pictures::Encoders;
+pub use hotdesk_pictures::ScreenshotOptions;
 
 /// Id of the boot screen.
 pub const BOOT_SCREEN: &str = "default";
@@ -88,7 +88,7 @@ struct DisplaysInner {
     config: DisplayConfig,
     session: Option<PathBuf>,
     tasks: Tasks,
-    encoders: Arc<encode::Encoders>,
+    encoders: Arc<Encoders>,
     /// By slot: 0 is the boot screen, slot `n` has the X display `base + n`. A screen that is being deleted
     /// occupies its slot until it has ended.
     screens: Mutex<BTreeMap<u16, Arc<Screen>>>,
@@ -118,7 +118,7 @@ impl Displays {
         let inner = DisplaysInner {
             session,
             tasks: tasks.clone(),
-            encoders: Arc::new(encode::Encoders::new()),
+            encoders: Arc::default(),
             screens: Mutex::default(),
             added: watch_channel::Sender::default(),
             config,

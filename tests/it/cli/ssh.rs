@@ -8,7 +8,6 @@ use hotdesk::base::wait;
 use serde_json::json;
 
 use super::person::{CommandResult, Shell};
-use crate::engines::qemu_desktop;
 use crate::harness::caller::id_of;
 use crate::harness::capability::Capability;
 use crate::harness::controller::{RunningController, gvisor, skip_reason};
@@ -297,10 +296,4 @@ async fn check_memory_engine(controller: RunningController) {
 async fn ssh_wakes_a_computer_over_gvisor() {
     let Some(configuration) = gvisor() else { return };
     check_memory_engine(RunningController::boot_with(&configuration).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ssh_wakes_a_virtual_machine() {
-    let Some(controller) = qemu_desktop::boot_controller("").await else { return };
-    check_memory_engine(controller).await;
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::remains::Leftovers;
 use super::rounds::{consistency_timeout, look, requested_rounds};
 use super::sweep::{Operation, operations};
+use crate::boot_snapshots;
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, encryption_skip, gvisor, skip_reason};
 use crate::harness::host::names_in;
@@ -44,7 +45,8 @@ struct Scene {
 
 impl Scene {
     async fn new(controller: RunningController) -> Self {
-        let (remains, workspace) = (Leftovers::new(&controller), controller.workspace("w").await);
+        let remains = Leftovers::beside_boot_snapshots(&controller);
+        let workspace = controller.workspace("w").await;
         Self { controller, remains, workspace, worst: Duration::ZERO }
     }
 
@@ -209,8 +211,13 @@ async fn t18_a_controller_may_die_before_any_of_its_steps() {
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_a_controller_may_die_before_any_of_its_steps_while_memory_is_kept() {
     let Some(configuration) = gvisor() else { return };
+    let controller = RunningController::boot_with(&format!("{configuration}{}", boot_snapshots::ON)).await;
+    // Each step needs a computer of its own, which need not boot.
+    let first = controller.workspace("first").await;
+    let booted = id_of(&controller.computer(&first, "booted").await);
+    boot_snapshots::until_there_is_one(&controller).await;
+    assert_eq!(controller.delete(&format!("/computers/{booted}")).await.status, 200);
     // Only the simulated sweep covers verbs that begin with a snapshot.
-    let controller = RunningController::boot_with(&configuration).await;
     sweep(controller, |operation| needs_memory(operation) && !operation.needs_snapshot()).await;
 }
 

@@ -25,6 +25,8 @@ pub struct Leftovers {
     interfaces: std::sync::Mutex<BTreeSet<(PathBuf, String)>>,
     /// Prefix of the guests' addresses, if no other controller of this host uses it.
     subnet: Option<String>,
+    /// Machines of boot snapshots, which are no computers.
+    prepared: Vec<Row>,
 }
 
 /// A computer's id and its stored status.
@@ -33,10 +35,22 @@ pub type Row = (String, String);
 impl Leftovers {
     pub fn new(controller: &RunningController) -> Self {
         let data = fs::canonicalize(controller.data_dir()).expect("a data folder");
-        let leftovers =
-            Self { data, seen_machines: Default::default(), interfaces: Default::default(), subnet: None };
+        let leftovers = Self {
+            data,
+            seen_machines: Default::default(),
+            interfaces: Default::default(),
+            subnet: None,
+            prepared: Vec::new(),
+        };
         leftovers.observe();
         leftovers
+    }
+
+    /// Like [`Self::new`], for a controller whose machines so far are those of boot snapshots.
+    pub fn beside_boot_snapshots(controller: &RunningController) -> Self {
+        let leftovers = Self::new(controller);
+        let prepared = leftovers.machines().into_iter().map(|id| (id, "stopped".to_owned())).collect();
+        Self { prepared, ..leftovers }
     }
 
     /// Like [`Self::new`], for a controller whose guests alone have addresses with this prefix.
@@ -72,6 +86,7 @@ impl Leftovers {
     /// A difference between the host's resources and what these rows need, if any.
     fn excess(&self, rows: &[Row]) -> Option<String> {
         self.observe();
+        let rows = &[&self.prepared[..], rows].concat();
         let mut expected: Vec<&String> = rows.iter().map(|(id, _)| id).collect();
         expected.sort();
         let running: Vec<&String> =

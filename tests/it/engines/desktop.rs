@@ -144,6 +144,13 @@ impl Desktop {
         identity
     }
 
+    /// Asserts that nothing identifies another computer as this one.
+    pub async fn expect_another(&self, id: &str) {
+        for (own, other) in self.identity_of(&self.id).await.into_iter().zip(self.identity_of(id).await) {
+            assert_ne!(own, other);
+        }
+    }
+
     /// Suspends and resumes the desktop repeatedly: its programs continue, and its password changes. With two
     /// rounds or more the controller is killed before the second resume; with three an action causes the
     /// third.
@@ -203,10 +210,7 @@ impl Desktop {
         self.expect_continued(&fork, before).await;
         let hostname = self.controller.bash(&fork, "hostname").await;
         assert_eq!(hostname.trim(), format!("hotdesk-{}", &fork[..8]));
-        let pairs = self.identity_of(&self.id).await.into_iter().zip(self.identity_of(&fork).await);
-        for (source, fork) in pairs {
-            assert_ne!(source, fork);
-        }
+        self.expect_another(&fork).await;
         assert_eq!(self.controller.act(&fork, "suspend", json!({})).await.status, 200);
         self.typed = format!("{}\n{}", self.typed, self.id);
         type_line(&self.controller, &self.id, &self.id, &self.typed).await;

@@ -17,15 +17,19 @@ use hotdesk::engine::{
     Engine, EngineError, EngineKind, EngineSettings, HostSettings, MachineSpec, NetworkConfig, Observation,
     QemuSettings,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::conformance::{EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec};
+use super::conformance::{
+    END_TIMEOUT, EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec,
+};
 use super::guest::Guest;
 use super::host::{container, open_engine};
 use super::isolations::add_others;
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{image, skip_reason};
-use crate::harness::host::find_leftover;
+use crate::harness::host::{find_leftover, processes};
 use crate::harness::program::program;
 
 const FAKE_AGENT: &str = include_str!("fake_agent.py");
@@ -224,7 +228,7 @@ pub fn flip_one_bit(memory: &Path) {
 
 /// Path below `/proc` of a machine's QEMU.
 fn process_of(id: ComputerId) -> String {
-    let pids = crate::harness::host::processes(&id.to_string());
+    let pids = processes(&id.to_string());
     assert_eq!(pids.len(), 1, "one process: {pids:?}");
     format!("/proc/{}", pids[0])
 }
@@ -333,7 +337,7 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_started_a_machine_is_not_taken_for_it() {
+async fn what_started_a_machine_is_not_taken_for_it_and_an_end_of_its_qemu_is_one_of_the_machine() {
     // The process has a lower pid than QEMU and ends while the guest boots.
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("qemu");
@@ -348,4 +352,10 @@ async fn what_started_a_machine_is_not_taken_for_it() {
     let (_, id, _) = fixture.start_machine(machine_spec()).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     expect_running(&*fixture.engine, id, 1).await.wait_until_ready().await;
+    let [pid] = processes(&id.to_string())[..] else { panic!("one process") };
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).expect("QEMU runs");
+    let ended = tokio::time::timeout(END_TIMEOUT, fixture.engine.wait_stopped(id)).await;
+    ended.expect("a waiter learns of the end").expect("no error");
+    assert_eq!(fixture.engine.observe(id).await.expect("an observation"), Observation::Stopped);
+    assert_eq!(find_leftover(&id.to_string()), None);
 }

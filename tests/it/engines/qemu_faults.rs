@@ -274,6 +274,36 @@ async fn a_host_without_room_refuses_copies_and_nothing_is_given_up_for_them() {
     assert_eq!(guest.load("note").await, None);
 }
 
+/// T20 (docs/security.md): the disk of a machine is a file that only QEMU writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn t20_a_machine_that_fills_the_host_is_frozen_until_there_is_space() {
+    let own = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
+    let state = own.path().join("state");
+    let agent = fs::metadata(program()).expect("the program").len() >> 20;
+    let _small = SmallDisk::mount(own.path(), &state, 512 + 2 * agent + 700);
+    let Some(fixture) = QemuFixture::in_folder(state.clone(), own, |_| {}) else { return };
+    let spec = MachineSpec { disk_bytes: 512 << 20, ..machine_spec() };
+    let (_, id, guest) = fixture.start_machine(spec).await;
+    // More than there is space for before the reserve of 512 MiB, and less than all that is free.
+    fill(&state, 512 + 60);
+    let write = "dd if=/dev/zero of=/root/big bs=1M count=150 oflag=direct; echo $? >/run/code";
+    guest.run(&format!("({write}) >/dev/null 2>&1 &")).await;
+    let until_frozen = async |count: usize| {
+        let seen = wait::until(Duration::from_secs(90), || async {
+            let watched = fixture.engine.watch_disk().await.expect("the disk is watched");
+            (watched.frozen == count).then_some(())
+        });
+        assert!(seen.await.is_some(), "{count} machines must be frozen");
+    };
+    until_frozen(1).await;
+    let refused = fixture.engine.suspend(id).await.expect_err("no disk space");
+    assert!(matches!(refused, EngineError::NoCapacity(..)), "{refused:#}");
+    fs::remove_file(state.join("filled")).expect("space is free again");
+    until_frozen(0).await;
+    let code = "until [ -s /run/code ]; do sleep 0.1; done; cat /run/code";
+    assert_eq!(guest.run(code).await.trim(), "0", "the guest sees no error");
+}
+
 const STATE: &str = "HOTDESK_STARTER_STATE";
 const MACHINE: &str = "HOTDESK_STARTER_MACHINE";
 

@@ -7,8 +7,6 @@ use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::engines::qemu::qemu_skip_reason;
-use crate::engines::qemu_desktop;
 use crate::harness::agent::HttpAnswer;
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor, skip_reason};
@@ -23,9 +21,6 @@ const WRITTEN_MIB: u64 = 900;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Longest time of a refusal: the request must not wait for the frozen computer.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Free space for an emulated machine, whose writes are slow, and what it writes.
-const VM_SPACE_MIB: u64 = 600;
-const VM_WRITTEN_MIB: u64 = 240;
 
 /// A file that takes space which belongs to no computer.
 struct Filler(std::path::PathBuf);
@@ -204,24 +199,6 @@ async fn t20_a_guest_with_a_kernel_of_its_own_is_frozen_too() {
         let refused = controller.post(&format!("/computers/{hungry}/{verb}"), json!({})).await;
         expect_no_capacity(&refused, verb);
     }
-    filler.remove();
-    expect_written(&controller, &hungry).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn t20_a_virtual_machine_is_frozen_too() {
-    if let Some(skip) = qemu_skip_reason() {
-        return skip.report();
-    }
-    let controller = RunningController::boot_on_disk_with(DISK_MIB, &qemu_desktop::configuration("")).await;
-    let workspace = controller.workspace("w").await;
-    let hungry = computer(&controller, &workspace, "hungry").await;
-    let filler = Filler::leave(&controller, VM_SPACE_MIB);
-    until_seen(&controller, VM_SPACE_MIB).await;
-    launch(&controller, &hungry, &writer(VM_WRITTEN_MIB)).await;
-    until_frozen(&controller, &hungry, true).await;
-    let refused = controller.post(&format!("/computers/{hungry}/suspend"), json!({})).await;
-    expect_no_capacity(&refused, "suspend");
     filler.remove();
     expect_written(&controller, &hungry).await;
 }

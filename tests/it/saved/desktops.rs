@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use crate::engines::qemu_desktop;
 use crate::harness::controller::{RunningController, gvisor};
 
 /// Longest time to copy tens of megabytes and read them back, on a busy machine.
@@ -52,14 +51,6 @@ async fn a_desktop_wakes_from_storage_where_it_was() {
     let configuration = format!("{engines}{}", storage(copies.path()));
     let controller = RunningController::boot_with(&configuration).await;
     wakes_from_storage_where_it_was(controller, copies.path()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_virtual_machine_wakes_from_storage_where_it_was() {
-    let copies = tempfile::tempdir().expect("a folder");
-    if let Some(controller) = qemu_desktop::boot_controller(&storage(copies.path())).await {
-        wakes_from_storage_where_it_was(controller, copies.path()).await;
-    }
 }
 
 fn storage(place: &Path) -> String {

@@ -10,8 +10,6 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 
 use super::put;
-use crate::engines::qemu::qemu_skip_reason;
-use crate::engines::qemu_desktop;
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor, skip_reason};
 use crate::secrets::Canaries;
@@ -164,14 +162,6 @@ async fn secrets_of_a_container_are_in_its_memory_alone() {
 async fn secrets_of_a_sandbox_are_in_its_memory_alone() {
     let Some(configuration) = gvisor() else { return };
     secrets_stay_in_memory(&configuration, true).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn secrets_of_a_virtual_machine_are_in_its_memory_alone() {
-    if let Some(skip) = qemu_skip_reason() {
-        return skip.report();
-    }
-    secrets_stay_in_memory(&qemu_desktop::configuration(""), true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,11 +8,11 @@ use super::x11_worker::X11Worker;
 use crate::display::fault::{Fault, Outcome};
 use crate::display::link::Link;
 use crate::display::screenshot::capture_state::CaptureState;
-use crate::display::screenshot::frame::{Cursor, Frame};
 use crate::display::screenshot::stamp::{CursorStamp, Stamp};
 use hotdesk_domain::desktop::region::Region;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Error;
+use hotdesk_pictures::{Cursor, Frame};
 
 /// Plane mask with all bits.
 const ALL_PLANES: u32 = !0;

@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 use super::clipboard::Clipboard;
 use super::fault::{Outcome, RETRY_SECONDS, restarting};
 use super::screenshot::cache::ScreenshotCache;
-use crate::display::screenshot::encode::Encoders;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_pictures::Encoders;
 use x11_worker::{CancelCheck, Job, JobStart, SeenSize, X11Worker};
 
 /// How long work may wait in a queue: the longest drag and a little more.

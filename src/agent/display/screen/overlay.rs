@@ -2,9 +2,8 @@
 
 use super::Screen;
 use crate::display::screenshot::cache::Picture;
-use crate::display::screenshot::frame::Frame;
-use crate::display::screenshot::options::ScreenshotOptions;
 use hotdesk_domain::error::Result;
+use hotdesk_pictures::{Frame, ScreenshotOptions};
 
 /// A picture to draw on, before it is encoded: rows of `width` pixels of four bytes (blue, green, red,
 /// unused).

@@ -8,11 +8,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Screen;
 use super::capture::{Capture, CaptureResult};
 use crate::display::screenshot::cache::{ConditionalScreenshot, Picture, ScreenshotCache};
-use crate::display::screenshot::encode::EncodedImage;
-use crate::display::screenshot::frame::Frame;
 use crate::display::screenshot::frame_history::{self, FrameRecord};
-use crate::display::screenshot::options::ScreenshotOptions;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_pictures::{EncodedImage, Frame, ScreenshotOptions};
 
 /// How long a screenshot may wait for an encoder; each takes milliseconds.
 const ENCODER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::frame_history::{FrameHistory, FrameRecord};
-use super::options::ScreenshotOptions;
 use super::stamp::Stamp;
+use hotdesk_pictures::ScreenshotOptions;
 
 /// Most pictures per screen: a few variants (full, scaled, JPEG) of the newest content.
 const MAX_PICTURES: usize = 8;

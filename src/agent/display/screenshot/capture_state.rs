@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::frame::Pool;
 use super::shm::Segment;
 use crate::display::fault::Outcome;
 use crate::display::link::Link;
+use hotdesk_pictures::Pool;
 
 /// Numbers the connections, so that stamps of two connections never are equal.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);

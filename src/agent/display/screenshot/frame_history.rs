@@ -5,13 +5,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::options::ScreenshotOptions;
 use super::stamp::Stamp;
 use crate::display::damage_history::Moment;
 use hotdesk_domain::desktop::pointer::format_point;
 use hotdesk_domain::desktop::region::Region;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_pictures::ScreenshotOptions;
 
 /// Frames remembered per screen, 150 bytes each. A client that takes ten screenshots a second fills this in
 /// 100 seconds. Another client that takes a minute between two actions can still name its frame.

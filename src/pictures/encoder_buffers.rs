@@ -4,9 +4,9 @@ use bytes::Bytes;
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
-use super::frame::Frame;
-use super::options::{DEFAULT_QUALITY, Format};
-use super::png_writer;
+use crate::frame::Frame;
+use crate::options::{DEFAULT_QUALITY, Format};
+use crate::png_writer;
 use hotdesk_domain::error::{Error, Result};
 
 /// JPEG quality from which colours have full resolution: a lower quality does not ask for fidelity.
@@ -22,7 +22,7 @@ const LOSSLESS_EFFORT: u8 = 60;
 
 /// Reusable buffers: to allocate several megabytes costs more than to fill them.
 #[derive(Debug, Default)]
-pub(super) struct EncoderBuffers {
+pub(crate) struct EncoderBuffers {
     resizer: Resizer,
     scaled: Vec<u8>,
     /// Width and height of the picture in `scaled`.
@@ -35,7 +35,7 @@ pub(super) struct EncoderBuffers {
 
 /// Pixels of four bytes to encode, and the buffers to do it with.
 #[derive(Debug)]
-pub(super) struct Pixels<'a> {
+pub(crate) struct Pixels<'a> {
     pixels: &'a [u8],
     width: u32,
     height: u32,
@@ -47,17 +47,17 @@ pub(super) struct Pixels<'a> {
 
 impl EncoderBuffers {
     /// Memory of the buffers in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         [&self.scaled, &self.rgb, &self.file, &self.jpeg].iter().map(|buffer| buffer.capacity()).sum()
     }
 
     /// Invalidates the scaled picture before a new frame.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.has = None;
     }
 
     /// The frame at this size in pixels.
-    pub(super) fn scaled<'a>(&'a mut self, frame: &'a Frame, width: u32, height: u32) -> Result<Pixels<'a>> {
+    pub(crate) fn scaled<'a>(&'a mut self, frame: &'a Frame, width: u32, height: u32) -> Result<Pixels<'a>> {
         let whole = (width, height) == (u32::from(frame.width), u32::from(frame.height));
         if !whole && self.has != Some((width, height)) {
             self.shrink(frame, width, height)?;
@@ -95,7 +95,7 @@ impl EncoderBuffers {
 
 impl Pixels<'_> {
     /// Encodes a file; `None` as quality is lossless.
-    pub(super) fn write(mut self, format: Format, quality: Option<u8>) -> Result<Bytes> {
+    pub(crate) fn write(mut self, format: Format, quality: Option<u8>) -> Result<Bytes> {
         match (format, quality) {
             (Format::Png, _) => self.png(),
             (Format::Jpeg { .. }, quality) => self.jpeg(quality.unwrap_or(DEFAULT_QUALITY)),

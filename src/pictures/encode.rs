@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::budget::{self, EncodeParams};
-use super::encoder_buffers::EncoderBuffers;
-use super::frame::Frame;
-use super::options::{DEFAULT_QUALITY, Format, ScreenshotOptions};
+use crate::budget::{self, EncodeParams};
+use crate::encoder_buffers::EncoderBuffers;
+use crate::frame::Frame;
+use crate::options::{DEFAULT_QUALITY, Format, ScreenshotOptions};
 use hotdesk_domain::error::Result;
 
 /// Most bytes of buffers that are reused: those of a 4K picture. Larger buffers are freed after use.
@@ -16,25 +16,27 @@ const MAX_IDLE_BYTES: usize = 64 * 1024 * 1024;
 
 /// The encoders of all screens: as many as cores, because more would only use memory.
 #[derive(Debug)]
-pub(in crate::display) struct Encoders {
+pub struct Encoders {
     permits: Arc<Semaphore>,
     /// Idle buffers. The last used ones are used next, so that a single client works with warm buffers.
     idle: Mutex<Vec<EncoderBuffers>>,
 }
 
-impl Encoders {
-    pub(in crate::display) fn new() -> Self {
+impl Default for Encoders {
+    fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self { permits: Arc::new(Semaphore::new(cores)), idle: Mutex::default() }
     }
+}
 
+impl Encoders {
     /// Returns an encoder if one is free.
-    pub(in crate::display) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
+    pub fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
     /// Waits for a free encoder. `None` when the semaphore is closed.
-    pub(in crate::display) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
+    pub async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 
@@ -43,7 +45,7 @@ impl Encoders {
     /// # Errors
     /// `Internal` when an encoder fails; `Invalid` with the code `budget_too_small` when nothing fits the
     /// budget.
-    pub(in crate::display) fn encode(
+    pub fn encode(
         &self,
         frame: &Frame,
         options: ScreenshotOptions,
@@ -65,11 +67,15 @@ impl Encoders {
 
 /// An encoded file with its type and its size in pixels.
 #[derive(Debug)]
-pub(in crate::display) struct EncodedImage {
-    pub(in crate::display) bytes: Bytes,
-    pub(in crate::display) mime_type: &'static str,
-    pub(in crate::display) width: u32,
-    pub(in crate::display) height: u32,
+pub struct EncodedImage {
+    /// Content of the file.
+    pub bytes: Bytes,
+    /// `image/png`, `image/jpeg` or `image/webp`.
+    pub mime_type: &'static str,
+    /// Width in pixels, after scaling.
+    pub width: u32,
+    /// Height in pixels, after scaling.
+    pub height: u32,
 }
 
 fn encode(buffers: &mut EncoderBuffers, frame: &Frame, options: ScreenshotOptions) -> Result<EncodedImage> {
@@ -93,7 +99,7 @@ fn encode(buffers: &mut EncoderBuffers, frame: &Frame, options: ScreenshotOption
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::display::screenshot::frame::Pool;
+    use crate::frame::Pool;
     use hotdesk_domain::error_code::ErrorCode;
 
     fn encoded(frame: &Frame, query: &str) -> Result<EncodedImage> {

@@ -7,16 +7,16 @@ const SPARE_BUFFERS: usize = 2;
 
 /// Reusable pixel buffers: to allocate several megabytes costs more than to fill them.
 #[derive(Clone, Debug, Default)]
-pub(in crate::display) struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
+pub struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl Pool {
     /// A buffer, a used one if possible.
-    pub(in crate::display) fn take(&self) -> Vec<u8> {
+    pub fn take(&self) -> Vec<u8> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
     /// Returns a buffer for the next frame.
-    pub(in crate::display) fn give_back(&self, buffer: Vec<u8>) {
+    pub fn give_back(&self, buffer: Vec<u8>) {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_BUFFERS {
             spare.push(buffer);
@@ -26,11 +26,15 @@ impl Pool {
 
 /// Pixels of a screen or a region: rows of `width` pixels of four bytes (blue, green, red, unused).
 #[derive(Debug)]
-pub(in crate::display) struct Frame {
-    pub(in crate::display) width: u16,
-    pub(in crate::display) height: u16,
-    pub(in crate::display) pixels: Vec<u8>,
-    pub(in crate::display) pool: Pool,
+pub struct Frame {
+    /// Width in pixels.
+    pub width: u16,
+    /// Height in pixels.
+    pub height: u16,
+    /// `4 * width * height` bytes.
+    pub pixels: Vec<u8>,
+    /// Takes the buffer back at the end.
+    pub pool: Pool,
 }
 
 impl Drop for Frame {
@@ -41,17 +45,22 @@ impl Drop for Frame {
 
 /// The cursor image of XFIXES: premultiplied ARGB, its top left corner relative to the frame's.
 #[derive(Debug)]
-pub(in crate::display) struct Cursor<'a> {
-    pub(in crate::display) left: i32,
-    pub(in crate::display) top: i32,
-    pub(in crate::display) width: u16,
-    pub(in crate::display) height: u16,
-    pub(in crate::display) pixels: &'a [u32],
+pub struct Cursor<'a> {
+    /// Pixels to the right of the frame's left edge.
+    pub left: i32,
+    /// Pixels below the frame's upper edge.
+    pub top: i32,
+    /// Width in pixels.
+    pub width: u16,
+    /// Height in pixels.
+    pub height: u16,
+    /// `width * height` values.
+    pub pixels: &'a [u32],
 }
 
 impl Frame {
     /// Draws the cursor; parts beyond an edge are cut off.
-    pub(in crate::display) fn draw(&mut self, cursor: &Cursor<'_>) {
+    pub fn draw(&mut self, cursor: &Cursor<'_>) {
         let stride = usize::from(self.width) * 4;
         let rows = cursor.pixels.chunks_exact(usize::from(cursor.width).max(1));
         for (y, row) in (cursor.top..).zip(rows.take(usize::from(cursor.height))) {

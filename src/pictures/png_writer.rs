@@ -19,7 +19,7 @@ const UP: u8 = 2;
 const PIXEL_BYTES: usize = 3;
 
 /// Encodes pixels of four bytes (blue, green, red, unused). Replaces the content of `file`.
-pub(super) fn png(pixels: &[u8], width: u32, height: u32, file: &mut Vec<u8>) -> io::Result<()> {
+pub(crate) fn png(pixels: &[u8], width: u32, height: u32, file: &mut Vec<u8>) -> io::Result<()> {
     file.clear();
     file.extend_from_slice(&SIGNATURE);
     // 8 bits, RGB, deflate, standard filters, not interlaced.
@@ -130,7 +130,7 @@ fn stored(pixels: &[u8], width: usize) -> io::Result<Vec<u8>> {
 
 /// Drops the fourth byte and reverses the order of the others. Works on four pixels as whole words: byte by
 /// byte takes longer than the compression.
-pub(super) fn to_rgb(pixels: &[u8], rgb: &mut Vec<u8>) {
+pub(crate) fn to_rgb(pixels: &[u8], rgb: &mut Vec<u8>) {
     rgb.resize(pixels.len() / 4 * 3, 0);
     let word = |pixel: &[u8]| match *pixel {
         [blue, green, red, ..] => u32::from_le_bytes([red, green, blue, 0]),

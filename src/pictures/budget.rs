@@ -19,15 +19,15 @@ const MIN_SIDE: f64 = 64.0;
 
 /// Parameters of one encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EncodeParams {
-    pub(super) width: u32,
-    pub(super) height: u32,
+pub(crate) struct EncodeParams {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
     /// `None` is lossless.
-    pub(super) quality: Option<u8>,
+    pub(crate) quality: Option<u8>,
 }
 
 /// Width and height of a picture of `full` at this scale, reduced to at most `max_pixels` pixels.
-pub(super) fn sides(full: (u32, u32), scale: f64, max_pixels: Option<u64>) -> (u32, u32) {
+pub(crate) fn sides(full: (u32, u32), scale: f64, max_pixels: Option<u64>) -> (u32, u32) {
     let (width, height) = resized(full, scale);
     let pixels = u64::from(width) * u64::from(height);
     let Some(most) = max_pixels.filter(|most| pixels > *most) else { return (width, height) };
@@ -46,7 +46,7 @@ fn resized(sides: (u32, u32), factor: f64) -> (u32, u32) {
 
 /// Encodes with `encode`, and repeats with other parameters while the file is larger than `most` bytes.
 /// `lossy` is the initial quality when quality may be lowered.
-pub(super) fn fit(
+pub(crate) fn fit(
     first: EncodeParams,
     lossy: Option<u8>,
     most: Option<u64>,

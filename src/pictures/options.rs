@@ -5,11 +5,11 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
 /// Quality when the request has none: text stays readable.
-pub(super) const DEFAULT_QUALITY: u8 = 80;
+pub(crate) const DEFAULT_QUALITY: u8 = 80;
 
 /// File format and quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Png,
     Jpeg {
         quality: u8,
@@ -23,14 +23,14 @@ pub(super) enum Format {
 /// Validated options of a screenshot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScreenshotOptions {
-    pub(super) format: Format,
-    pub(super) scale: f64,
+    pub(crate) format: Format,
+    pub(crate) scale: f64,
     /// In screen pixels; `None` is the whole screen.
-    pub(in crate::display) region: Option<Region>,
+    pub region: Option<Region>,
     /// Whether the cursor is drawn.
-    pub(in crate::display) cursor: bool,
-    pub(super) max_pixels: Option<u64>,
-    pub(super) max_bytes: Option<u64>,
+    pub cursor: bool,
+    pub(crate) max_pixels: Option<u64>,
+    pub(crate) max_bytes: Option<u64>,
 }
 
 impl ScreenshotOptions {
