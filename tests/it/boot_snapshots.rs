@@ -10,6 +10,7 @@ use hotdesk::engine::{Engine, EngineError, Shortage};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::crash::repair::{own_findings, run_doctor};
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::picture;
@@ -228,6 +229,12 @@ async fn check_real(mut controller: RunningController) {
     assert_eq!(controller.act(&all[2], "restart", json!({})).await.status, 200);
     controller.until_status(&all[2], "running").await;
     assert_eq!(controller.bash(&all[2], "cat /root/file").await, "own\n");
+
+    // The snapshot's machine is no leftover of a computer.
+    controller.kill();
+    let (_, found) = run_doctor(&controller, &[]);
+    let own = own_findings(&found, &[&controller.data_dir().to_string_lossy()]);
+    assert_eq!((own, &found["prepared"]), (vec![], &json!({"boot_snapshots": 1, "pool": 0})), "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

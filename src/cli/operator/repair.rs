@@ -1,4 +1,4 @@
-//! `hotdesk doctor --repair`: host resources that no computer owns, and unfinished changes of computers.
+//! `hotdesk doctor --repair`: host resources without an owner, and unfinished changes of computers.
 //!
 //! The command lists both. It removes resources only with `--yes`; the controller finishes the changes at its next start.
 
@@ -22,6 +22,19 @@ struct LeftoverReport {
     leftover: Leftover,
     /// `None` without `--yes`.
     outcome: Option<Result<(), String>>,
+}
+
+/// Machines that were booted for computers that nobody has created yet.
+struct PreparedMachines {
+    boot_snapshots: usize,
+    pool: usize,
+}
+
+/// What the store and the host have.
+struct Inspection {
+    reports: Vec<LeftoverReport>,
+    unsettled: Vec<UnsettledComputer>,
+    prepared: PreparedMachines,
 }
 
 /// A computer whose state the next start of the controller will change.
@@ -48,23 +61,28 @@ pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the async runtime: {error}"))?;
-    let (reports, unsettled) = runtime.block_on(inspect(&config, yes))?;
+    let inspection = runtime.block_on(inspect(&config, yes))?;
+    let reports = &inspection.reports;
     let remaining = reports.iter().filter(|it| it.outcome.as_ref().is_none_or(Result::is_err)).count();
     if json {
-        output::line(&as_json(&reports, &unsettled).to_string())?;
+        output::line(&as_json(&inspection).to_string())?;
     } else {
-        print_reports(&reports, &unsettled)?;
+        print_reports(&inspection)?;
         output::line(&verdict(reports.len(), remaining, yes))?;
     }
     Ok(if remaining == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn inspect(config: &Config, yes: bool) -> Outcome<(Vec<LeftoverReport>, Vec<UnsettledComputer>)> {
+async fn inspect(config: &Config, yes: bool) -> Outcome<Inspection> {
     let store = config.open_store().await?;
     let rows = store.all_computers().await;
+    let (boot_snapshots, pool) = (store.boot_snapshots().await, store.pooled_machines().await);
     store.close().await;
-    let rows = rows?;
-    let owned: BTreeSet<ComputerId> = rows.iter().map(|row| row.id).collect();
+    let (rows, boot_snapshots, pool) = (rows?, boot_snapshots?, pool?);
+    let mut owned: BTreeSet<ComputerId> = rows.iter().map(|row| row.id).collect();
+    owned.extend(boot_snapshots.iter().map(|(machine, _)| *machine));
+    owned.extend(pool.iter().map(|it| it.machine));
+    let prepared = PreparedMachines { boot_snapshots: boot_snapshots.len(), pool: pool.len() };
     let leftovers = hotdesk_engine::leftovers(config.all_engine_settings()?)?;
     let mut unsettled = Vec::new();
     for row in &rows {
@@ -84,7 +102,7 @@ async fn inspect(config: &Config, yes: bool) -> Outcome<(Vec<LeftoverReport>, Ve
         };
         reports.push(LeftoverReport { leftover, outcome });
     }
-    Ok((reports, unsettled))
+    Ok(Inspection { reports, unsettled, prepared })
 }
 
 /// Describes what the controller does at its next start with a computer whose machine differs from its row; `None` when
@@ -109,7 +127,7 @@ fn next_change(row: &Computer, observed: &Observation) -> Option<String> {
     Some(format!("it is {status}: at its next start the controller {next}"))
 }
 
-fn print_reports(reports: &[LeftoverReport], unsettled: &[UnsettledComputer]) -> Outcome<()> {
+fn print_reports(Inspection { reports, unsettled, prepared }: &Inspection) -> Outcome<()> {
     if !reports.is_empty() {
         let row = |it: &LeftoverReport| {
             let repair = match &it.outcome {
@@ -129,12 +147,16 @@ fn print_reports(reports: &[LeftoverReport], unsettled: &[UnsettledComputer]) ->
     for it in unsettled {
         output::line(&format!("unchanged: computer {} ({}): {}", it.name, it.id, it.what))?;
     }
+    let PreparedMachines { boot_snapshots, pool } = prepared;
+    output::line(&format!(
+        "kept for new computers: boot snapshots {boot_snapshots}, machines of the pool {pool}"
+    ))?;
     Ok(())
 }
 
 fn verdict(all: usize, remaining: usize, yes: bool) -> String {
     match (all, remaining) {
-        (0, _) => "Every hotdesk resource on this host belongs to a computer.".to_owned(),
+        (0, _) => "Every hotdesk resource on this host has an owner.".to_owned(),
         (all, 0) => format!("{all} of {all} were removed."),
         (all, remaining) if yes => format!("{remaining} of {all} could not be removed."),
         (all, _) => format!(
@@ -143,7 +165,7 @@ fn verdict(all: usize, remaining: usize, yes: bool) -> String {
     }
 }
 
-fn as_json(reports: &[LeftoverReport], unsettled: &[UnsettledComputer]) -> serde_json::Value {
+fn as_json(Inspection { reports, unsettled, prepared }: &Inspection) -> serde_json::Value {
     let leftovers: Vec<_> = reports
         .iter()
         .map(|LeftoverReport { leftover: it, outcome }| {
@@ -161,7 +183,10 @@ fn as_json(reports: &[LeftoverReport], unsettled: &[UnsettledComputer]) -> serde
         .iter()
         .map(|it| json!({"id": it.id.to_string(), "name": it.name, "what": it.what}))
         .collect();
-    json!({"leftovers": leftovers, "computers": computers})
+    let PreparedMachines { boot_snapshots, pool } = prepared;
+    json!({
+        "leftovers": leftovers, "computers": computers, "prepared": {"boot_snapshots": boot_snapshots, "pool": pool}
+    })
 }
 
 #[cfg(test)]

@@ -25,6 +25,11 @@ pub(crate) fn open(pid: u32) -> io::Result<Option<OwnedFd>> {
     }
 }
 
+/// Whether a process runs. Linux lists one that has ended in its control group for a moment longer.
+pub(crate) fn runs(pid: u32) -> io::Result<bool> {
+    open(pid)?.map_or(Ok(false), |pidfd| wait_exit(&pidfd, Instant::now()).map(|has_ended| !has_ended))
+}
+
 /// Waits until the process has ended or the deadline has passed. Returns whether it has ended.
 pub(crate) fn wait_exit(pidfd: &OwnedFd, deadline: Instant) -> io::Result<bool> {
     loop {

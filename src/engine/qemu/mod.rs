@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use crate::driver::{BootDependencies, GuestDriver, HostContext, MachineBoot, set_bandwidth};
 use crate::host::files::canonicalize;
-use crate::host::{cgroup, freeze, slots};
+use crate::host::{cgroup, freeze, process, slots};
 use crate::qemu::boot::{BootRecord, QemuStarter};
 use crate::qemu::monitor::Monitor;
 pub use crate::qemu::settings::QemuSettings;
@@ -96,7 +96,14 @@ impl QemuEngine {
     /// The boot record and the pid of a machine's QEMU; `None` when it does not run.
     fn running(&self, folder: &Folder) -> EngineResult<Option<(BootRecord, u32)>> {
         let Some(record) = BootRecord::read(folder)? else { return Ok(None) };
-        Ok(cgroup::processes(folder.id)?.first().map(|pid| (record, *pid)))
+        for pid in cgroup::processes(folder.id)? {
+            if process::runs(pid)
+                .map_err(|error| EngineError::failed("look at the machine's process", error))?
+            {
+                return Ok(Some((record, pid)));
+            }
+        }
+        Ok(None)
     }
 
     fn starter(&self) -> QemuStarter<'_> {

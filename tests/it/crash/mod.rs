@@ -5,7 +5,7 @@ mod arrival;
 mod full;
 mod points;
 pub mod remains;
-mod repair;
+pub mod repair;
 mod rounds;
 mod sweep;
 mod truth;

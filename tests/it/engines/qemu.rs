@@ -357,5 +357,6 @@ async fn what_started_a_machine_is_not_taken_for_it_and_an_end_of_its_qemu_is_on
     let ended = tokio::time::timeout(END_TIMEOUT, fixture.engine.wait_stopped(id)).await;
     ended.expect("a waiter learns of the end").expect("no error");
     assert_eq!(fixture.engine.observe(id).await.expect("an observation"), Observation::Stopped);
+    fixture.engine.stop(id, GRACE).await.expect("stopped");
     assert_eq!(find_leftover(&id.to_string()), None);
 }
