@@ -82,7 +82,9 @@ impl QemuEngine {
         let Some((_, pid)) = self.running(folder)? else { return Ok(None) };
         let pidfd = process::open(pid)
             .map_err(|error| EngineError::failed("look at the machine's process", error))?;
-        Ok(pidfd.filter(|_| cgroup::contains(folder.id, pid)))
+        // Its own entry in `/proc` names another group already while it still ends.
+        let members = cgroup::processes(folder.id)?;
+        Ok(pidfd.filter(|_| members.contains(&pid)))
     }
 
     /// Ends a machine's QEMU; the guest gets `grace` to shut down first.
