@@ -8,6 +8,7 @@ fn main() -> ExitCode {
     println!("cargo:rerun-if-changed=../../packaging/dev/novnc");
     // New files of folders that the program includes.
     println!("cargo:rerun-if-changed=../../packaging/templates");
+    println!("cargo:rerun-if-changed=../../packaging/image/files");
     let version = include_str!("novnc").split_whitespace().next().unwrap_or_default();
     let cache = std::env::var_os("HOTDESK_CACHE").unwrap_or_else(|| "/var/cache/hotdesk".into());
     let folder = PathBuf::from(cache).join(format!("novnc-{version}"));

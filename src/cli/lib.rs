@@ -149,7 +149,7 @@ enum Command {
         #[arg(long, requires = "repair")]
         yes: bool,
     },
-    /// Build the guest image, or the kernel of virtual machines.
+    /// Build the guest image or the kernel of virtual machines, and import images for templates.
     #[command(subcommand)]
     Image(image::Command),
     /// Print the effective configuration as a configuration file.
@@ -258,7 +258,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
             hotdesk_engine::run_name_proxy(&settings).map_err(|error| format!("{error:#}"))?;
         }
         Command::AwaitHangup { port } => hotdesk_agent::system::hangup::wait(port)?,
-        Command::Image(command) => image::run(command)?,
+        Command::Image(command) => image::run(command, global.json)?,
         Command::Config(options) => settings::config(&options, global.json)?,
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,

@@ -43,6 +43,7 @@ use computers::templates::Templates;
 use computers::templates::triggers::webhooks::Webhooks;
 use config::Config;
 use data_dir::blobs::BlobStore;
+use data_dir::downloads::DownloadCaches;
 use data_dir::files;
 use identity::accounts::agents::AgentSignup;
 use identity::accounts::billing::AccountBilling;
@@ -269,6 +270,7 @@ pub async fn start_with(
     let webhook_secret = store.installation_secret("webhook_secret", || Secret::random(43)).await?;
     let webhook_fetcher = guarded.separate(MAX_CONCURRENT_WEBHOOKS);
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
+    let downloads = DownloadCaches::open(&config.store_dir())?;
     let offers = engine.offers();
     let only = (offers.all().count() == 1).then(|| offers.default().isolation);
     store.adopt_isolation(only).await?;
@@ -306,7 +308,7 @@ pub async fn start_with(
     let app = Arc::new(App {
         rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
-        templates: Templates::new(store.clone(), fleet.clone(), plans.clone()),
+        templates: Templates::new(store.clone(), fleet.clone(), plans.clone(), downloads),
         webhooks: Webhooks::new(webhook_secret, config.webhooks.allow_private),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),

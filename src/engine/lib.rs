@@ -39,6 +39,7 @@ pub use hotdesk_domain::computer::endpoint::Endpoint;
 use crate::container::ContainerEngine;
 pub use crate::container::ContainerSettings;
 pub use crate::driver::checks::Check;
+pub use crate::driver::layers::{BASE_RECORD, BaseRecord};
 use crate::engine_set::EngineSet;
 pub use crate::error::{EngineError, EngineResult, Shortage};
 pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkConfig, Subnet};
@@ -49,6 +50,7 @@ use crate::qemu::QemuEngine;
 pub use crate::qemu::QemuSettings;
 pub use crate::settings::{DISK_OVERCOMMIT, HostSettings};
 pub use crate::state::disk::DiskSpeed;
+pub use crate::state::layout::BASES;
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
 pub use crate::traits::Engine;
 pub use crate::types::{

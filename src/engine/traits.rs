@@ -296,6 +296,23 @@ pub trait Engine: Debug + Send + Sync + 'static {
         Err(EngineError::Unsupported("make layers"))
     }
 
+    /// Returns the digest of an imported image (`hotdesk image import`); `None` when the host has none of this name.
+    ///
+    /// # Errors
+    /// `Failed` when its record cannot be read.
+    async fn base_id(&self, _name: &str) -> EngineResult<Option<String>> {
+        Ok(None)
+    }
+
+    /// Makes a read-only layer that takes the place of the guest image: it has the files of an imported image and hides those
+    /// below. Returns the bytes of its files. An existing layer is left alone.
+    ///
+    /// # Errors
+    /// `Failed` when the host has no such image. Nothing is left of the attempt.
+    async fn keep_base(&self, _name: &str, _layer: LayerId) -> EngineResult<u64> {
+        Err(EngineError::Unsupported("make layers of imported images"))
+    }
+
     /// Removes a layer; a missing one counts as removed.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
 //! expired agent accounts, ends of streams, old usage, the engine's maintenance, boot snapshots, the pool, the guard of
-//! the host's disk, unused layers of templates, throw-away computers.
+//! the host's disk, unused layers of templates, downloads of builds, throw-away computers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ const END_STREAMS_INTERVAL: Duration = QUICK_TIMEOUT;
 /// Time between two removals of old usage records. Usage is reported by month, so an hour is frequent enough.
 const FORGET_USAGE_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Time between two removals of unused layers of templates, which stay for a day.
+/// Time between two removals of unused layers of templates, which stay for a day, and of old downloads of builds.
 const LAYER_SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Time between two removals of throw-away computers, which live for an hour.
@@ -54,6 +54,9 @@ pub fn start(app: &AppState) {
     repeat(app, "count-computers", COUNT_INTERVAL, count_computers);
     repeat(app, "template layers", LAYER_SWEEP_INTERVAL, |app| async move {
         app.templates.remove_unused_layers().await
+    });
+    repeat(app, "downloads of builds", LAYER_SWEEP_INTERVAL, |app| async move {
+        app.templates.remove_old_downloads().await
     });
     repeat(app, "throw-away computers", RUN_SWEEP_INTERVAL, |app| async move {
         app.templates.delete_expired_runs().await

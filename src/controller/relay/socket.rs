@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use crate::AppState;
 use crate::identity::auth::socket_auth::{self, AdmittedSocket};
+use crate::web::request_lease::RequestLease;
 use crate::web::source::Source;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::Permit;
@@ -160,12 +161,34 @@ async fn relay(
 ///
 /// # Errors
 /// How to close the socket when there are too many.
-pub(super) fn permit(
-    app: &AppState,
-    computer: ComputerId,
-) -> std::result::Result<Permit<ComputerId>, CloseReason> {
+fn permit(app: &AppState, computer: ComputerId) -> std::result::Result<Permit<ComputerId>, CloseReason> {
     let permit = app.channels.try_acquire(computer, MAX_PER_COMPUTER);
     permit.ok_or_else(|| CloseReason::new(TRY_AGAIN_LATER, "too many sockets of this computer"))
+}
+
+/// Opens the socket of a caller with an API key: a channel of a computer, until the credential, the access to the computer, one of
+/// them or the controller ends.
+pub(super) fn open_by_key(
+    app: AppState,
+    upgrade: Upgrade,
+    computer: ComputerId,
+    upstream: Upstream,
+    (lease, password): (RequestLease, Lease<PasswordDigest>),
+) -> Result<Response> {
+    let (channel, sockets) = (upstream.channel, app.sockets.clone());
+    Ok(sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
+        let _permit = match permit(&app, computer) {
+            Ok(permit) => permit,
+            Err(closing) => return closing,
+        };
+        let revoked = |why: String| CloseReason::new(channel.close_code(Failure::Unauthenticated), why);
+        tokio::select! {
+            biased;
+            error = lease.lost() => revoked(error.message),
+            () = password.revoked() => revoked("the access to the computer has changed".to_owned()),
+            closing = connect(&app, computer, upstream, (&sender, receiver)) => closing,
+        }
+    })?)
 }
 
 /// The agent's side of a socket.
@@ -180,7 +203,7 @@ pub(super) struct Upstream {
 }
 
 /// Connects a client with an agent's channel until one of them, the computer or the controller ends.
-pub(super) async fn connect(
+async fn connect(
     app: &AppState,
     computer: ComputerId,
     Upstream { channel, guest, query, greeting, filter }: Upstream,

@@ -6,15 +6,15 @@
 use axum::extract::State;
 use axum::response::Response;
 
-use super::socket::{Upstream, connect, permit};
+use super::socket::{Upstream, open_by_key};
 use crate::AppState;
 use crate::identity::auth::AuthenticatedCaller;
 use crate::web::request_lease::RequestLease;
-use hotdesk_domain::desktop::channel::{Channel, Failure};
+use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
-use hotdesk_http::socket::{CloseReason, Upgrade};
+use hotdesk_http::socket::Upgrade;
 use hotdesk_wire::computer::ssh::SshAuthorization;
 
 /// `GET /computers/{id}/ssh`. A computer that is asleep is woken, as by any other command.
@@ -35,19 +35,7 @@ pub async fn open(
     guest.ssh_host_keys().await?;
     // Access may have ended while the computer woke. Its password changes with the people who may use it.
     let password = app.store.passwords.lease(find().await?.password_digest());
-    let (channel, sockets) = (Channel::Ssh, app.sockets.clone());
-    Ok(sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
-        let _permit = match permit(&app, computer.id) {
-            Ok(permit) => permit,
-            Err(closing) => return closing,
-        };
-        let upstream = Upstream { channel, guest, query: Vec::new(), greeting: Some(greeting), filter: None };
-        let revoked = |why: String| CloseReason::new(channel.close_code(Failure::Unauthenticated), why);
-        tokio::select! {
-            biased;
-            error = lease.lost() => revoked(error.message),
-            () = password.revoked() => revoked("the access to the computer has changed".to_owned()),
-            closing = connect(&app, computer.id, upstream, (&sender, receiver)) => closing,
-        }
-    })?)
+    let (query, greeting) = (Vec::new(), Some(greeting));
+    let upstream = Upstream { channel: Channel::Ssh, guest, query, greeting, filter: None };
+    open_by_key(app, upgrade, computer.id, upstream, (lease, password))
 }

@@ -104,6 +104,10 @@ fn describe() {
         "hotdesk_disk_free_bytes",
         "Free space for computers, less what they have not written back yet."
     );
+    describe_gauge!(
+        "hotdesk_download_cache_bytes",
+        "Bytes of the downloads that are kept for builds of templates."
+    );
     describe_counter!("hotdesk_hosts_refused_total", "Requests under a foreign host name.");
     describe_counter!("hotdesk_audit_lost_total", "Audit entries that could not be stored.");
     describe_counter!(

@@ -1,4 +1,5 @@
-//! Read-only layers of disks: made from what a stopped machine has written, and shared by machines that are made later.
+//! Read-only layers of disks: made from what a stopped machine has written, or of an imported image, and shared by machines that
+//! are made later.
 //!
 //! ```text
 //!   <layer>.<machine>.new/rootfs  -- copy, sync, rename -->  <layer>  -- rename -->  <layer>.<number>.gone  -- remove
@@ -13,6 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, lsetxattr, mknodat};
+use serde::{Deserialize, Serialize};
+
 use crate::driver::GuestDriver;
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
 use crate::host::files::{private_folder, sync_folder};
@@ -21,6 +25,22 @@ use crate::state::layout::{Folder, StateDir};
 use crate::state::machine_lock::MachineLock;
 use crate::{Engine, EngineError, EngineResult, Observation};
 use hotdesk_base::ids::{ComputerId, LayerId};
+
+/// Record of an imported image, in its folder.
+pub const BASE_RECORD: &str = "base.json";
+
+/// What [`BASE_RECORD`] says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BaseRecord {
+    /// Digest of the image's content.
+    pub id: String,
+    /// Where it was imported from.
+    pub source: String,
+    /// The distribution's name for itself.
+    pub system: String,
+    /// Bytes of its files.
+    pub bytes: u64,
+}
 
 const MAKE: &str = "make a layer";
 const REMOVE: &str = "remove a layer";
@@ -60,6 +80,67 @@ pub(super) async fn keep<M: GuestDriver>(engine: &M, id: ComputerId, layer: Laye
     released.map(|()| bytes)
 }
 
+/// [`crate::Engine::base_id`]. Blocks.
+pub(super) fn base_id(state: &StateDir, name: &str) -> EngineResult<Option<String>> {
+    let path = state.base(name)?.join(BASE_RECORD);
+    let failed = host_error("read the record of an imported image", &path);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let record: BaseRecord = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
+    Ok(Some(record.id))
+}
+
+/// [`crate::Engine::keep_base`]. Blocks.
+pub(super) fn keep_base<M: GuestDriver>(engine: &M, name: &str, layer: LayerId) -> EngineResult<u64> {
+    let state = engine.state();
+    if let Some(bytes) = bytes(state, layer)? {
+        return Ok(bytes);
+    }
+    let (from, image) = (state.base(name)?.join("rootfs"), engine.host().settings.image.join("rootfs"));
+    // No machine has this id, so the next start removes what is left of a crash.
+    let fresh = unfinished(state, layer, ComputerId::random());
+    complete(state, layer, &fresh, |rootfs| {
+        let mut cp = tool("cp");
+        // Files of both are never changed, so they are links.
+        cp.args([
+            "--recursive",
+            "--no-dereference",
+            "--link",
+            "--preserve=mode,ownership,timestamps,links,xattr",
+        ])
+        .args(["--no-target-directory", "--"])
+        .arg(&from)
+        .arg(rootfs);
+        let (status, _, complaint) = run_with_timeout(MAKE, &mut cp, None, TIMEOUT)?;
+        check_status(MAKE, status, &complaint)?;
+        hide_below(rootfs, &image).map_err(host_error(MAKE, rootfs))
+    })
+}
+
+/// Makes a layer hide all files of the image below: its folders are opaque for an overlay, and other names of the image are
+/// whiteouts (docs/engines/container.md, "Layers").
+fn hide_below(rootfs: &Path, image: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(rootfs)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            lsetxattr(entry.path(), "trusted.overlay.opaque", b"y", XattrFlags::empty())?;
+        }
+    }
+    for entry in fs::read_dir(image)? {
+        let hidden = rootfs.join(entry?.file_name());
+        if let Err(error) = fs::symlink_metadata(&hidden) {
+            if error.kind() != io::ErrorKind::NotFound {
+                return Err(error);
+            }
+            mknodat(CWD, &hidden, FileType::CharacterDevice, Mode::empty(), 0)?;
+        }
+    }
+    Ok(())
+}
+
 /// Makes a layer of a stopped machine. A failed attempt leaves nothing.
 fn make<M: GuestDriver>(
     engine: &M,
@@ -67,21 +148,31 @@ fn make<M: GuestDriver>(
     layer: LayerId,
     lock: &MachineLock,
 ) -> EngineResult<u64> {
-    let state = engine.state();
-    let (path, fresh) = (state.layer(layer), unfinished(state, layer, folder.id));
-    let failed = host_error(MAKE, &fresh);
-    remove_tree(&fresh)?;
-    private_folder(&fresh).map_err(&failed)?;
-    let made = engine.copy_written(folder, &rootfs(&fresh), lock).and_then(|()| {
+    let fresh = unfinished(engine.state(), layer, folder.id);
+    complete(engine.state(), layer, &fresh, |rootfs| engine.copy_written(folder, rootfs, lock))
+}
+
+/// Makes a layer in the folder `fresh`, and gives it its name. A failed attempt leaves nothing.
+fn complete(
+    state: &StateDir,
+    layer: LayerId,
+    fresh: &Path,
+    fill: impl FnOnce(&Path) -> EngineResult<()>,
+) -> EngineResult<u64> {
+    let path = state.layer(layer);
+    let failed = host_error(MAKE, fresh);
+    remove_tree(fresh)?;
+    private_folder(fresh).map_err(&failed)?;
+    let made = fill(&rootfs(fresh)).and_then(|()| {
         // The files first, then the name.
-        File::open(&fresh)
+        File::open(fresh)
             .and_then(|opened| rustix::fs::syncfs(opened).map_err(io::Error::from))
-            .and_then(|()| fs::rename(&fresh, &path))
+            .and_then(|()| fs::rename(fresh, &path))
             .and_then(|()| sync_folder(&state.layers()))
             .map_err(&failed)
     });
     if let Err(error) = made {
-        if let Err(left) = remove_tree(&fresh) {
+        if let Err(left) = remove_tree(fresh) {
             tracing::warn!(%layer, error = format_args!("{left:#}"), "an unfinished layer stays until the next start of the controller");
         }
         // Another machine may have become the same layer meanwhile.

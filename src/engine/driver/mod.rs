@@ -244,6 +244,16 @@ impl<M: GuestDriver> Engine for M {
         layers::keep(self, id, layer).await
     }
 
+    async fn base_id(&self, name: &str) -> EngineResult<Option<String>> {
+        let name = name.to_owned();
+        self.blocking(move |engine| layers::base_id(engine.state(), &name)).await
+    }
+
+    async fn keep_base(&self, name: &str, layer: LayerId) -> EngineResult<u64> {
+        let name = name.to_owned();
+        self.blocking(move |engine| layers::keep_base(engine, &name, layer)).await
+    }
+
     async fn remove_layer(&self, layer: LayerId) -> EngineResult<()> {
         self.blocking(move |engine| layers::remove(engine, layer)).await
     }

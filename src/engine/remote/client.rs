@@ -393,6 +393,21 @@ impl Engine for RemoteEngine {
         Ok(bytes)
     }
 
+    async fn base_id(&self, name: &str) -> EngineResult<Option<String>> {
+        let Reply::BaseId(id) = self.call(Call::BaseId { name: name.to_owned() }).await? else {
+            return Err(unexpected("the id of an imported image"));
+        };
+        Ok(id)
+    }
+
+    async fn keep_base(&self, name: &str, layer: LayerId) -> EngineResult<u64> {
+        let call = Call::KeepBase { name: name.to_owned(), layer: layer.0 };
+        let Reply::Layer(bytes) = self.call(call).await? else {
+            return Err(unexpected("layer"));
+        };
+        Ok(bytes)
+    }
+
     async fn remove_layer(&self, layer: LayerId) -> EngineResult<()> {
         self.complete(Call::RemoveLayer { layer: layer.0 }).await
     }

@@ -151,6 +151,13 @@ pub(super) enum Call {
         id: Uuid,
         layer: Uuid,
     },
+    BaseId {
+        name: String,
+    },
+    KeepBase {
+        name: String,
+        layer: Uuid,
+    },
     RemoveLayer {
         layer: Uuid,
     },
@@ -163,6 +170,7 @@ impl Call {
         let ids = match self {
             Self::Describe {}
             | Self::ImageId {}
+            | Self::BaseId { .. }
             | Self::BootInputs { .. }
             | Self::List {}
             | Self::Layers {}
@@ -192,7 +200,7 @@ impl Call {
             | Self::RemoveSnapshot { id, .. }
             | Self::Snapshots { id } => vec![*id],
             Self::KeepLayer { id, layer } => vec![*id, *layer],
-            Self::RemoveLayer { layer } => vec![*layer],
+            Self::KeepBase { layer, .. } | Self::RemoveLayer { layer } => vec![*layer],
             Self::CopyDisk { from, to } | Self::Fork { from, to } | Self::Launch { from, to, .. } => {
                 vec![*from, to.id]
             }
@@ -266,6 +274,7 @@ pub(super) enum Reply {
     /// What the helper offers, the default first.
     Offers(Vec<OfferText>),
     ImageId(String),
+    BaseId(Option<String>),
     BootInputs(String),
     Endpoint(EndpointText),
     Observation(ObservationText),

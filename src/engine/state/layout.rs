@@ -24,6 +24,8 @@
 //! <state>/layers/<id>/rootfs           a read-only layer of disks, as the upper folder of an overlay (`driver/layers.rs`)
 //!                    /rootfs.ext4      the same as a disk, once a virtual machine has needed it (`qemu/images.rs`)
 //! <state>/layers/<id>.*                a layer that is being made or removed
+//! <state>/bases/<name>/base.json       record of an imported image (`hotdesk image import`)
+//!                     /rootfs          its files; layers have links to them
 //! <state>/trash/                       machines that are being destroyed
 //! ```
 //! The controller opens nothing by path that a guest can write: the files of guests are mounted nowhere in
@@ -42,6 +44,7 @@ use crate::host::syscalls::fscrypt::{self, KeyIdentifier, KeyStatus};
 use crate::{Change, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::name::kebab;
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 
 /// Longest path of the state folder: a unix socket's path is at most 107 bytes (unix(7)), less
@@ -52,6 +55,9 @@ const LONGEST_STATE_DIR: usize = 107 - "/machines/".len() - 36 - "/agent.sock".l
 const READ_RECORD: &str = "read the machine's record";
 
 const CLIENT_SOCKETS: &str = "sockets";
+
+/// Folder of the imported images in the data folder.
+pub const BASES: &str = "bases";
 
 /// The controller's state folder.
 #[derive(Clone, Debug)]
@@ -202,6 +208,17 @@ impl StateDir {
     /// The folder of a layer, which has the form of an image: `rootfs` and its disk.
     pub(crate) fn layer(&self, layer: LayerId) -> PathBuf {
         self.layers().join(layer.to_string())
+    }
+
+    /// The folder of an imported image.
+    ///
+    /// # Errors
+    /// `Failed` for a text that is no name: it may come from a controller that is not trusted.
+    pub(crate) fn base(&self, name: &str) -> EngineResult<PathBuf> {
+        match kebab(name) {
+            Ok(name) => Ok(self.root.join(BASES).join(name)),
+            Err(fault) => Err(EngineError::failed("find an imported image", fault.message)),
+        }
     }
 
     pub(crate) fn client_sockets(&self) -> PathBuf {

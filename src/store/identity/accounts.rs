@@ -1,5 +1,7 @@
 //! Accounts, API keys and installation-wide values. Of a key only the digest is stored, never its text.
 
+use std::collections::HashSet;
+
 use crate::vault::SealedText;
 use crate::vault::columns::INSTALLATION_SECRET;
 use crate::{Store, failed, id};
@@ -103,6 +105,18 @@ impl Store {
             .await
             .map_err(failed("read the operator's account"))?;
         id(&text)
+    }
+
+    /// Returns the ids of all accounts.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn account_ids(&self) -> Result<HashSet<AccountId>> {
+        let rows: Vec<(String,)> = sqlx::query_as("SELECT id FROM accounts")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("list the accounts"))?;
+        rows.iter().map(|(text,)| id(text)).collect()
     }
 
     /// Returns the owner of the key with this digest, or `None` for an unknown key.

@@ -82,6 +82,10 @@ pub struct TemplateDefinition {
     /// Environment variables of every program of the template.
     #[serde(default, skip_serializing_if = "Environment::is_empty")]
     pub env: Environment,
+    /// Name of an imported image that takes the place of the guest image's files. The desktop is installed on top of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = schema::KEBAB))]
+    pub base: Option<String>,
     /// What is installed and run when the template is built.
     #[serde(default, skip_serializing_if = "is_default")]
     pub build: BuildSteps,
@@ -194,6 +198,7 @@ fn read(object: &ObjectReader<'_>, scope: &Scope) -> Option<TemplateDefinition> 
     scope.define_variables(vars.clone());
     let (env, literals) = object.get("env").map(|field| environment::read_global(&field)).unwrap_or_default();
     scope.define_environment(literals);
+    let base = object.read("base", |field| field.plain(name::base));
     let build = object.read("build", software::read_build).unwrap_or_default();
     let files = software::read_files(object);
     let apps = object.list("apps", MAX_STEPS, application::read);
@@ -211,6 +216,7 @@ fn read(object: &ObjectReader<'_>, scope: &Scope) -> Option<TemplateDefinition> 
         secrets,
         vars,
         env,
+        base,
         build,
         files,
         apps,

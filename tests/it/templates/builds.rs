@@ -27,6 +27,11 @@ async fn publish(controller: &Caller, query: &str, document: String) -> HttpAnsw
 
 /// Publishes a definition, begins its build, and waits until the build ends. Returns its status.
 pub async fn build(controller: &Caller, name: &str, more: &str) -> Value {
+    build_within(BUILD_TIMEOUT, controller, name, more).await
+}
+
+/// [`build`] with another timeout.
+pub async fn build_within(timeout: Duration, controller: &Caller, name: &str, more: &str) -> Value {
     let published = publish(controller, "?auto_build=true", definition(name, more)).await;
     assert_eq!(published.status, 201, "{}", published.body);
     // A build that is refused may have failed already.
@@ -35,7 +40,7 @@ pub async fn build(controller: &Caller, name: &str, more: &str) -> Value {
         "{}",
         published.body
     );
-    until_built(controller, name).await
+    until_built_within(timeout, controller, name).await
 }
 
 fn build_path(name: &str) -> String {
@@ -43,8 +48,12 @@ fn build_path(name: &str) -> String {
 }
 
 async fn until_built(controller: &Caller, name: &str) -> Value {
+    until_built_within(BUILD_TIMEOUT, controller, name).await
+}
+
+async fn until_built_within(timeout: Duration, controller: &Caller, name: &str) -> Value {
     let path = build_path(name);
-    let ended = wait::until(BUILD_TIMEOUT, || async {
+    let ended = wait::until(timeout, || async {
         let status = controller.get(&path).await.body;
         (status["status"] != "building").then_some(status)
     });
@@ -62,7 +71,7 @@ pub async fn log(controller: &Caller, name: &str) -> Vec<Value> {
 }
 
 /// Lines of a log that a field of the definition wrote.
-fn lines_of(log: &[Value], source: &str) -> Vec<String> {
+pub fn lines_of(log: &[Value], source: &str) -> Vec<String> {
     let written = log.iter().filter(|entry| entry["source"] == source);
     written.map(|entry| entry["line"].as_str().expect("a line").to_owned()).collect()
 }

@@ -6,8 +6,10 @@
 mod accounts;
 pub mod builds;
 mod catalogue;
+mod downloads;
 mod health;
 mod hooks;
+mod imports;
 mod runs;
 mod saved;
 mod services;

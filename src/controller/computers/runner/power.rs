@@ -15,6 +15,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{Boot, Engine, EngineError, EngineResult, MachineSpec, Observation, Shortage};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
+use hotdesk_wire::agent::Health;
 
 /// Longest boot, until the desktop is usable. An emulated machine takes 20 s, and four concurrent boots on
 /// two busy cores take longer.
@@ -201,12 +202,28 @@ pub(in crate::computers) async fn boot_guest(
     spec: &MachineSpec,
     boot: &Boot,
 ) -> Result<Guest> {
+    boot_guest_until(engine, spec, boot, is_usable).await
+}
+
+/// Whether the desktop is usable.
+pub(in crate::computers) fn is_usable(health: &Health) -> bool {
+    health.status == "ok"
+}
+
+/// Starts a machine and waits until its agent answers with a health that `is_ready` accepts.
+///
+/// # Errors
+/// Those of [`boot_guest`].
+pub(in crate::computers) async fn boot_guest_until(
+    engine: &dyn Engine,
+    spec: &MachineSpec,
+    boot: &Boot,
+    is_ready: impl Fn(&Health) -> bool,
+) -> Result<Guest> {
     let started = engine.start(spec, boot).await;
     let endpoint = started.map_err(|error| refused("Computer could not be started", &error))?;
     let guest = Guest::new(endpoint, &boot.token)?;
-    let ready = wait::until(BOOT_TIMEOUT, || async {
-        guest.health().await.ok().filter(|health| health.status == "ok")
-    });
+    let ready = wait::until(BOOT_TIMEOUT, || async { guest.health().await.ok().filter(&is_ready) });
     tokio::select! {
         ready = ready => match ready {
             Some(_) => Ok(guest),

@@ -4,29 +4,37 @@
 //! for each planned layer:   there is one with these inputs? -- yes --> use it
 //!   no: create a machine over the layers so far, boot, run the steps, stop, keep what it wrote, destroy it
 //!       the layer with the programs: boot another machine, and wait until its services are up and healthy
+//!       the lowest layer above an imported image: the engine makes it of the image's files
 //! ```
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::build_log::{BuildLog, Level, Phase};
+use super::steps::desktop::DESKTOP;
+use super::steps::downloads::{self, Downloads};
 use super::{BUILD_FAILED, CANCELLED, INTERRUPTED, steps, unsupported};
-use crate::computers::runner::power::boot_guest;
+use crate::computers::runner::power::{boot_guest, boot_guest_until, is_usable};
 use crate::computers::runner::registry::FleetState;
 use crate::computers::runner::{hardware_spec, refused};
+use crate::data_dir::downloads::DownloadCaches;
 use hotdesk_base::ids::{AccountId, ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::wait;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::isolation::Isolation;
-use hotdesk_domain::computer::template::build::{PlannedLayer, plan_layers};
+use hotdesk_domain::computer::template::build::{PlannedLayer, StepKind, plan_base, plan_layers};
 use hotdesk_domain::computer::{ComputerRequest, Hardware, parse_computer_request};
 use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::plural::plural;
 use hotdesk_engine::{Boot, MachineSpec};
+use hotdesk_guest::Guest;
 use hotdesk_store::templates::builds::BuiltLayers;
 use hotdesk_wire::template::TemplateDefinition;
 
@@ -34,6 +42,8 @@ use hotdesk_wire::template::TemplateDefinition;
 const BUILD_CPUS: f64 = 2.0;
 /// Time for its programs to end before the disk is kept.
 const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Time for a desktop that was installed to start.
+const DESKTOP_TIMEOUT: Duration = Duration::from_secs(120);
 /// Lines of output in the error of a failed step.
 const ERROR_LINES: usize = 10;
 /// Length of the token of its agent: 256 bits.
@@ -61,9 +71,26 @@ impl Plan {
         unsupported::check_supported(definition)?;
         let environment = definition.values()?.environment().clone();
         let text = serde_json::to_string(&environment).map_err(Error::internal)?;
-        let layers = plan_layers(&image, &text, steps::steps(definition)?);
+        let mut layers = match &definition.base {
+            None => Vec::new(),
+            Some(name) => {
+                let id = fleet.engine.base_id(name).await.map_err(Error::internal)?;
+                let id = id.ok_or_else(|| missing_base(name))?;
+                plan_base(&image, &id, name.clone(), DESKTOP.clone())
+            }
+        };
+        let below = layers.last().map_or(&image, |layer| &layer.inputs);
+        let own = plan_layers(below, layers.len(), &text, steps::steps(definition)?);
+        layers.extend(own);
         Ok(Self { image, environment, layers })
     }
+}
+
+fn missing_base(name: &str) -> Error {
+    let message = format!(
+        "base: there is no imported image {name} on this service: its operator imports one (hotdesk image import {name} SOURCE)"
+    );
+    Error::unprocessable(message).code(ErrorCode::TemplateInvalid)
 }
 
 /// A build that runs.
@@ -72,6 +99,12 @@ pub struct Build<'a> {
     pub fleet: &'a FleetState,
     /// The account whose layers it uses.
     pub account: AccountId,
+    /// The operator's account, which has the layers of imported images.
+    pub operator: AccountId,
+    /// Downloads of earlier builds.
+    pub downloads: &'a DownloadCaches,
+    /// Held while layers of an imported image are made or looked for.
+    pub base_turn: &'a Mutex<()>,
     /// Digest of the document.
     pub digest: &'a str,
     /// Limits of the account.
@@ -98,14 +131,18 @@ impl Build<'_> {
         self.note(Phase::Compile, &plural(u32::try_from(steps).unwrap_or(u32::MAX), "step"));
         let mut layers = Vec::new();
         for planned in planned {
-            let found = self.fleet.store.use_template_layer(self.account, &planned.inputs).await?;
+            // Builds of several accounts may want the layers of one imported image at the same time.
+            let _turn = if planned.is_of_base() { Some(self.wait_for_base().await?) } else { None };
+            let owner = planned.owner(self.account, self.operator);
+            let found = self.fleet.store.use_template_layer(owner, &planned.inputs).await?;
             let layer = match found {
                 Some(layer) => {
                     self.note(Phase::Install, &format!("{}: unchanged", planned.title()));
                     layer
                 }
+                None if planned.kind() == Some(StepKind::Base) => self.make_base(&planned).await?,
                 None => {
-                    let hardware = self.admit().await?;
+                    let hardware = self.admit(&planned).await?;
                     self.make_layer(isolation, hardware, &layers, &planned, &environment).await?
                 }
             };
@@ -128,6 +165,31 @@ impl Build<'_> {
 
     pub(super) fn note(&self, phase: Phase, line: &str) {
         self.log.add(Level::Info, phase, None, line);
+    }
+
+    async fn wait_for_base(&self) -> Result<MutexGuard<'_, ()>> {
+        tokio::select! {
+            turn = self.base_turn.lock() => Ok(turn),
+            error = self.interruption() => Err(error),
+        }
+    }
+
+    /// Makes the layer with the files of an imported image.
+    async fn make_base(&self, planned: &PlannedLayer) -> Result<LayerId> {
+        let (layer, store) = (LayerId::random(), &self.fleet.store);
+        let name = planned.steps.first().map(|step| step.script.as_str()).unwrap_or_default();
+        self.note(Phase::Install, &format!("the files of {name} are taken"));
+        store.add_template_layer(self.operator, layer, &planned.inputs).await?;
+        let made = async {
+            let kept = self.fleet.engine.keep_base(name, layer).await;
+            let bytes = kept.map_err(|error| refused(BUILD_FAILED, &error))?;
+            store.finish_template_layer(layer, bytes).await
+        };
+        let made = made.await;
+        if made.is_err() {
+            super::remove_layer(self.fleet, layer).await;
+        }
+        made.map(|()| layer)
     }
 
     async fn make_layer(
@@ -189,11 +251,40 @@ impl Build<'_> {
             engine.create(spec).await.map_err(failed)?;
             let token = Secret::random(TOKEN_CHARACTERS);
             let boot = Boot { generation: GENERATION, token, resolution: Resolution::default() };
-            boot_guest(&**engine, spec, &boot).await?
+            if planned.is_of_base() {
+                boot_guest_until(&**engine, spec, &boot, |_| true).await?
+            } else {
+                boot_guest(&**engine, spec, &boot).await?
+            }
         };
+        self.run_steps(&guest, spec, planned, environment).await?;
+        if planned.is_of_base() {
+            let usable =
+                wait::until(DESKTOP_TIMEOUT, || async { guest.health().await.ok().filter(is_usable) });
+            if usable.await.is_none() {
+                let message = "the desktop was installed on the imported image, and does not start there";
+                return Err(Error::conflict(message));
+            }
+        }
+        engine.stop(spec.id, STOP_GRACE).await.map_err(failed)
+    }
+
+    /// Runs the steps of a layer, with the downloads of earlier builds.
+    async fn run_steps(
+        &self,
+        guest: &Guest,
+        spec: &MachineSpec,
+        planned: &PlannedLayer,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<()> {
+        let owner = planned.owner(self.account, self.operator);
+        let content = (&planned.steps[..], spec.disk_bytes);
+        let cached = Downloads::begin(self.downloads, owner, guest, self.log, content).await;
+        let mut variables = if planned.is_of_base() { BTreeMap::new() } else { environment.clone() };
+        variables.extend(downloads::environment(cached.as_ref()));
         for step in &planned.steps {
             self.note(Phase::Install, &format!("{} begins", step.field));
-            let code = steps::run::run(&guest, step, environment, self.log).await?;
+            let code = steps::run::run(guest, step, &variables, self.log).await?;
             if code != 0 {
                 let output = self.log.last_output(ERROR_LINES).join("\n");
                 return Err(Error::conflict(format!(
@@ -202,7 +293,10 @@ impl Build<'_> {
                 )));
             }
         }
-        engine.stop(spec.id, STOP_GRACE).await.map_err(failed)
+        if let Some(cached) = cached {
+            cached.end().await;
+        }
+        Ok(())
     }
 
     /// Makes a layer of what a stopped machine has written, and returns its size in bytes. The layer cannot be used yet.
@@ -210,7 +304,8 @@ impl Build<'_> {
         let engine = &self.fleet.engine;
         let failed = |error| refused(BUILD_FAILED, &error);
         self.note(Phase::Snapshot, &format!("{} is kept", planned.title()));
-        self.fleet.store.add_template_layer(self.account, layer, &planned.inputs).await?;
+        let owner = planned.owner(self.account, self.operator);
+        self.fleet.store.add_template_layer(owner, layer, &planned.inputs).await?;
         engine.keep_layer(machine, layer).await.map_err(failed)
     }
 
@@ -232,13 +327,15 @@ impl Build<'_> {
     /// # Errors
     /// `NotFound` when the template was deleted meanwhile; `Forbidden` (`DISK_QUOTA_EXCEEDED`) when the account's disk is
     /// used up.
-    async fn admit(&self) -> Result<Hardware> {
+    async fn admit(&self, planned: &PlannedLayer) -> Result<Hardware> {
         let store = &self.fleet.store;
         if !store.is_published(self.account, self.digest).await? {
             return Err(Error::not_found("the template was deleted"));
         }
         let allowance = super::check_disk(store, self.plans, self.account).await?;
-        let disk_gb = self.definition.hardware.disk_gb.map(|disk| disk.min(allowance.disk_gb.into()) as f64);
+        // The size of a template's disk does not count for what other templates share.
+        let disk_gb = self.definition.hardware.disk_gb.filter(|_| !planned.is_of_base());
+        let disk_gb = disk_gb.map(|disk| disk.min(allowance.disk_gb.into()) as f64);
         let cpu = Some(BUILD_CPUS.min(allowance.cpu.into()));
         let hardware =
             parse_computer_request(&ComputerRequest { cpu, disk_gb, ..ComputerRequest::default() })?;

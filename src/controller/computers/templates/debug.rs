@@ -34,10 +34,12 @@ impl Templates {
         }
         let definition = parse(template).await?;
         let plan = Plan::of(&self.0.fleet.shared, &definition).await?;
+        let operator = self.0.store.operator_account().await?;
         let (mut layers, mut finished, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for planned in plan.layers {
             let found = if left.is_empty() {
-                self.0.store.use_template_layer(template.account, &planned.inputs).await?
+                let owner = planned.owner(template.account, operator);
+                self.0.store.use_template_layer(owner, &planned.inputs).await?
             } else {
                 None
             };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 
 mod apt;
@@ -23,6 +23,7 @@ mod unsupported;
 
 use super::fleet::Fleet;
 use super::runner::registry::{FleetState, stopping};
+use crate::data_dir::downloads::DownloadCaches;
 use build::Build;
 use build_log::{Level, Phase};
 use hotdesk_base::clock;
@@ -62,6 +63,8 @@ struct TemplatesState {
     fleet: Fleet,
     plans: Plans,
     builds: BuildQueue,
+    downloads: DownloadCaches,
+    base_turn: Mutex<()>,
 }
 
 /// What a computer is launched from.
@@ -94,8 +97,9 @@ impl LaunchSource {
 
 impl Templates {
     /// Creates the service of this fleet.
-    pub fn new(store: Store, fleet: Fleet, plans: Plans) -> Self {
-        Self(Arc::new(TemplatesState { store, fleet, plans, builds: BuildQueue::default() }))
+    pub fn new(store: Store, fleet: Fleet, plans: Plans, downloads: DownloadCaches) -> Self {
+        let (builds, base_turn) = (BuildQueue::default(), Mutex::new(()));
+        Self(Arc::new(TemplatesState { store, fleet, plans, builds, downloads, base_turn }))
     }
 
     /// Publishes a valid definition. With `replace` it may take the place of another document, whose build is cancelled.
@@ -315,6 +319,9 @@ impl Templates {
         let build = Build {
             fleet: &self.0.fleet.shared,
             account: build.account,
+            operator: self.0.store.operator_account().await?,
+            downloads: &self.0.downloads,
+            base_turn: &self.0.base_turn,
             digest: &build.digest,
             plans: &self.0.plans,
             definition: &definition,
@@ -381,6 +388,16 @@ impl Templates {
                 remove_layer(&self.0.fleet.shared, layer).await;
             }
         }
+        Ok(())
+    }
+
+    /// Removes the downloads of accounts that are gone, and old ones; measures the rest.
+    ///
+    /// # Errors
+    /// `Internal` when the database or the disk fails.
+    pub async fn remove_old_downloads(&self) -> Result<()> {
+        let bytes = self.0.downloads.sweep(&self.0.store.account_ids().await?).await?;
+        metrics::gauge!("hotdesk_download_cache_bytes").set(bytes as f64);
         Ok(())
     }
 

@@ -6,12 +6,12 @@ use axum::response::Response;
 use super::parse_port;
 use crate::AppState;
 use crate::identity::auth::AuthenticatedCaller;
-use crate::relay::socket::{Upstream, connect, permit};
+use crate::relay::socket::{Upstream, open_by_key};
 use crate::web::request_lease::RequestLease;
-use hotdesk_domain::desktop::channel::{Channel, Failure};
+use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
-use hotdesk_http::socket::{CloseReason, Upgrade};
+use hotdesk_http::socket::Upgrade;
 
 /// `GET /computers/{id}/tcp/{port}`. A computer that is asleep is woken, as by any other command.
 pub async fn open(
@@ -34,20 +34,7 @@ pub async fn open(
     let guest = app.fleet.guest(&computer).await?;
     // Access may have ended while the computer woke. Its password changes with the people who may use it.
     let password = app.store.passwords.lease(find().await?.password_digest());
-    let (channel, sockets) = (Channel::Tcp, app.sockets.clone());
-    Ok(sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
-        let _permit = match permit(&app, computer.id) {
-            Ok(permit) => permit,
-            Err(closing) => return closing,
-        };
-        let query = vec![("port".to_owned(), port.to_string())];
-        let upstream = Upstream { channel, guest, query, greeting: None, filter: None };
-        let revoked = |why: String| CloseReason::new(channel.close_code(Failure::Unauthenticated), why);
-        tokio::select! {
-            biased;
-            error = lease.lost() => revoked(error.message),
-            () = password.revoked() => revoked("the access to the computer has changed".to_owned()),
-            closing = connect(&app, computer.id, upstream, (&sender, receiver)) => closing,
-        }
-    })?)
+    let query = vec![("port".to_owned(), port.to_string())];
+    let upstream = Upstream { channel: Channel::Tcp, guest, query, greeting: None, filter: None };
+    open_by_key(app, upgrade, computer.id, upstream, (lease, password))
 }

@@ -36,8 +36,10 @@ pub const MAX_TEMPLATES: i64 = 200;
 pub const MAX_STARS: i64 = MAX_TEMPLATES + 50;
 /// Most bytes of all normalised documents of an account (4 MiB), because a list has all of them: 200 of 20 KB.
 pub const MAX_TEMPLATE_BYTES: i64 = 4 << 20;
-/// Most layers that the scripts of `build.run` become. With one each for `env`, `apt`, `pip`, `npm`, `files` and the
-/// applications there are at most 16, as many as an engine takes.
+/// Most layers of a template, as many as an engine takes.
+pub const MAX_TEMPLATE_LAYERS: usize = 16;
+/// Most layers that the scripts of `build.run` become. There are fewer where `env`, `apt`, `pip`, `npm`, `files`, the
+/// applications, the services and an imported image with its desktop leave less of [`MAX_TEMPLATE_LAYERS`].
 pub const MAX_RUN_LAYERS: usize = 10;
 /// Part of the digest of every layer. It changes when a later version builds something else from the same definition.
 pub const SCRIPT_OF_BUILD_VERSION: &str = "1";

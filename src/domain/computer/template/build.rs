@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use hotdesk_base::hex::hex;
+use hotdesk_base::ids::AccountId;
 use hotdesk_base::time::UnixMillis;
 use sha2::{Digest, Sha256};
 
-use super::bounds::{MAX_RUN_LAYERS, SCRIPT_OF_BUILD_VERSION};
+use super::bounds::{MAX_RUN_LAYERS, MAX_TEMPLATE_LAYERS, SCRIPT_OF_BUILD_VERSION};
 
 /// The file in a computer with the environment variables of its template: `NAME=VALUE`, each with a null byte after it, as in
 /// `/proc/PID/environ`.
@@ -47,6 +48,10 @@ impl BuildStatus {
 /// Kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
+    /// An imported image, which the script names.
+    Base,
+    /// The desktop above an imported image.
+    Desktop,
     /// Packages of Debian.
     Apt,
     /// Packages of Python.
@@ -83,14 +88,34 @@ pub struct PlannedLayer {
     pub steps: Vec<BuildStep>,
 }
 
-/// Divides the steps of a build into layers. Each step becomes one, so that a change repeats only the steps from there on;
-/// the scripts of `build.run` share layers evenly when there are more than [`MAX_RUN_LAYERS`], and the applications share
-/// one.
+/// The layers of an imported image: its files, and the desktop above them. They depend on nothing else of a template, so
+/// templates of all accounts share them.
 ///
-/// `base` identifies the image, `environment` the variables of all steps.
-pub fn plan_layers(base: &str, environment: &str, steps: Vec<BuildStep>) -> Vec<PlannedLayer> {
+/// `image` and `id` identify the guest image and the imported one, `name` is the name of the latter.
+pub fn plan_base(image: &str, id: &str, name: String, desktop: String) -> Vec<PlannedLayer> {
+    let step = |kind, field: &str, script| BuildStep { kind, field: field.to_owned(), script };
+    let files = step(StepKind::Base, "base", name);
+    let mut layers = vec![PlannedLayer {
+        inputs: digest(&[SCRIPT_OF_BUILD_VERSION, "base", image, id]),
+        steps: vec![files],
+    }];
+    let inputs = digest(&[&layers[0].inputs, &desktop]);
+    layers.push(PlannedLayer { inputs, steps: vec![step(StepKind::Desktop, "base: desktop", desktop)] });
+    layers
+}
+
+/// Divides the steps of a build into layers. Each step becomes one, so that a change repeats only the steps from there on;
+/// the scripts of `build.run` share layers evenly when there are more than [`MAX_RUN_LAYERS`], or more than fit beside the
+/// others and the `below` ones. The applications share one.
+///
+/// `base` identifies what is below the layers, `environment` the variables of all steps.
+pub fn plan_layers(base: &str, below: usize, environment: &str, steps: Vec<BuildStep>) -> Vec<PlannedLayer> {
     let runs = steps.iter().filter(|step| step.kind == StepKind::Run).count();
-    let most_runs = runs.div_ceil(MAX_RUN_LAYERS).max(1);
+    let installs = usize::from(steps.iter().any(|step| step.kind == StepKind::Install));
+    let single = |step: &&BuildStep| !matches!(step.kind, StepKind::Run | StepKind::Install);
+    let others = below + installs + steps.iter().filter(single).count();
+    let run_layers = MAX_TEMPLATE_LAYERS.saturating_sub(others).clamp(1, MAX_RUN_LAYERS);
+    let most_runs = runs.div_ceil(run_layers).max(1);
     let mut inputs = digest(&[SCRIPT_OF_BUILD_VERSION, base, environment]);
     let mut layers: Vec<PlannedLayer> = Vec::new();
     for step in steps {
@@ -98,7 +123,13 @@ pub fn plan_layers(base: &str, environment: &str, steps: Vec<BuildStep>) -> Vec<
         let shared = layers.last_mut().filter(|layer| match step.kind {
             StepKind::Run => layer.has_only(StepKind::Run) && layer.steps.len() < most_runs,
             StepKind::Install => layer.has_only(StepKind::Install),
-            StepKind::Apt | StepKind::Pip | StepKind::Npm | StepKind::Files | StepKind::Programs => false,
+            StepKind::Base
+            | StepKind::Desktop
+            | StepKind::Apt
+            | StepKind::Pip
+            | StepKind::Npm
+            | StepKind::Files
+            | StepKind::Programs => false,
         });
         match shared {
             Some(layer) => {
@@ -116,6 +147,21 @@ impl PlannedLayer {
     pub fn title(&self) -> String {
         let fields: Vec<&str> = self.steps.iter().map(|step| step.field.as_str()).collect();
         fields.join(", ")
+    }
+
+    /// Whether it belongs to an imported image, and not to a template.
+    pub fn is_of_base(&self) -> bool {
+        self.steps.iter().all(|step| matches!(step.kind, StepKind::Base | StepKind::Desktop))
+    }
+
+    /// The kind of its first step.
+    pub fn kind(&self) -> Option<StepKind> {
+        self.steps.first().map(|step| step.kind)
+    }
+
+    /// The account that has the layer: that of the template, or the operator's for one of an imported image.
+    pub fn owner(&self, account: AccountId, operator: AccountId) -> AccountId {
+        if self.is_of_base() { operator } else { account }
     }
 
     fn has_only(&self, kind: StepKind) -> bool {
@@ -168,7 +214,7 @@ mod tests {
     }
 
     fn inputs(base: &str, environment: &str, steps: Vec<BuildStep>) -> Vec<String> {
-        plan_layers(base, environment, steps).into_iter().map(|layer| layer.inputs).collect()
+        plan_layers(base, 0, environment, steps).into_iter().map(|layer| layer.inputs).collect()
     }
 
     #[test]
@@ -180,7 +226,7 @@ mod tests {
             step(StepKind::Install, "j"),
         ]);
         let sizes = |steps: &[BuildStep]| -> Vec<usize> {
-            plan_layers("", "", steps.to_vec()).iter().map(|layer| layer.steps.len()).collect()
+            plan_layers("", 0, "", steps.to_vec()).iter().map(|layer| layer.steps.len()).collect()
         };
         assert_eq!(sizes(&steps), [1, 1, 1, 1, 2]);
         for (count, expected) in
@@ -189,8 +235,14 @@ mod tests {
             assert_eq!(sizes(&runs(count)), expected, "{count}");
         }
         steps.extend(runs(MAX_STEPS));
-        let layers = plan_layers("", "", steps.clone());
+        let layers = plan_layers("", 0, "", steps.clone());
         assert_eq!(layers.len(), 15);
+        // With an environment and programs, and above an imported image, there are as many as a computer may have.
+        for below in [0, 2] {
+            let all = [vec![step(StepKind::Files, "e")], steps.clone(), vec![step(StepKind::Programs, "s")]]
+                .concat();
+            assert!(below + plan_layers("", below, "", all).len() <= MAX_TEMPLATE_LAYERS, "{below}");
+        }
         assert_eq!(layers.into_iter().flat_map(|layer| layer.steps).collect::<Vec<_>>(), steps);
     }
 
@@ -217,6 +269,27 @@ mod tests {
             inputs("", "", vec![step(StepKind::Run, "ab"), step(StepKind::Run, "c")])[1],
             inputs("", "", vec![step(StepKind::Run, "a"), step(StepKind::Run, "bc")])[1]
         );
+    }
+
+    #[test]
+    fn the_layers_of_an_imported_image_depend_on_its_content_and_on_the_guest_image() {
+        let inputs = |image, id, name: &str, desktop: &str| -> Vec<String> {
+            let layers = plan_base(image, id, name.to_owned(), desktop.to_owned());
+            assert!(layers.iter().all(PlannedLayer::is_of_base));
+            layers.into_iter().map(|layer| layer.inputs).collect()
+        };
+        let first = inputs("image", "sha256:1", "debian", "install");
+        assert_eq!(inputs("image", "sha256:1", "other-name", "install"), first);
+        let other = inputs("image", "sha256:1", "debian", "install more");
+        assert!(other[0] == first[0] && other[1] != first[1]);
+        for other in [
+            inputs("image2", "sha256:1", "debian", "install"),
+            inputs("image", "sha256:2", "debian", "install"),
+        ] {
+            assert!(other.iter().zip(&first).all(|(one, another)| one != another));
+        }
+        let steps = plan_layers("", 0, "", runs(1));
+        assert!(!steps[0].is_of_base());
     }
 
     #[test]

@@ -34,6 +34,18 @@ pub fn kebab(text: &str) -> RuleResult<String> {
     check(text, is_valid, "1 to 64 lower-case letters, digits and single dashes between them")
 }
 
+/// The name of an imported image.
+///
+/// # Errors
+/// `InvalidValue` for anything else, such as a reference to a registry.
+pub fn base(text: &str) -> RuleResult<String> {
+    kebab(text).map_err(|fault| {
+        fault.hint(
+            "write the name of an image that the operator has imported (hotdesk image import NAME SOURCE)",
+        )
+    })
+}
+
 /// The name of a secret. In upper case it names the entry of the vault and the environment variable.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! Steps of a build from a definition: one script for each.
 
+pub(super) mod desktop;
+pub(super) mod downloads;
 pub(super) mod run;
 
 use std::collections::BTreeMap;
@@ -17,7 +19,7 @@ use super::programs;
 use super::unsupported::download_url;
 
 /// `--break-system-packages`: the computer is the environment of these packages.
-const PIP: &str = "python3 -m pip install --no-cache-dir --no-input --break-system-packages -- ";
+const PIP: &str = "python3 -m pip install --no-input --break-system-packages -- ";
 const NPM: &str = "npm install --global --no-fund --no-audit -- ";
 
 /// Returns the steps of a definition, in the order in which they run.
@@ -89,7 +91,13 @@ fn install_script(kind: StepKind, packages: &str) -> String {
     match kind {
         StepKind::Pip => format!("{}{PIP}{packages}\n", tool("python3 -m pip --version", "python3-pip")),
         StepKind::Npm => format!("{}{NPM}{packages}\n", tool("npm --version", "npm")),
-        StepKind::Apt | StepKind::Files | StepKind::Install | StepKind::Run | StepKind::Programs => {
+        StepKind::Base
+        | StepKind::Desktop
+        | StepKind::Apt
+        | StepKind::Files
+        | StepKind::Install
+        | StepKind::Run
+        | StepKind::Programs => {
             format!("{APT}{packages}{APT_CLEAN}")
         }
     }

@@ -1,4 +1,9 @@
-//! `hotdesk image`: builds of the guest image and of the virtual machines' kernel by the installed scripts.
+//! `hotdesk image`: builds of the guest image and of the virtual machines' kernel by the installed scripts, and imported images.
+
+mod import;
+mod layout;
+mod registry;
+mod unpack;
 
 use std::path::{Path, PathBuf};
 use std::process::Command as Program;
@@ -6,6 +11,7 @@ use std::process::Command as Program;
 use clap::{Subcommand, ValueEnum};
 
 use crate::failure::{Failure, Outcome};
+use crate::operator::serve;
 
 /// Subcommand of `hotdesk image`.
 #[derive(Debug, Subcommand)]
@@ -25,6 +31,27 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },
+    /// Import an OCI image with Debian or Ubuntu, on which templates are built (`base: NAME`). Needs root.
+    Import {
+        #[command(flatten)]
+        options: Box<serve::Options>,
+        /// Name for templates: lower-case letters, digits and single dashes.
+        name: String,
+        /// Archive or folder with an OCI layout, or a reference to a registry, such as docker.io/library/debian:13.
+        source: String,
+        /// Most megabytes of its files.
+        #[arg(long, value_name = "MB", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        max_mb: u64,
+    },
+    /// List the imported images.
+    List(Box<serve::Options>),
+    /// Remove an imported image. What was built from it stays.
+    Remove {
+        #[command(flatten)]
+        options: Box<serve::Options>,
+        /// Name of the image.
+        name: String,
+    },
 }
 
 /// Contents of a guest image.
@@ -39,8 +66,9 @@ pub enum Variant {
 /// Runs `hotdesk image`. The progress goes to standard error.
 ///
 /// # Errors
-/// When the scripts are not installed, cannot be run, or fail; they print the reason.
-pub fn run(command: Command) -> Outcome<()> {
+/// When the scripts are not installed, cannot be run, or fail; they print the reason. Those of [`import::import`],
+/// [`import::list`] and [`import::remove`].
+pub fn run(command: Command, json: bool) -> Outcome<()> {
     let (script, arguments) = match command {
         Command::Build { variant, cache } => {
             let name = variant.to_possible_value().expect("every variant has a name");
@@ -49,6 +77,11 @@ pub fn run(command: Command) -> Outcome<()> {
                 .extend(cache.into_iter().flat_map(|folder| ["--cache".into(), folder.into_os_string()]));
             ("image/build", arguments)
         }
+        Command::Import { options, name, source, max_mb } => {
+            return import::import(&options.load()?.data_dir, &name, &source, max_mb * 1_000_000);
+        }
+        Command::List(options) => return import::list(&options.load()?.data_dir, json),
+        Command::Remove { options, name } => return import::remove(&options.load()?.data_dir, &name),
         Command::Kernel { folder } => ("vm/build", folder.map(PathBuf::into_os_string).into_iter().collect()),
     };
     let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;

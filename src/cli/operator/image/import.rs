@@ -1,0 +1,238 @@
+//! `hotdesk image import`, `list` and `remove`: images on which templates can be built.
+//!
+//! ```text
+//!   source --> layout --> <data>/bases/.<name>.new/rootfs -- check, sync, rename --> <data>/bases/<name>
+//! ```
+//! The image is extracted and never run here. Computers of builds install the desktop on it (docs/templates.md, "base").
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with, syncfs};
+use serde_json::json;
+
+use super::layout::Layout;
+use super::registry;
+use super::unpack::RootFolder;
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use crate::progress::Progress;
+use hotdesk_base::hex::hex;
+use hotdesk_domain::computer::template::name::kebab;
+use hotdesk_engine::{BASE_RECORD, BASES, BaseRecord};
+use sha2::{Digest, Sha256};
+
+/// Part of the id of every imported image. It changes when a later version makes other files of the same image.
+const IMPORT_VERSION: &str = "1";
+/// Most bytes of a file that is read from an image.
+const MAX_TEXT: u64 = 64 * 1024;
+/// Distributions on which the desktop can be installed.
+const SYSTEMS: [&str; 2] = ["debian", "ubuntu"];
+/// Programs that an image must have.
+const PROGRAMS: [&str; 3] = ["bin/bash", "usr/bin/apt-get", "usr/bin/dpkg"];
+/// Files over which an engine mounts those of each computer, and what an image has in their place.
+const MOUNT_POINTS: [(&str, &str); 3] = [
+    ("etc/resolv.conf", ""),
+    ("etc/hostname", "hotdesk\n"),
+    ("etc/hosts", "127.0.0.1 localhost hotdesk\n::1 localhost\n"),
+];
+const FOLDERS: [&str; 6] = ["dev", "proc", "root", "run", "sys", "var/log"];
+/// Files by which a computer is known.
+const IDENTITY: [&str; 2] = ["etc/machine-id", "var/lib/dbus/machine-id"];
+
+/// Imports an image under a name, of at most `most_bytes`. One of this name is replaced; templates keep what they were built from.
+///
+/// # Errors
+/// What is wrong with the image or the host. Nothing is left of the attempt.
+pub fn import(data_dir: &Path, name: &str, source: &str, most_bytes: u64) -> Outcome<()> {
+    let name = parse_name(name)?;
+    let bases = data_dir.join(BASES);
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::Failed("run it as root: the files of an image have several owners".to_owned()));
+    }
+    let failed = |error: io::Error| format!("cannot write to {}: {error}", bases.display());
+    private_folder(&bases).map_err(failed)?;
+    let held = File::open(&bases).map_err(failed)?;
+    flock(&held, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    // Of killed imports: the lock excludes others.
+    for entry in fs::read_dir(&bases).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+            fs::remove_dir_all(&path).map_err(failed)?;
+        }
+    }
+    let fresh = tempfile::Builder::new().prefix(".").suffix(".new").tempdir_in(&bases).map_err(failed)?;
+    let progress = Progress::waiting("reading the image");
+    let record = extract(fresh.path(), source, most_bytes)?;
+    drop(progress);
+    let text = serde_json::to_string(&record).map_err(|error| error.to_string())?;
+    let path = bases.join(&name);
+    fs::write(fresh.path().join(BASE_RECORD), text).map_err(failed)?;
+    File::open(fresh.path()).and_then(|folder| Ok(syncfs(folder)?)).map_err(failed)?;
+    // The earlier image gets the temporary name, and goes with it.
+    match renameat_with(CWD, fresh.path(), CWD, &path, RenameFlags::EXCHANGE) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::NOENT) => {
+            fs::rename(fresh.path(), &path).map_err(failed)?;
+            let _moved = fresh.keep();
+        }
+        Err(error) => return Err(failed(error.into()).into()),
+    }
+    held.sync_all().map_err(failed)?;
+    output::line(&format!(
+        "imported {name}: {}, {} MB. Templates are built on it with `base: {name}`",
+        record.system,
+        record.bytes / 1_000_000
+    ))
+}
+
+/// Extracts an image into `folder/rootfs`, and checks that the desktop can be installed on it.
+fn extract(folder: &Path, source: &str, most_bytes: u64) -> Outcome<BaseRecord> {
+    let path = Path::new(source);
+    let pulled = folder.join("layout");
+    let layout = if path.exists() {
+        Layout::open(path)?
+    } else if source.starts_with(['.', '/']) {
+        return Err(format!("{source} does not exist").into());
+    } else {
+        fs::create_dir(&pulled).map_err(|error| format!("cannot make {}: {error}", pulled.display()))?;
+        crate::runtime()?.block_on(registry::pull(source, &pulled, most_bytes))?;
+        Layout::open(&pulled)?
+    };
+    let image = layout.image()?;
+    let rootfs = folder.join("rootfs");
+    DirBuilder::new()
+        .mode(0o755)
+        .create(&rootfs)
+        .map_err(|error| format!("cannot make {}: {error}", rootfs.display()))?;
+    let mut root = RootFolder::open(&rootfs, most_bytes)?;
+    for layer in &image.layers {
+        root.extract(layout.layer(layer)?)
+            .map_err(|failure| format!("layer {}: {}", layer.digest, failure.text()))?;
+    }
+    if pulled.exists() {
+        fs::remove_dir_all(&pulled)
+            .map_err(|error| format!("cannot remove {}: {error}", pulled.display()))?;
+    }
+    let system = check_system(&root)?;
+    prepare(&root).map_err(|error| format!("cannot change the files of the image: {error}"))?;
+    let id = format!("sha256:{}", hex(&Sha256::digest(format!("{IMPORT_VERSION} {}", image.digest))));
+    Ok(BaseRecord { id, source: source.to_owned(), system, bytes: most_bytes - root.left_bytes() })
+}
+
+/// Returns the distribution's name for itself, if the desktop can be installed there.
+fn check_system(root: &RootFolder) -> Outcome<String> {
+    let read = |path: &str| {
+        root.read(path, MAX_TEXT).map_err(|error| format!("cannot read {path} of the image: {error}"))
+    };
+    let text = read("etc/os-release")?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let field = |name: &str| {
+        let values = text.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
+        values.last().unwrap_or_default().trim_matches(['"', '\'']).to_owned()
+    };
+    let ids = format!("{} {}", field("ID"), field("ID_LIKE"));
+    let shown: String = field("PRETTY_NAME").chars().filter(|c| !c.is_control()).take(100).collect();
+    if !ids.split_whitespace().any(|id| SYSTEMS.contains(&id)) {
+        let found = if shown.is_empty() { "no Linux distribution".to_owned() } else { shown };
+        return Err(
+            format!("the image is {found}: the desktop needs Debian, Ubuntu or a system like them").into()
+        );
+    }
+    for program in PROGRAMS {
+        if read(program)?.is_none() {
+            return Err(format!("the image has no /{program}, with which the desktop is installed").into());
+        }
+    }
+    Ok(shown)
+}
+
+/// Gives an image what engines need, and removes identities of computers.
+fn prepare(root: &RootFolder) -> io::Result<()> {
+    for folder in FOLDERS {
+        root.folder(Path::new(folder))?;
+    }
+    for (path, text) in MOUNT_POINTS {
+        root.replace(path, Some(text))?;
+    }
+    for path in IDENTITY {
+        root.replace(path, None)?;
+    }
+    for name in root.names("etc/ssh")? {
+        if name.as_encoded_bytes().starts_with(b"ssh_host_") {
+            root.replace(&Path::new("etc/ssh").join(name).to_string_lossy(), None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints the imported images.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn list(data_dir: &Path, as_json: bool) -> Outcome<()> {
+    let mut images = Vec::new();
+    for name in names(&data_dir.join(BASES))? {
+        let path = data_dir.join(BASES).join(&name).join(BASE_RECORD);
+        let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", path.display());
+        let text = fs::read(&path).map_err(|error| failed(&error))?;
+        let record: BaseRecord = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
+        images.push((name, record));
+    }
+    if as_json {
+        let images: Vec<_> = images
+            .iter()
+            .map(|(name, BaseRecord { id, source, system, bytes })| {
+                json!({"name": name, "id": id, "source": source, "system": system, "bytes": bytes})
+            })
+            .collect();
+        return output::line(&json!({"images": images}).to_string());
+    }
+    let rows = images.into_iter().map(|(name, record)| {
+        vec![name, record.system, format!("{} MB", record.bytes / 1_000_000), record.source]
+    });
+    output::table(&["NAME", "SYSTEM", "SIZE", "SOURCE"], rows.collect())
+}
+
+fn names(bases: &Path) -> Outcome<Vec<String>> {
+    let failed = |error: io::Error| format!("cannot read {}: {error}", bases.display());
+    let entries = match fs::read_dir(bases) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error).into()),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if kebab(&name).is_ok() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Removes an imported image. Templates that were built from it keep their layers.
+///
+/// # Errors
+/// When there is none of this name, or the disk fails.
+pub fn remove(data_dir: &Path, name: &str) -> Outcome<()> {
+    let path: PathBuf = data_dir.join(BASES).join(parse_name(name)?);
+    match fs::remove_dir_all(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(format!("there is no imported image {name} in {}", data_dir.display()).into())
+        }
+        Err(error) => Err(format!("cannot remove {}: {error}", path.display()).into()),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn parse_name(name: &str) -> Outcome<String> {
+    kebab(name).map_err(|fault| Failure::Usage(format!("the name of an image {}", fault.message)))
+}
+
+fn private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

@@ -1,0 +1,113 @@
+//! Pull of an image from a registry into a layout folder.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use oci_client::client::{ClientConfig, ClientProtocol};
+use oci_client::secrets::RegistryAuth;
+use oci_client::{Client, Reference};
+use serde_json::json;
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+
+use super::layout::{Descriptor, Index, MAX_DOCUMENT, Manifest, blob_path, choose, is_index, parse};
+use crate::failure::Outcome;
+
+/// Media types of manifests and indices that are read.
+const ACCEPTED: [&str; 4] = [
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+];
+/// Longest silence of a registry.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Pulls an image without credentials into the folder `layout`. Layers have at most `most_bytes` together.
+///
+/// # Errors
+/// When the text is no reference, the registry has no such image for this host's platform or does not answer, or a blob is damaged.
+pub async fn pull(text: &str, layout: &Path, most_bytes: u64) -> Outcome<()> {
+    let reference: Reference = text
+        .parse()
+        .map_err(|error| format!("{text} is no file, no folder and no reference to an image: {error}"))?;
+    let registry = reference.resolve_registry().to_owned();
+    let failed = |error| format!("cannot pull {reference}: {error}");
+    // Another part of the program may have chosen it already.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let plain = if is_loopback(&registry) { vec![registry] } else { Vec::new() };
+    let client = Client::new(ClientConfig {
+        protocol: ClientProtocol::HttpsExcept(plain),
+        read_timeout: Some(TIMEOUT),
+        connect_timeout: Some(TIMEOUT),
+        ..ClientConfig::default()
+    });
+    let manifest_of = async |reference: &Reference| -> Outcome<(Vec<u8>, String)> {
+        let pulled = client.pull_manifest_raw(reference, &RegistryAuth::Anonymous, &ACCEPTED).await;
+        let (text, digest) = pulled.map_err(failed)?;
+        if text.len() as u64 > MAX_DOCUMENT {
+            return Err(format!("a manifest of {reference} has {} bytes", text.len()).into());
+        }
+        Ok((text.to_vec(), digest))
+    };
+    let (mut text, mut digest) = manifest_of(&reference).await?;
+    if is_index(&media_type(&text)?) {
+        let chosen = choose(&parse::<Index>(&digest, &text)?)?;
+        digest = chosen.digest;
+        (text, _) = manifest_of(&reference.clone_with_digest(digest.clone())).await?;
+    }
+    let Manifest { config, layers } = parse(&digest, &text)?;
+    let all: u64 = layers.iter().map(|layer| layer.size).fold(config.size, u64::saturating_add);
+    if all > most_bytes {
+        return Err(
+            format!("{reference} has {all} compressed bytes, and at most {most_bytes} are allowed").into()
+        );
+    }
+    for blob in layers.iter().chain([&config]) {
+        pull_blob(&client, &reference, blob, layout).await?;
+    }
+    let index = json!({"schemaVersion": 2, "manifests": [{
+        "mediaType": ACCEPTED[1], "digest": digest, "size": text.len(),
+    }]});
+    let written = fs::write(blob_path(layout, &digest)?, &text)
+        .and_then(|()| fs::write(layout.join("index.json"), index.to_string()));
+    written.map_err(|error| format!("cannot write to {}: {error}", layout.display()).into())
+}
+
+/// Downloads a blob of at most the size that its manifest says. The client checks its digest.
+async fn pull_blob(client: &Client, reference: &Reference, blob: &Descriptor, layout: &Path) -> Outcome<()> {
+    let failed =
+        |error: &dyn std::fmt::Display| format!("cannot pull {} of {reference}: {error}", blob.digest);
+    let path = blob_path(layout, &blob.digest)?;
+    let mut file = File::create(&path).await.map_err(|error| failed(&error))?;
+    let mut content =
+        client.pull_blob_stream(reference, blob.digest.as_str()).await.map_err(|error| failed(&error))?;
+    let mut bytes = 0;
+    while let Some(piece) = content.next().await {
+        let piece = piece.map_err(|error| failed(&error))?;
+        bytes += piece.len() as u64;
+        if bytes > blob.size {
+            return Err(failed(&format!("it is longer than the {} bytes of its manifest", blob.size)).into());
+        }
+        file.write_all(&piece).await.map_err(|error| failed(&error))?;
+    }
+    file.flush().await.map_err(|error| failed(&error).into())
+}
+
+/// The media type that a document names; old manifests and some indices name none.
+fn media_type(text: &[u8]) -> Outcome<String> {
+    let document: serde_json::Value = parse("the manifest", text)?;
+    if document["manifests"].is_array() {
+        return Ok(ACCEPTED[0].to_owned());
+    }
+    Ok(document["mediaType"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Whether a registry is a program of this host, whose connection needs no encryption.
+fn is_loopback(registry: &str) -> bool {
+    let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
