@@ -8,9 +8,14 @@ pub mod builds;
 mod catalogue;
 mod health;
 mod hooks;
+mod hostile;
+mod installed;
 mod runs;
+mod runtime;
 mod saved;
 mod services;
+mod sources;
+mod telemetry;
 mod triggers;
 mod webhooks;
 
