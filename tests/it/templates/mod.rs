@@ -8,7 +8,6 @@ pub mod builds;
 mod catalogue;
 mod health;
 mod hooks;
-mod hostile;
 mod installed;
 mod runs;
 mod runtime;

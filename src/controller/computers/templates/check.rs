@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::BUILD_FAILED;
 use super::build::Build;
 use super::build_log::{Level, Phase};
-use super::{BUILD_FAILED, programs};
+use super::steps::programs;
 use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::refused;
 use hotdesk_base::secret::Secret;

@@ -1,6 +1,7 @@
 //! Steps of a build from a definition: one script for each.
 
 pub(super) mod files;
+pub(super) mod programs;
 pub(super) mod run;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use hotdesk_wire::programs::service::TemplatePrograms;
 use hotdesk_wire::template::TemplateDefinition;
 
 use super::apt::{APT, APT_CLEAN};
-use super::programs;
 
 /// `--break-system-packages`: the computer is the environment of these packages.
 const PIP: &str = "python3 -m pip install --no-cache-dir --no-input --break-system-packages -- ";

@@ -21,9 +21,9 @@ use hotdesk_wire::template::{
     TemplateValues, TextOrSecret,
 };
 
-use super::apt::{APT, APT_CLEAN};
-use super::steps::files;
-use super::triggers;
+use super::super::apt::{APT, APT_CLEAN};
+use super::super::triggers;
+use super::files;
 
 /// User of services that the build makes where the image lacks it: that of a service without `user`.
 const SERVICE_USER: &str = "orgo";
