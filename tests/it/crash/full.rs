@@ -105,7 +105,7 @@ async fn t20_a_full_disk_refuses_what_needs_room_and_nothing_else() {
 }
 
 /// Fills a disk except for some space: less than the engine's reserve, more than other checks need.
-pub fn fill_except(folder: &Path, mib: u64) -> PathBuf {
+fn fill_except(folder: &Path, mib: u64) -> PathBuf {
     let path = fill(folder);
     let file = File::options().write(true).open(&path).expect("the filler");
     let length = file.metadata().expect("a size").len();

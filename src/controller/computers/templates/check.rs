@@ -73,6 +73,7 @@ impl Build<'_> {
         let checked = tokio::select! {
             checked = self.run_check(&programs, spec) => checked,
             error = self.interruption() => Err(error),
+            error = self.shortage(spec.id, "the check of the services") => Err(error),
         };
         if let Err(error) = self.fleet.engine.destroy(spec.id).await {
             tracing::warn!(
