@@ -142,10 +142,11 @@ impl Build<'_> {
     ) -> Result<LayerId> {
         let (machine, layer) = (ComputerId::random(), LayerId::random());
         let spec = MachineSpec { layers: below.to_vec(), ..hardware_spec(machine, isolation, &hardware) };
+        let title = planned.title();
         let filled = tokio::select! {
             filled = self.fill_disk(&spec, planned, environment) => filled,
             error = self.interruption() => Err(error),
-            error = self.shortage(machine, &planned.title()) => Err(error),
+            error = self.shortage(machine, &title) => Err(error),
         };
         // Not interrupted: the engine would go on copying, and the layer would appear after its removal.
         let kept = match filled {
