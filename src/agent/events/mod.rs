@@ -46,6 +46,8 @@ pub fn watch(sources: Sources, tasks: &Tasks) {
     feed.set_watched(EventKind::AgentChange.into(), true);
     // Health checks run whether somebody listens or not.
     feed.set_watched(EventKind::HealthChange.into(), true);
+    // So do triggers.
+    feed.set_watched(EventKind::Notification.into(), true);
     if let Some(displays) = displays {
         let make = move |feed| ScreenWatcher::new(feed, displays.clone());
         let _screens = tasks.spawn("screen events", run_watcher(feed.clone(), tasks.stopping(), make));

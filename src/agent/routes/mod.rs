@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware;
 
+use crate::actions::ActionRunner;
 use crate::display::Displays;
 use crate::media::recording::retention::RetentionLimits;
 use crate::media::recording::{RecordingSetup, Recordings};
@@ -16,6 +17,7 @@ use crate::state::Agent;
 use crate::state::activity::{ActivitySources, ScreenSources};
 use crate::system::ssh::SshServers;
 use hotdesk_http::edge;
+use screens::template::ScreensOfTemplate;
 
 mod activity;
 mod events;
@@ -69,6 +71,11 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
         routes = routes.merge(screens::streaming::router(streams.clone()));
         let programs = Programs::new(displays.clone(), desktop, home, agent.tasks.clone());
         let recordings = Recordings::open(setup);
+        agent.services.connect_screens(Arc::new(ScreensOfTemplate {
+            runner: ActionRunner::new(displays.clone(), recordings.clone(), agent.tasks.clone()),
+            commands: agent.commands.clone(),
+            streams: streams.clone(),
+        }));
         screen_sources =
             Some(ScreenSources { displays: displays.clone(), streams, recordings: recordings.clone() });
         routes = routes.merge(screens::router(displays, programs, recordings, idempotency));

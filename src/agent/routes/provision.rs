@@ -14,6 +14,7 @@ use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path, Query, read_body};
 use hotdesk_wire::agent::{GuestRequestOutcome, GuestRequestQuery, GuestRequests, PutSecretsResult};
 use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::desktop::stream::{StartStream, StreamStarted};
 use hotdesk_wire::programs::service::{HookStatus, ServiceAction, ServiceList, ServiceLog, ServiceLogQuery};
 use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
 
@@ -22,6 +23,7 @@ pub fn router() -> Router<Agent> {
         .route("/secrets", put(replace_secrets))
         .route("/template/begin", post(begin))
         .route("/template/resumed", post(resumed))
+        .route("/template/stream/start", post(start_stream))
         .route("/template/hooks/{name}", get(hook_status).post(begin_hook))
         .route("/template/requests", get(requests))
         .route("/template/requests/{number}", post(finish_request))
@@ -37,6 +39,7 @@ async fn replace_secrets(State(agent): State<Agent>, request: Request) -> Result
     let text = read_body(request.into_body(), MAX_BYTES).await?;
     let file = EnvFile::new(&agent.runtime_dir, &agent.home);
     let path = blocking(move || file.write(&text)).await?;
+    agent.services.write_secret_files().await?;
     Ok(Answer(PutSecretsResult { path: path.display().to_string() }))
 }
 
@@ -50,6 +53,14 @@ async fn begin(State(agent): State<Agent>) -> Result<Answer<Acknowledgement>> {
 async fn resumed(State(agent): State<Agent>) -> Answer<Acknowledgement> {
     agent.services.begin_hook(RESUME);
     Answer(Acknowledgement { success: true })
+}
+
+/// Starts a stream of the template.
+async fn start_stream(
+    State(agent): State<Agent>,
+    Json(request): Json<StartStream>,
+) -> Result<Answer<StreamStarted>> {
+    Ok(Answer(agent.services.start_stream(request).await?))
 }
 
 /// Begins a hook that the service waits for.

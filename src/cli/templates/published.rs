@@ -18,7 +18,7 @@ use hotdesk_wire::template::validate;
 /// # Errors
 /// When the file cannot be read, or the server refuses the request or is unreachable.
 pub async fn publish(session: &Session, file: &Path, build: bool, force: bool) -> Outcome {
-    let document = definition::read(file)?;
+    let document = definition::with_files(file, definition::read(file)?)?;
     if let Err(errors) = validate(&document) {
         definition::report(file, &errors);
         return Ok(ExitCode::FAILURE);

@@ -257,6 +257,10 @@ impl Fleet {
         )?;
         let (accepted, finished) = match decision {
             Decision::AlreadySo => {
+                // The first stop may wait for a hook of the template, and the second one does not.
+                if matches!(command, Command::Stop) {
+                    self.shared.cut_hook_short(computer.id);
+                }
                 let (sender, finished) = oneshot::channel();
                 let _ = sender.send(Ok(()));
                 return Ok(AcceptedCommand { status: computer.status, begun: false, finished });

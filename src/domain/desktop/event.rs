@@ -42,6 +42,8 @@ pub enum EventKind {
     AgentChange,
     /// A health check of the template found that an application does not work, or works again.
     HealthChange,
+    /// A trigger of the template showed a notification.
+    Notification,
 }
 
 /// A field of an event's `data`.
@@ -218,12 +220,23 @@ const CATALOGUE: [EventDescription; EventKind::COUNT] = [
             field("reason", "string", "Why the last check failed; absent when it is healthy"),
         ],
     },
+    EventDescription {
+        kind: EventKind::Notification,
+        name: "notification",
+        description: "A trigger of the computer's template showed a notification",
+        detection: "The action notify of the trigger, at once",
+        data: &[
+            field("trigger", "string", "Name of the trigger"),
+            field("title", "string", "Text of the notification"),
+            field("level", "string", "info, success, warn or error"),
+        ],
+    },
 ];
 
 impl EventKind {
     /// Number of event types. It is a literal, because rustc 1.95 refuses the catalogue's length in a field's
     /// type (E0391, only in release builds).
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
 
     /// Every type, in the order of the catalogue.
     pub const ALL: [Self; Self::COUNT] = {

@@ -54,7 +54,7 @@ pub struct ConnectionList {
 #[schema(example = json!({"connection_name": "live"}))]
 #[serde(deny_unknown_fields)]
 pub struct StartStream {
-    /// Name of a saved connection.
+    /// Name of a saved connection, or of a server of the computer's template.
     pub connection_name: String,
     /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,6 @@
 //! Commands, background processes, terminals and desktop programs.
 
+pub mod call;
 pub mod exec;
 pub mod process;
 pub mod program;

@@ -1,4 +1,4 @@
-//! Services, programs of the desktop and hooks that a computer has from its template.
+//! Services, programs of the desktop, hooks and files that a computer has from its template.
 
 use std::collections::BTreeMap;
 
@@ -30,6 +30,76 @@ pub struct TemplatePrograms {
     /// Environment variables of all of them by their name, each with the name of a secret.
     #[serde(default)]
     pub secret_env: BTreeMap<String, String>,
+    /// Files that each boot writes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<RuntimeFile>,
+    /// Sessions of tmux that each boot starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub terminals: Vec<TerminalProgram>,
+    /// What is sent to an OpenTelemetry collector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<TelemetryProgram>,
+    /// Servers that the screen can be streamed to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamProgram>,
+}
+
+/// A file that is written when a computer starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeFile {
+    /// Script of bash that writes it.
+    pub script: String,
+    /// Whether its content is a secret. The script then runs whenever the secrets change: `hotdesk_secrets` names the file
+    /// that sets them as shell variables, and `hotdesk_files` a folder in memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
+}
+
+/// A session of tmux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalProgram {
+    /// Name of the session.
+    pub name: String,
+    /// Name of its window.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// Working directory.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// Command line for bash that runs first.
+    #[serde(default)]
+    pub run: Option<String>,
+}
+
+/// What is sent to an OpenTelemetry collector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TelemetryProgram {
+    /// URL of the collector, without the path of a signal.
+    pub endpoint: String,
+    /// Whether resource figures are sent.
+    #[serde(default)]
+    pub metrics: bool,
+    /// Paths of files whose lines are sent.
+    #[serde(default)]
+    pub logs: Vec<String>,
+}
+
+/// A server that the screen can be streamed to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamProgram {
+    /// Its name.
+    pub name: String,
+    /// `rtmp[s]://host[:port]/app`.
+    pub url: String,
+    /// Stream key that is no secret.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// Name of the secret that is the stream key.
+    #[serde(default)]
+    pub secret_key: Option<String>,
+    /// Whether each boot begins the stream.
+    #[serde(default)]
+    pub autostart: bool,
 }
 
 /// A service of a template, with all references replaced.

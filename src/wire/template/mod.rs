@@ -40,14 +40,14 @@ pub use expansion::TemplateValues;
 pub use hardware::TemplateHardware;
 pub use schema::schema;
 pub use software::{FileMoment, TemplateFile};
-pub use surroundings::{Hooks, Telemetry};
+pub use surroundings::{Hooks, Telemetry, TemplateStream, TemplateTerminal};
 
 use answer::Position;
 use choice::choices;
 use environment::TemplateSecret;
 use reader::{FieldReader, ObjectReader, Scope};
 use software::BuildSteps;
-use surroundings::{TemplateEgress, TemplateStream, TemplateTerminal};
+use surroundings::TemplateEgress;
 use trigger::Trigger;
 
 choices! {

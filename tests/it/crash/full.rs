@@ -10,10 +10,10 @@ use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::controller::{RunningController, gvisor, skip_reason};
 
 /// Size of the data folder's disk: the engine's reserve, one computer and the agent's program.
-const DISK_MIB: u64 = 2048;
+pub const DISK_MIB: u64 = 2048;
 
 /// Fills a disk.
-fn fill(folder: &Path) -> PathBuf {
+pub fn fill(folder: &Path) -> PathBuf {
     let path = folder.join("filler");
     let file = File::options().write(true).create(true).truncate(false).open(&path).expect("a filler");
     let mut offset = file.metadata().expect("a size").len();

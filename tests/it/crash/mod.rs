@@ -2,6 +2,7 @@
 
 mod adopt;
 mod arrival;
+mod builds;
 mod full;
 mod points;
 pub mod remains;

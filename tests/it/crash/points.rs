@@ -22,7 +22,7 @@ use crate::harness::host::names_in;
 use crate::harness::syscall_trace::TracedProcess;
 
 /// Distance between the steps that an ordinary run takes. A prime, so that it is no period of the work.
-const STRIDE: usize = 193;
+pub const STRIDE: usize = 193;
 /// Content of the file on a computer's disk.
 const NOTE: u64 = 7;
 /// Longest time of a verb that is not interrupted.

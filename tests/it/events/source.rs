@@ -149,6 +149,7 @@ pub fn sample_events() -> Vec<EventData> {
             action: "alert".into(),
             reason: None,
         },
+        EventData::Notification { trigger: "t".into(), title: "a title".into(), level: "warn".into() },
     ]
 }
 

@@ -114,6 +114,27 @@ async fn t2_a_public_port_is_open_and_nothing_else_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn t4_a_program_below_a_path_is_no_part_of_the_pages_of_the_service() {
+    let Some((controller, id)) = boot("").await else { return };
+    let client = harness::client();
+    let url = format!("{}/api/computers/{id}/ports/3000/a.js", controller.base());
+    for (site, dest, status) in [
+        ("same-origin", "script", 403),
+        ("same-origin", "empty", 403),
+        ("same-origin", "iframe", 403),
+        ("same-origin", "document", 200),
+        ("cross-site", "script", 200),
+        ("none", "document", 200),
+    ] {
+        let request = client.get(&url).header("sec-fetch-site", site).header("sec-fetch-dest", dest);
+        assert_eq!(request.send().await.expect("an answer").status(), status, "{site} {dest}");
+    }
+    // A key does not change that: a script of the service's page has none of its own.
+    let keyed = client.get(&url).header("sec-fetch-site", "same-origin").header("sec-fetch-dest", "script");
+    assert_eq!(keyed.bearer_auth(controller.key()).send().await.expect("an answer").status(), 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_public_port_of_udp_is_no_template_that_can_be_built() {
     let Some(controller) = builds::controller().await else { return };
     let content = "apps: [{name: dns, ports: [{internal: 53, protocol: udp, public: true}]}]";

@@ -16,11 +16,11 @@ use crate::harness::controller::{RunningController, gvisor, skip_reason};
 const BUILD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A definition with these lines after its name.
-fn definition(name: &str, more: &str) -> String {
+pub fn definition(name: &str, more: &str) -> String {
     format!("api_version: hotdesk/v1\nname: {name}\n{more}\n")
 }
 
-async fn publish(controller: &Caller, query: &str, document: String) -> HttpAnswer {
+pub async fn publish(controller: &Caller, query: &str, document: String) -> HttpAnswer {
     let request = controller.request(Method::POST, &format!("/templates{query}"));
     fetch_json(request.header("content-type", "application/yaml").body(document)).await
 }
@@ -43,11 +43,11 @@ pub async fn build_within(timeout: Duration, controller: &Caller, name: &str, mo
     until_built_within(timeout, controller, name).await
 }
 
-fn build_path(name: &str) -> String {
+pub fn build_path(name: &str) -> String {
     format!("/templates/default/{}/build", name.replace('@', "/"))
 }
 
-async fn until_built(controller: &Caller, name: &str) -> Value {
+pub async fn until_built(controller: &Caller, name: &str) -> Value {
     until_built_within(BUILD_TIMEOUT, controller, name).await
 }
 
@@ -208,9 +208,16 @@ async fn a_failed_build_names_its_step_and_leaves_nothing() {
     );
 
     // What cannot be built yet is refused, never ignored.
-    let status = build(&controller, "terminal@1.0.0", "terminal: [{name: main}]").await;
+    let beside = "files: [{to: /opt/logo, from: assets/logo.txt}]";
+    let status = build(&controller, "beside@1.0.0", beside).await;
     assert_eq!(status["status"], "failed");
-    assert_eq!(status["error"], "this service cannot build these parts yet: terminal");
+    let error = status["error"].as_str().expect("an error");
+    let expected =
+        "this service cannot build these parts yet: files[0].from: a path beside the definition file";
+    assert!(
+        error.starts_with(expected) && error.ends_with("over HTTP write it inline, or give a URL"),
+        "{error}"
+    );
     let unknown = launch(&controller, &workspace, "one", "none@1.0.0").await;
     assert_eq!(unknown.status, 404, "{}", unknown.body);
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::builds::{build, controller, launch};
 use crate::harness::caller::{Caller, id_of};
 use crate::harness::controller::{RunningController, gvisor};
+use crate::harness::network::TestNetwork;
 
 /// A hook that takes its time, and one that fails.
 const CONTENT: &str = "hooks:\n  on_shutdown: sleep 1; echo bye >>/root/trace; exit 3\n  \
@@ -30,6 +31,46 @@ async fn a_stop_and_a_restart_wait_for_their_hook_also_when_it_fails() {
     }
     assert_eq!(controller.bash(&id, "cat /root/trace").await, "bye\nbye\n");
     assert_eq!(hook(&controller, &id, "on_shutdown").await, Value::Null, "results are those of this boot");
+}
+
+/// Port at which a hook reports that it runs.
+const REPORT_PORT: u16 = 7000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_stop_and_a_delete_do_not_wait_for_a_hook() {
+    let Some(controller) = controller().await else { return };
+    let network = TestNetwork::new();
+    let listener = network.listens(network.public, REPORT_PORT);
+    listener.set_nonblocking(true).expect("a socket");
+    let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+    let content = format!(
+        "hooks:\n  on_shutdown: 'echo runs >/dev/tcp/{}/{REPORT_PORT}; sleep 600; echo slept >>/root/trace'\n",
+        network.public
+    );
+    let built = build(&controller, "lab@1.0.0", &content).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
+    // The hook itself would take ten minutes.
+    let again = async {
+        listener.accept().await.expect("the hook runs");
+        controller.act(&id, "stop", json!({})).await
+    };
+    let (first, second) = tokio::join!(controller.act(&id, "stop", json!({})), again);
+    for stopped in [first, second] {
+        assert_eq!(stopped.status, 200, "{}", stopped.body);
+    }
+    controller.until_status(&id, "stopped").await;
+    assert_eq!(controller.act(&id, "start", json!({})).await.status, 200);
+    assert_eq!(controller.bash(&id, "cat /root/trace 2>/dev/null || echo none").await, "none\n");
+    let path = format!("/computers/{id}");
+    let deleted = async {
+        listener.accept().await.expect("the hook runs");
+        controller.delete(&path).await
+    };
+    let (_stopped, deleted) = tokio::join!(controller.act(&id, "stop", json!({})), deleted);
+    assert_eq!(deleted.status, 200, "{}", deleted.body);
+    assert_eq!(controller.get(&path).await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,9 +10,13 @@ mod downloads;
 mod health;
 mod hooks;
 mod imports;
+mod installed;
 mod runs;
+mod runtime;
 mod saved;
 mod services;
+mod sources;
+mod telemetry;
 mod triggers;
 mod webhooks;
 

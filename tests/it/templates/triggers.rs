@@ -8,7 +8,7 @@ use super::services::{TIMEOUT, service, services, status};
 use crate::harness::caller::{Caller, id_of};
 
 /// Waits until a trigger is as expected, and returns it.
-async fn trigger(controller: &Caller, id: &str, name: &str, expected: impl Fn(&Value) -> bool) -> Value {
+pub async fn trigger(controller: &Caller, id: &str, name: &str, expected: impl Fn(&Value) -> bool) -> Value {
     let path = format!("/computers/{id}/triggers");
     let find = |list: &Value| {
         let found =
@@ -25,7 +25,7 @@ async fn trigger(controller: &Caller, id: &str, name: &str, expected: impl Fn(&V
     }
 }
 
-fn ran(entry: &Value) -> bool {
+pub fn ran(entry: &Value) -> bool {
     entry["runs"][0]["ended_at"].is_string()
 }
 

@@ -18,7 +18,7 @@ mod through;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A terminal's client.
-struct Terminal {
+pub struct Terminal {
     client: Client,
     /// Output that was read and not consumed yet.
     text: String,
@@ -36,7 +36,7 @@ impl Terminal {
         Self::at(agent.address(), &format!("/ws/terminal?token={}{query}", agent.token())).await
     }
 
-    async fn at(address: &str, path: &str) -> Self {
+    pub async fn at(address: &str, path: &str) -> Self {
         let client = Client::open(address, path, &[]).await.expect("the upgrade is accepted");
         Self { client, text: String::new() }
     }
@@ -52,7 +52,7 @@ impl Terminal {
         self.client.0.send(Message::Text(message.to_string().into())).await.expect("an open socket");
     }
 
-    async fn input(&mut self, data: &str) {
+    pub async fn input(&mut self, data: &str) {
         self.send_message(json!({ "type": "input", "data": data })).await;
     }
 
@@ -66,7 +66,7 @@ impl Terminal {
     }
 
     /// Reads output up to and including `mark`.
-    async fn until(&mut self, mark: &str) -> String {
+    pub async fn until(&mut self, mark: &str) -> String {
         loop {
             if let Some(at) = self.text.find(mark) {
                 let rest = self.text.split_off(at + mark.len());

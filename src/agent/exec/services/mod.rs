@@ -1,8 +1,8 @@
 //! Hooks and services of the template that a computer was launched from.
 //!
 //! ```text
-//! begin --> on_first_boot (once for a disk) --> on_every_boot --> services and programs of the desktop
-//!                                                             --> health checks --> actions
+//! begin --> files --> on_first_boot (once for a disk) --> on_every_boot --> services, programs of the desktop, terminals
+//!                                                                       --> health checks --> actions
 //! ```
 //! The controller begins them after a boot, when the computer has its own identity. What was begun is recorded in
 //! memory (`template` in the runtime folder), so that an agent that starts again goes on where the last one ended.
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, broadcast};
@@ -34,15 +34,22 @@ use hotdesk_wire::template::trigger::{Trigger, TriggerAction};
 
 mod health;
 mod hook;
+mod log_reader;
+mod metrics;
 mod outbox;
 mod probe;
+mod runtime_files;
+mod screens;
 mod script;
 mod script_run;
 mod supervisor;
+mod telemetry;
+mod terminals;
 mod triggers;
 
 use health::HealthStates;
 use outbox::Outbox;
+pub use screens::TemplateScreens;
 pub use supervisor::Action;
 use supervisor::{Supervisor, desktop_service, log_file};
 use triggers::Triggers;
@@ -72,6 +79,8 @@ struct Parts {
     /// Folder in memory of what was begun: scripts and results of hooks.
     folder: PathBuf,
     secrets_file: PathBuf,
+    /// Folder of files with secrets.
+    secret_files: PathBuf,
     supervisor: Supervisor,
     desktop: Arc<dyn Desktop>,
     tasks: Tasks,
@@ -81,6 +90,8 @@ struct Parts {
     triggers: Triggers,
     /// Events of the computer for triggers.
     computer_events: broadcast::Sender<Map<String, Value>>,
+    /// Set once when the agent starts; never without screens.
+    screens: OnceLock<Arc<dyn TemplateScreens>>,
     /// Held while hooks run, so that each runs once at a time.
     running: Mutex<()>,
 }
@@ -98,6 +109,7 @@ impl Services {
         let parts = Parts {
             folder: runtime_dir.join("template"),
             secrets_file,
+            secret_files: runtime_files::folder(runtime_dir),
             supervisor,
             desktop,
             tasks,
@@ -106,6 +118,7 @@ impl Services {
             outbox: Outbox::default(),
             triggers: Triggers::default(),
             computer_events: broadcast::Sender::new(MAX_COMPUTER_EVENTS),
+            screens: OnceLock::new(),
             running: Mutex::default(),
         };
         Self { parts: Arc::new(parts) }
@@ -313,6 +326,8 @@ impl Parts {
     /// Runs the hooks, and starts everything else. `is_new` is false when an earlier agent of this boot has done so.
     async fn boot(parts: &Arc<Self>, is_new: bool) -> Result<()> {
         let programs = parts.programs().await?;
+        parts.write_files(&programs).await;
+        telemetry::begin(parts, programs.telemetry.as_ref());
         parts.run_boot_hooks(&programs).await?;
         if !(programs.services.is_empty() && programs.autostart.is_empty()) {
             let (supervisor, environment) = (parts.supervisor.clone(), parts.environment());
@@ -325,9 +340,11 @@ impl Parts {
             .await?;
         }
         let prelude = parts.prelude(&programs);
+        parts.start_terminals(&programs.terminals, &prelude).await;
         health::begin(parts, &programs.health, &prelude);
         triggers::begin(parts, &programs.triggers, &prelude);
         if is_new {
+            screens::begin(parts, &programs.streams);
             parts.tell_triggers("boot", []);
         }
         Ok(())
@@ -400,22 +417,26 @@ impl Parts {
 
     /// Environment of hooks and services: that of a login, and that of the desktop with the template's variables.
     fn environment(&self) -> Vec<(String, String)> {
-        let login = [
-            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-            ("LANG", "C.UTF-8"),
-            ("HOME", "/root"),
-            ("USER", "root"),
-            ("LOGNAME", "root"),
-            ("SHELL", "/bin/bash"),
-        ];
-        let mut all: Vec<_> =
-            login.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut all = login_environment();
         match self.desktop.environment(None) {
             Ok(desktop) => all.extend(desktop),
             Err(error) => tracing::warn!(%error, "services start without the environment of the desktop"),
         }
         all
     }
+}
+
+/// Environment of a login of root.
+fn login_environment() -> Vec<(String, String)> {
+    let login = [
+        ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+        ("LANG", "C.UTF-8"),
+        ("HOME", "/root"),
+        ("USER", "root"),
+        ("LOGNAME", "root"),
+        ("SHELL", "/bin/bash"),
+    ];
+    login.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 /// The hook of this name that the service waits for.

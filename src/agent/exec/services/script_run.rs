@@ -16,7 +16,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Folder of the output, with a folder for each kind.
 const LOG_FOLDER: &str = "/var/log/hotdesk";
 /// Mark in the environment of the processes.
-const MARK: &str = "HOTDESK_HOOK";
+pub(super) const MARK: &str = "HOTDESK_HOOK";
 
 /// What a script is: its name is unique within its kind.
 #[derive(Clone, Copy, Debug)]

@@ -17,6 +17,7 @@ mod programs;
 mod recordings;
 mod screenshot;
 pub(super) mod streaming;
+pub(super) mod template;
 mod windows;
 
 /// Routes of the screens.

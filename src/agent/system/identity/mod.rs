@@ -67,6 +67,10 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
         if let Err(error) = blocking(move || Ok(secrets.remove())).await? {
             report.add("secrets", Some(error));
         }
+        let services = agent.services.clone();
+        if let Err(error) = blocking(move || Ok(services.remove_secret_files())).await? {
+            report.add("files with secrets", Some(error));
+        }
         if let Some(keys) = keys::renew(Path::new(ROOT)).await {
             report.add("host_keys", keys);
         }

@@ -174,6 +174,14 @@ impl FleetState {
         Ok((was_accepted, has_finished))
     }
 
+    /// Ends the wait for a hook before the end of a computer's machine, if there is one.
+    pub(in crate::computers) fn cut_hook_short(&self, id: ComputerId) {
+        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = runners.get(&id) {
+            handle.endings.send_modify(|count| *count += 1);
+        }
+    }
+
     /// Returns how many commands that end a computer its runner has got.
     pub(super) fn endings(&self, id: ComputerId) -> u64 {
         let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);

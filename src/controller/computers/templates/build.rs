@@ -44,6 +44,8 @@ const BUILD_CPUS: f64 = 2.0;
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Time for a desktop that was installed to start.
 const DESKTOP_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time between two looks at whether a machine is frozen: a step writes some hundred megabytes meanwhile.
+const SHORTAGE_INTERVAL: Duration = Duration::from_millis(500);
 /// Lines of output in the error of a failed step.
 const ERROR_LINES: usize = 10;
 /// Length of the token of its agent: 256 bits.
@@ -202,9 +204,11 @@ impl Build<'_> {
     ) -> Result<LayerId> {
         let (machine, layer) = (ComputerId::random(), LayerId::random());
         let spec = MachineSpec { layers: below.to_vec(), ..hardware_spec(machine, isolation, &hardware) };
+        let title = planned.title();
         let filled = tokio::select! {
             filled = self.fill_disk(&spec, planned, environment) => filled,
             error = self.interruption() => Err(error),
+            error = self.shortage(machine, &title) => Err(error),
         };
         // Not interrupted: the engine would go on copying, and the layer would appear after its removal.
         let kept = match filled {
@@ -319,6 +323,15 @@ impl Build<'_> {
         };
         self.note(phase, why);
         Error::conflict(why)
+    }
+
+    /// Waits until a machine of the build is frozen because it grows while the host is short of disk space: it would stand until
+    /// the build's timeout.
+    pub(super) async fn shortage(&self, machine: ComputerId, what: &str) -> Error {
+        while !self.fleet.engine.is_frozen(machine) {
+            tokio::time::sleep(SHORTAGE_INTERVAL).await;
+        }
+        Error::conflict(format!("{what}: the host is short of disk space: try again later, or write less"))
     }
 
     /// Checks that the account may make one more layer, and returns the hardware of its computer: at most what the plan

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::BUILD_FAILED;
 use super::build::Build;
 use super::build_log::{Level, Phase};
-use super::{BUILD_FAILED, programs};
+use super::steps::programs;
 use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::refused;
 use hotdesk_base::secret::Secret;
@@ -72,6 +73,7 @@ impl Build<'_> {
         let checked = tokio::select! {
             checked = self.run_check(&programs, spec) => checked,
             error = self.interruption() => Err(error),
+            error = self.shortage(spec.id, "the check of the services") => Err(error),
         };
         if let Err(error) = self.fleet.engine.destroy(spec.id).await {
             tracing::warn!(

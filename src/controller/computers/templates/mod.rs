@@ -13,7 +13,6 @@ pub mod catalogue;
 mod check;
 pub mod debug;
 pub mod defaults;
-mod programs;
 mod queue;
 mod runs;
 pub mod save;

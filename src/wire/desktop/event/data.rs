@@ -80,6 +80,11 @@ pub enum EventData {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    Notification {
+        trigger: String,
+        title: String,
+        level: String,
+    },
 }
 
 /// Whether a computer's agent answers.
@@ -171,6 +176,7 @@ impl EventData {
             Self::DownloadFinished { .. } => EventKind::DownloadFinished,
             Self::AgentChange { .. } => EventKind::AgentChange,
             Self::HealthChange { .. } => EventKind::HealthChange,
+            Self::Notification { .. } => EventKind::Notification,
         }
     }
 
@@ -205,6 +211,11 @@ impl EventData {
                 if let Some(reason) = reason {
                     cut(reason, MAX_TEXT_BYTES);
                 }
+            }
+            Self::Notification { trigger, title, level } => {
+                cut(trigger, MAX_TEXT_BYTES);
+                cut(title, MAX_TEXT_BYTES);
+                cut(level, MAX_TEXT_BYTES);
             }
             Self::AgentChange { since: text, .. }
             | Self::ScreenChange { screen: text, .. }

@@ -151,6 +151,7 @@ mod tests {
                 action: "alert".into(),
                 reason: Some("refused".into()),
             },
+            EventData::Notification { trigger: "t".into(), title: "x".into(), level: "info".into() },
         ]
     }
 

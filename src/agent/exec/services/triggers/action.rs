@@ -5,8 +5,11 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::process::Command;
 
 use super::event::TriggerEvent;
 use crate::exec::services::Parts;
@@ -18,7 +21,10 @@ use hotdesk_domain::computer::template::timing;
 use hotdesk_domain::computer::template::trigger::{DEFAULT_COMMAND_TIMEOUT, render};
 use hotdesk_domain::error::Error;
 use hotdesk_wire::agent::GuestRequestKind;
-use hotdesk_wire::template::trigger::{ServiceOperation, Trigger, TriggerAction};
+use hotdesk_wire::desktop::event::{Event, EventData};
+use hotdesk_wire::programs::call::ComputerCall;
+use hotdesk_wire::template::Choice as _;
+use hotdesk_wire::template::trigger::{NotifyLevel, ServiceOperation, Trigger, TriggerAction};
 
 /// The file of the lines of `log`, and its bound: one older file of the same size is kept.
 /// Longest line of the action `log`, in bytes.
@@ -27,6 +33,10 @@ const LOG_FILE: &str = "/var/log/hotdesk/triggers.log";
 const MAX_LOG_BYTES: u64 = 1_000_000;
 /// Most bytes of a field in a variable of a command: Linux passes at most 128 KiB in one string.
 const MAX_VARIABLE: usize = 64 * 1024;
+/// Longest text of a notification in bytes: a desktop shows some lines.
+const MAX_TITLE: usize = 4096;
+/// Longest time to show a notification: its program may have to start first.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Beginning of the names of variables with fields of the event.
 const VARIABLE: &str = "hotdesk_event_";
 
@@ -87,10 +97,46 @@ impl Actions {
                 let (trigger, event) = (self.name.clone(), event.value());
                 self.parts.outbox.request(GuestRequestKind::Webhook { trigger, action: at, event }).await
             }
-            // A build refuses them (docs/templates.md#triggers).
-            TriggerAction::Notify { .. } | TriggerAction::Api { .. } => {
-                Err("this version of the computer's agent does not know the action".to_owned())
+            TriggerAction::Notify { title, level } => self.notify(title, *level, event).await,
+            TriggerAction::Api { endpoint } => {
+                let call = ComputerCall::parse(endpoint, |field| event.text(field))?;
+                let called = async { self.parts.screens()?.call(call).await };
+                called.await.map_err(|error| error.message)
             }
+        }
+    }
+
+    /// Shows a notification on the desktop, and publishes it as an event.
+    async fn notify(&self, title: &str, level: NotifyLevel, event: &TriggerEvent) -> Result<(), String> {
+        let title = render(title, MAX_TITLE, |path| event.text(path).replace(['\n', '\r', '\0'], " "));
+        let title = title.ok_or_else(|| format!("the title has more than {MAX_TITLE} bytes"))?;
+        let data = EventData::Notification {
+            trigger: self.name.clone(),
+            title: title.clone(),
+            level: level.word().to_owned(),
+        };
+        self.parts.feed.publish(Event::now(data));
+        let urgency = match level {
+            NotifyLevel::Info | NotifyLevel::Success => "low",
+            NotifyLevel::Warn => "normal",
+            NotifyLevel::Error => "critical",
+        };
+        let mut command = Command::new("notify-send");
+        command.args(["--app-name", "hotdesk", "--urgency", urgency, "--", &title]);
+        command
+            .env_clear()
+            .envs(self.parts.environment())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true);
+        match tokio::time::timeout(NOTIFY_TIMEOUT, command.output()).await {
+            Ok(Ok(output)) if output.status.success() => Ok(()),
+            Ok(Ok(output)) => {
+                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                Err(format!("notify-send cannot show the notification: {why}"))
+            }
+            Ok(Err(error)) => Err(format!("notify-send cannot be started: {error}")),
+            Err(_) => Err(format!("notify-send did not end within {NOTIFY_TIMEOUT:?}")),
         }
     }
 
@@ -146,7 +192,7 @@ fn script(run: &str, event: &TriggerEvent) -> (String, BTreeMap<String, String>)
 }
 
 /// A path of a definition: absolute, or below the home folder of root.
-pub(super) fn guest_path(path: &str) -> PathBuf {
+pub(in crate::exec::services) fn guest_path(path: &str) -> PathBuf {
     match path.strip_prefix("~/") {
         Some(rest) => Path::new("/root").join(rest),
         None => PathBuf::from(path),

@@ -1,19 +1,21 @@
 //! Sources of triggers: what they look at, and how often.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use sysinfo::{Disks, System};
+use sysinfo::System;
 use tokio::sync::broadcast;
 
 use super::action::guest_path;
 use super::{Reporter, fields};
+use crate::exec::services::log_reader::LogReader;
+use crate::exec::services::metrics::read_metric;
 use crate::exec::services::{Parts, probe};
 use crate::files::blocking;
 use hotdesk_base::clock;
@@ -30,8 +32,6 @@ const MAX_CRON_SLEEP: Duration = Duration::from_secs(5);
 const MAX_CRON_DELAY: Duration = Duration::from_secs(60);
 /// Most entries of a folder that are compared.
 const MAX_ENTRIES: usize = 10_000;
-/// Most bytes of a log that are read at once; what a service writes beyond that in a second is skipped.
-const MAX_LOG_READ: u64 = 256 * 1024;
 /// Longest time of a request of the source `http`.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two readings of a metric.
@@ -250,27 +250,6 @@ async fn watch_process(process: &str, reporter: &Reporter) -> String {
     }
 }
 
-/// Reads a metric in percent; `None` for one that is not known.
-fn read_metric(system: &mut System, metric: &str) -> Option<f64> {
-    let share = |used: u64, total: u64| if total == 0 { 0.0 } else { used as f64 * 100.0 / total as f64 };
-    match metric {
-        "cpu" => {
-            system.refresh_cpu_usage();
-            Some(f64::from(system.global_cpu_usage()))
-        }
-        "memory" => {
-            system.refresh_memory();
-            Some(share(system.used_memory(), system.total_memory()))
-        }
-        "disk" => {
-            let disks = Disks::new_with_refreshed_list().ok()?;
-            let root = disks.iter().find(|disk| disk.mount_point() == Path::new("/"))?;
-            Some(share(root.total_space().saturating_sub(root.available_space()), root.total_space()))
-        }
-        _ => None,
-    }
-}
-
 fn compare(op: MetricComparison, left: f64, right: f64) -> bool {
     match op {
         MetricComparison::Greater => left > right,
@@ -317,53 +296,6 @@ async fn watch_metric(
         }
         is_first = false;
         tokio::time::sleep(METRIC_INTERVAL).await;
-    }
-}
-
-/// A file that grows, and is replaced now and then.
-#[derive(Debug)]
-struct LogReader {
-    path: PathBuf,
-    inode: u64,
-    offset: u64,
-    /// Beginning of a line that is not complete.
-    rest: Vec<u8>,
-}
-
-impl LogReader {
-    /// Begins at the end of the file, or at the beginning of one that does not exist yet.
-    fn at_end(path: PathBuf) -> Self {
-        let facts = fs::metadata(&path);
-        let (inode, offset) = facts.map_or((0, 0), |facts| (facts.ino(), facts.len()));
-        Self { path, inode, offset, rest: Vec::new() }
-    }
-
-    /// The complete lines since the last call.
-    fn lines(&mut self) -> io::Result<Vec<String>> {
-        let mut file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let facts = file.metadata()?;
-        if facts.ino() != self.inode || facts.len() < self.offset {
-            (self.inode, self.offset) = (facts.ino(), 0);
-            self.rest.clear();
-        }
-        if facts.len() - self.offset > MAX_LOG_READ {
-            self.offset = facts.len() - MAX_LOG_READ;
-            self.rest.clear();
-        }
-        file.seek(SeekFrom::Start(self.offset))?;
-        let mut bytes = std::mem::take(&mut self.rest);
-        let read = file.take(MAX_LOG_READ).read_to_end(&mut bytes)?;
-        self.offset += read as u64;
-        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        // A line without an end does not grow for ever.
-        if bytes.len() - end <= MAX_LOG_READ as usize {
-            self.rest = bytes.split_off(end);
-        }
-        Ok(String::from_utf8_lossy(&bytes).lines().map(ToOwned::to_owned).collect())
     }
 }
 
@@ -500,36 +432,6 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_read_from_its_end_line_by_line_also_when_it_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("current");
-        let add = |text: &str| {
-            use std::io::Write;
-            File::options()
-                .append(true)
-                .create(true)
-                .open(&path)
-                .unwrap()
-                .write_all(text.as_bytes())
-                .unwrap();
-        };
-        add("old\n");
-        let mut log = LogReader::at_end(path.clone());
-        assert!(log.lines().unwrap().is_empty());
-        add("one\ntw");
-        assert_eq!(log.lines().unwrap(), ["one"]);
-        add("o\n");
-        assert_eq!(log.lines().unwrap(), ["two"]);
-        fs::rename(&path, folder.path().join("older")).unwrap();
-        assert!(log.lines().unwrap().is_empty());
-        add("three\n");
-        assert_eq!(log.lines().unwrap(), ["three"]);
-        add(&"x".repeat(2 * MAX_LOG_READ as usize));
-        add("\nlast\n");
-        assert_eq!(log.lines().unwrap().last().map(String::as_str), Some("last"));
-    }
-
-    #[test]
     fn lines_with_the_text_become_events() {
         let found = |line: &str, format| line_fields(line, "error", format).map(Value::Object);
         assert_eq!(found("an error", LogFormat::Text), Some(json!({"line": "an error"})));
@@ -545,15 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_read_and_compared() {
-        let mut system = System::new().unwrap();
-        for metric in hotdesk_domain::computer::template::trigger::METRICS {
-            // A container of the test may have no disk at its root.
-            if let Some(value) = read_metric(&mut system, metric) {
-                assert!((0.0..=100.0).contains(&value), "{metric} {value}");
-            }
-        }
-        assert_eq!(read_metric(&mut system, "luck"), None);
+    fn metrics_are_compared() {
         for (op, expected) in [
             (MetricComparison::Greater, false),
             (MetricComparison::GreaterOrEqual, true),

@@ -30,8 +30,17 @@ pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(start)).routes(routes!(status)).routes(routes!(stop))
 }
 
+/// What a stream is started to.
+enum StreamStart {
+    /// A saved connection.
+    Connection(StreamTo),
+    /// A server of the computer's template, whose agent knows it.
+    OfTemplate(StartStream),
+}
+
 /// Streams a screen and the computer's sound, as H.264 and AAC, to a saved connection.
 ///
+/// Without a connection of the name it is a server of the computer's template.
 /// The response comes when the server has accepted the stream; 503 `stream_refused` has its reason otherwise.
 /// A computer has one stream at a time (409 `already_streaming`). 409 `no_encoder`: the computer has no
 /// ffmpeg. 400 `private_address`: the server's name resolves to an address that the service's configuration
@@ -46,18 +55,23 @@ async fn start(
     Body(wanted): Body<StartStream>,
 ) -> Result<Json<StreamStarted>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
-    let connection = app.rtmp_connections.find(&caller, &wanted.connection_name).await?;
-    let body = StreamTo {
-        // Checked again, because the configuration may have changed since it was saved.
-        url: app.rtmp_connections.destination(&connection.url)?.to_string(),
-        key: connection.key,
-        screen: wanted.screen,
-        allow_private: app.config.streaming.allow_private,
+    let start = match app.rtmp_connections.find(&caller, &wanted.connection_name).await {
+        Ok(connection) => StreamStart::Connection(StreamTo {
+            // Checked again, because the configuration may have changed since it was saved.
+            url: app.rtmp_connections.destination(&connection.url)?.to_string(),
+            key: connection.key,
+            screen: wanted.screen,
+            allow_private: app.config.streaming.allow_private,
+        }),
+        Err(error) if error.kind == Kind::NotFound && computer.template.is_some() => {
+            StreamStart::OfTemplate(wanted)
+        }
+        Err(error) => return Err(error.into()),
     };
     let guest = app.fleet.guest(&computer).await?;
     // In its own task, so that a client that disconnects or loses access leaves no stream without a known
     // owner.
-    let begun = audit::propagate(begin(Arc::clone(&app), caller, computer.id, guest, body));
+    let begun = audit::propagate(begin(Arc::clone(&app), caller, computer.id, guest, start));
     let started = app.tasks.spawn("stream start", begun).await.map_err(Error::internal)?;
     Ok(Json(started.unwrap_or_else(|| Err(Error::internal("the start of a stream panicked")))?))
 }
@@ -67,10 +81,16 @@ async fn begin(
     caller: Caller,
     computer: ComputerId,
     guest: Guest,
-    body: StreamTo,
+    start: StreamStart,
 ) -> Result<StreamStarted, Error> {
-    let sent: Result<StreamStarted, Error> =
-        guest.call(Method::POST, "/stream/start", (), Some(&body), START_TIMEOUT).await;
+    let sent: Result<StreamStarted, Error> = match &start {
+        StreamStart::Connection(to) => {
+            guest.call(Method::POST, "/stream/start", (), Some(to), START_TIMEOUT).await
+        }
+        StreamStart::OfTemplate(name) => {
+            guest.call(Method::POST, "/template/stream/start", (), Some(name), START_TIMEOUT).await
+        }
+    };
     if sent.as_ref().is_err_and(|error| !may_stream(error)) {
         return sent;
     }

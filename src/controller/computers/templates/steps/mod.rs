@@ -2,6 +2,8 @@
 
 pub(super) mod desktop;
 pub(super) mod downloads;
+pub(super) mod files;
+pub(super) mod programs;
 pub(super) mod run;
 
 use std::collections::BTreeMap;
@@ -12,11 +14,9 @@ use base64::engine::general_purpose::STANDARD;
 use hotdesk_domain::computer::template::build::{BuildStep, ENVIRONMENT_FILE, StepKind};
 use hotdesk_domain::error::Result;
 use hotdesk_wire::programs::service::TemplatePrograms;
-use hotdesk_wire::template::{FileMoment, TemplateDefinition, TemplateFile};
+use hotdesk_wire::template::TemplateDefinition;
 
 use super::apt::{APT, APT_CLEAN};
-use super::programs;
-use super::unsupported::download_url;
 
 /// `--break-system-packages`: the computer is the environment of these packages.
 const PIP: &str = "python3 -m pip install --no-input --break-system-packages -- ";
@@ -47,14 +47,9 @@ pub fn steps(definition: &TemplateDefinition) -> Result<Vec<BuildStep>> {
             steps.push(BuildStep { kind, field: field.to_owned(), script });
         }
     }
-    let mut files = String::new();
-    for file in definition.files.iter().filter(|file| file.when == FileMoment::Build) {
-        let text = |text: &Option<String>| text.as_deref().map(|text| values.expand(text)).transpose();
-        let (to, inline, from) = (values.expand(&file.to)?, text(&file.inline)?, text(&file.from)?);
-        files.push_str(&file_script(file, &to, inline.as_deref(), from.as_deref()));
-    }
-    if !files.is_empty() {
-        steps.push(BuildStep { kind: StepKind::Files, field: "files".to_owned(), script: files });
+    let script = files::build_script(definition, &values)?;
+    if !script.is_empty() {
+        steps.push(BuildStep { kind: StepKind::Files, field: "files".to_owned(), script });
     }
     let installs =
         definition.apps.iter().enumerate().filter_map(|(at, app)| Some((at, app.install.as_ref()?)));
@@ -68,8 +63,8 @@ pub fn steps(definition: &TemplateDefinition) -> Result<Vec<BuildStep>> {
     }
     let programs = programs::programs(definition, &values)?;
     if programs != TemplatePrograms::default() {
-        // Last: a service's user may be of any step.
-        let script = programs::script(&programs)?;
+        // Last: the user of a service or a file may be of any step.
+        let script = programs::script(&programs)? + &files::owner_checks(definition);
         steps.push(BuildStep { kind: StepKind::Programs, field: "apps and hooks".to_owned(), script });
     }
     Ok(steps)
@@ -84,10 +79,13 @@ fn environment_script(environment: &BTreeMap<String, String>) -> String {
     )
 }
 
+/// The script that installs the packages of a tool where its check fails.
+fn tool(check: &str, packages: &str) -> String {
+    format!("{check} >/dev/null 2>&1 || {{\n{APT}{packages}{APT_CLEAN}}}\n")
+}
+
 /// The script that installs packages with a tool, and the tool first where the image lacks it.
 fn install_script(kind: StepKind, packages: &str) -> String {
-    let tool =
-        |check: &str, package: &str| format!("{check} >/dev/null 2>&1 || {{\n{APT}{package}{APT_CLEAN}}}\n");
     match kind {
         StepKind::Pip => format!("{}{PIP}{packages}\n", tool("python3 -m pip --version", "python3-pip")),
         StepKind::Npm => format!("{}{NPM}{packages}\n", tool("npm --version", "npm")),
@@ -100,36 +98,6 @@ fn install_script(kind: StepKind, packages: &str) -> String {
         | StepKind::Programs => {
             format!("{APT}{packages}{APT_CLEAN}")
         }
-    }
-}
-
-/// The script that writes a file, with its folders. The content is in it as Base64: it may have any bytes.
-fn file_script(file: &TemplateFile, to: &str, inline: Option<&str>, from: Option<&str>) -> String {
-    let to = guest_path(to);
-    let mut script = format!("mkdir -p -- \"$(dirname -- {to})\"\n");
-    if let Some(content) = inline {
-        script.push_str(&format!("base64 -d >{to} <<'END'\n{}\nEND\n", STANDARD.encode(content)));
-    }
-    if let Some(url) = from.and_then(download_url) {
-        script.push_str(&format!("curl -fsSL --globoff --retry 3 -o {to} -- {}\n", shell_words::quote(url)));
-    }
-    if let Some(mode) = &file.mode {
-        script.push_str(&format!("chmod {mode} -- {to}\n"));
-    }
-    let owner = match (&file.owner, &file.group) {
-        (None, None) => return script,
-        (Some(owner), None) => owner.clone(),
-        (owner, Some(group)) => format!("{}:{group}", owner.as_deref().unwrap_or_default()),
-    };
-    script.push_str(&format!("chown {} -- {to}\n", shell_words::quote(&owner)));
-    script
-}
-
-/// A path of a definition as a word of the shell.
-fn guest_path(path: &str) -> String {
-    match path.strip_prefix("~/") {
-        Some(rest) => format!("\"$HOME\"/{}", shell_words::quote(rest)),
-        None => shell_words::quote(path).into_owned(),
     }
 }
 

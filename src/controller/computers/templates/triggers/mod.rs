@@ -5,6 +5,7 @@ pub mod webhooks;
 use hotdesk_domain::computer::template::trigger::{COMPUTER_EVENTS, METRICS};
 use hotdesk_domain::desktop::event::EventKind;
 use hotdesk_domain::error::Result;
+use hotdesk_wire::programs::call::ComputerCall;
 use hotdesk_wire::template::TemplateValues;
 use hotdesk_wire::template::trigger::{Trigger, TriggerAction, TriggerSource};
 
@@ -72,19 +73,20 @@ pub fn unsupported(trigger: &Trigger) -> Vec<String> {
         | TriggerSource::Desktop { .. } => {}
     }
     for (at, action) in trigger.actions.iter().enumerate() {
-        let kind = match action {
+        match action {
             TriggerAction::Webhook { url, headers, .. } => {
                 let found = webhooks::unsupported(url, headers.keys());
                 fields.extend(found.map(|found| format!("actions[{at}].{found}")));
-                continue;
             }
-            TriggerAction::Notify { .. } => "notify",
-            TriggerAction::Api { .. } => "api",
-            TriggerAction::Command { .. } | TriggerAction::Service { .. } | TriggerAction::Log { .. } => {
-                continue;
+            TriggerAction::Api { endpoint } => {
+                let refused = ComputerCall::check(endpoint).err();
+                fields.extend(refused.map(|why| format!("actions[{at}].endpoint: {why}")));
             }
-        };
-        fields.push(format!("actions[{at}].type {kind}"));
+            TriggerAction::Command { .. }
+            | TriggerAction::Service { .. }
+            | TriggerAction::Notify { .. }
+            | TriggerAction::Log { .. } => {}
+        }
     }
     fields
 }

@@ -1,4 +1,4 @@
-//! Services, programs of the desktop and hooks of a definition, as a computer reads them.
+//! Services, programs of the desktop, hooks, files and telemetry of a definition, as a computer reads them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,14 +10,20 @@ use hotdesk_domain::computer::template::build::PROGRAMS_FILE;
 use hotdesk_domain::computer::template::health as rule;
 use hotdesk_domain::computer::template::{hook, timing};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::programs::service::{AutostartProgram, HealthProgram, ServiceProgram, TemplatePrograms};
+use hotdesk_wire::programs::service::{
+    AutostartProgram, HealthProgram, ServiceProgram, StreamProgram, TelemetryProgram, TemplatePrograms,
+    TerminalProgram,
+};
 use hotdesk_wire::template::health::{HealthCheck, HealthProbe, NO_ACTION};
+use hotdesk_wire::template::trigger::TriggerAction;
 use hotdesk_wire::template::{
-    Choice as _, Environment, Service, TemplateDefinition, TemplateValues, TextOrSecret,
+    Choice as _, Environment, Service, Telemetry, TemplateDefinition, TemplateStream, TemplateTerminal,
+    TemplateValues, TextOrSecret,
 };
 
-use super::apt::{APT, APT_CLEAN};
-use super::triggers;
+use super::super::apt::{APT, APT_CLEAN};
+use super::super::triggers;
+use super::files;
 
 /// User of services that the build makes where the image lacks it: that of a service without `user`.
 const SERVICE_USER: &str = "orgo";
@@ -61,6 +67,10 @@ pub fn programs(definition: &TemplateDefinition, values: &TemplateValues<'_>) ->
         health,
         triggers: triggers.collect::<Result<_>>()?,
         hooks: scripts,
+        files: files::runtime_files(definition, values)?,
+        terminals: definition.terminal.iter().map(|entry| terminal(entry, values)).collect::<Result<_>>()?,
+        telemetry: telemetry(&definition.telemetry, values)?,
+        streams: definition.streaming.iter().map(|entry| stream(entry, values)).collect::<Result<_>>()?,
         ..TemplatePrograms::default()
     };
     if programs == TemplatePrograms::default() {
@@ -121,6 +131,33 @@ fn service(entry: &Service, values: &TemplateValues<'_>) -> Result<ServiceProgra
     })
 }
 
+fn terminal(entry: &TemplateTerminal, values: &TemplateValues<'_>) -> Result<TerminalProgram> {
+    let text = |text: &Option<String>| text.as_deref().map(|text| values.expand(text)).transpose();
+    let (name, title) = (entry.name.clone(), entry.title.clone());
+    Ok(TerminalProgram { name, title, cwd: text(&entry.cwd)?, run: text(&entry.run)? })
+}
+
+/// What is sent to a collector; nothing without one.
+fn telemetry(entry: &Telemetry, values: &TemplateValues<'_>) -> Result<Option<TelemetryProgram>> {
+    let Some(endpoint) = &entry.otel_endpoint else { return Ok(None) };
+    if !entry.metrics && entry.logs.is_empty() {
+        return Ok(None);
+    }
+    let logs = entry.logs.iter().map(|path| values.expand(path)).collect::<Result<_>>()?;
+    let endpoint = values.expand(endpoint)?.trim_end_matches('/').to_owned();
+    Ok(Some(TelemetryProgram { endpoint, metrics: entry.metrics, logs }))
+}
+
+fn stream(entry: &TemplateStream, values: &TemplateValues<'_>) -> Result<StreamProgram> {
+    let (key, secret_key) = match &entry.key {
+        Some(TextOrSecret::Literal(key)) => (Some(values.expand(key)?), None),
+        Some(TextOrSecret::Secret { secret }) => (None, Some(secret.to_ascii_uppercase())),
+        None => (None, None),
+    };
+    let (name, url) = (entry.name.clone(), values.expand(&entry.url)?);
+    Ok(StreamProgram { name, url, key, secret_key, autostart: entry.autostart })
+}
+
 /// The variables with secrets, by the name of the secret in the vault.
 fn secrets_of(environment: &Environment) -> BTreeMap<String, String> {
     let secrets = environment.iter().filter_map(|(name, value)| match value {
@@ -130,12 +167,25 @@ fn secrets_of(environment: &Environment) -> BTreeMap<String, String> {
     secrets.collect()
 }
 
-/// The script that stores the programs, with the supervisor where the image lacks it. It fails for a service whose user
-/// does not exist.
+/// Checks for a program that shows notifications, and one that asks it to.
+const HAS_NOTIFICATIONS: &str =
+    "{ command -v notify-send && grep -rlx Name=org.freedesktop.Notifications /usr/share/dbus-1/services; }";
+
+/// The script that stores the programs, with the tools that the image lacks: the supervisor, tmux, notifications. It fails for
+/// a service whose user does not exist.
 pub fn script(programs: &TemplatePrograms) -> Result<String> {
     let mut script = String::new();
     if !(programs.services.is_empty() && programs.autostart.is_empty()) {
         script.push_str(&format!("command -v s6-svscan >/dev/null || {{\n{APT}s6{APT_CLEAN}}}\n"));
+    }
+    if !programs.terminals.is_empty() {
+        script.push_str(&format!("command -v tmux >/dev/null || {{\n{APT}tmux{APT_CLEAN}}}\n"));
+    }
+    let mut actions = programs.triggers.iter().flat_map(|trigger| &trigger.actions);
+    if actions.any(|action| matches!(action, TriggerAction::Notify { .. })) {
+        script.push_str(&format!(
+            "{HAS_NOTIFICATIONS} >/dev/null 2>&1 || {{\n{APT}dunst libnotify-bin{APT_CLEAN}}}\n"
+        ));
     }
     for service in &programs.services {
         let user = shell_words::quote(&service.user);

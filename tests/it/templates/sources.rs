@@ -1,0 +1,115 @@
+//! Files of definitions that come from elsewhere: beside the definition file, and from repositories of git.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use hotdesk::base::wait;
+
+use super::builds::{build, controller, launch};
+use super::services::TIMEOUT;
+use crate::cli::person::Shell;
+use crate::harness::caller::id_of;
+use crate::harness::controller::RunningController;
+use crate::harness::network::TestNetwork;
+use crate::harness::process::OwnedChild;
+
+/// Text that a definition would change: a reference, an escape and a variable of the shell.
+const TEXT: &str = "${var.none} $${var.x} ${HOME}\n\ttab \"quoted\"\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_publishes_texts_beside_the_definition_file() {
+    let Some(controller) = controller().await else { return };
+    let shell = Shell::with_key(controller.base(), controller.key());
+    let path = shell.file("lab.yaml");
+    let folder = path.parent().expect("a folder");
+    fs::create_dir(folder.join("assets")).expect("a folder");
+    fs::write(folder.join("assets/motd.txt"), TEXT).expect("a file");
+    let write = |from: &str| {
+        let text = format!(
+            "api_version: hotdesk/v1\nname: lab@1.0.0\nvars: {{name: motd}}\nfiles: [{{to: /opt/motd, from: '{from}', mode: '0600'}}]\n"
+        );
+        fs::write(&path, text).expect("a file");
+    };
+    let file = path.to_str().expect("a path");
+    write("assets/${var.name}.txt");
+    let valid = shell.run(&["templates", "validate", file]).await.expect_success();
+    assert!(valid.contains("is valid: default/lab@1.0.0"), "{valid}");
+    shell.run(&["templates", "publish", file, "--build"]).await.expect_success();
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
+    assert_eq!(controller.bash(&id, "cat /opt/motd; stat -c %a /opt/motd").await, format!("{TEXT}600\n"));
+
+    fs::write(folder.join("assets/logo.png"), b"\x89PNG\r\n\0\x01").expect("a file");
+    fs::write(folder.join("assets/large.txt"), "x".repeat(262_145)).expect("a file");
+    for (from, parts) in [
+        ("assets/logo.png", ["files[0].from: assets/logo.png is no text", "write a URL"]),
+        ("assets/large.txt", ["has more than 262144 bytes", "write a URL"]),
+        ("assets/none.txt", ["files[0].from: assets/none.txt cannot be read", "No such file"]),
+    ] {
+        write(from);
+        for command in ["validate", "publish"] {
+            shell.run(&["templates", command, file]).await.expect_failure(1, &parts);
+        }
+    }
+}
+
+/// Runs git in a folder.
+fn git(folder: &Path, arguments: &[&str]) {
+    let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"];
+    let ran = Command::new("git").arg("-C").arg(folder).args(identity).args(arguments).output().expect("git");
+    assert!(ran.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// A server of the repositories in a folder, at the public address of a network.
+async fn serve(network: &TestNetwork, folder: &Path) -> OwnedChild {
+    let mut command = Command::new("git");
+    command
+        .args(["daemon", "--export-all", "--reuseaddr", "--verbose"])
+        .arg(format!("--base-path={}", folder.display()));
+    command.arg(format!("--listen={}", network.public)).arg(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = OwnedChild(network.inside(|| command.spawn().expect("git daemon")));
+    let listens =
+        wait::until(TIMEOUT, || async { tokio::net::TcpStream::connect((network.public, 9418)).await.ok() });
+    listens.await.expect("git daemon listens");
+    child
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_clones_a_repository_at_a_branch_or_a_commit() {
+    let Some(controller) = RunningController::boot_full().await else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let repository = folder.path().join("app");
+    fs::create_dir(&repository).expect("a folder");
+    git(&repository, &["init", "-q"]);
+    for (name, branch) in [("one", None), ("two", Some("side"))] {
+        if let Some(branch) = branch {
+            git(&repository, &["checkout", "-q", "-b", branch]);
+        }
+        fs::write(repository.join(name), name).expect("a file");
+        git(&repository, &["add", "."]);
+        git(&repository, &["commit", "-q", "-m", name]);
+    }
+    git(&repository, &["tag", "v1"]);
+    git(&repository, &["checkout", "-q", "main"]);
+    let network = TestNetwork::new();
+    let _server = serve(&network, folder.path()).await;
+    let url = format!("git://{}/app", network.public);
+    let content = format!(
+        "files: [{{to: /opt/main, from: '{url}', owner: games, mode: '0750'}}, {{to: ~/side, from: '{url}#side'}}, {{to: /opt/tag, from: '{url}#v1'}}]"
+    );
+    let built = build(&controller, "lab@1.0.0", &content).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
+    assert_eq!(
+        controller
+            .bash(&id, "ls /opt/main ~/side /opt/tag; stat -c '%a %U' /opt/main; stat -c %U /opt/main/one")
+            .await,
+        "/opt/main:\none\n\n/opt/tag:\none\ntwo\n\n/root/side:\none\ntwo\n750 games\ngames\n"
+    );
+    let missing =
+        build(&controller, "bad@1.0.0", &format!("files: [{{to: /opt/x, from: '{url}#none'}}]")).await;
+    assert_eq!(missing["status"], "failed", "{missing}");
+}
