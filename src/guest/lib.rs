@@ -37,7 +37,7 @@ use hotdesk_wire::agent::{
     PutSecretsResult, Renewal, RenewalResult,
 };
 use hotdesk_wire::desktop::action::Acknowledgement;
-use hotdesk_wire::programs::service::{HookStatus, ServiceList, ServiceLog, ServiceLogQuery};
+use hotdesk_wire::programs::service::{BeginTemplate, HookStatus, ServiceList, ServiceLog, ServiceLogQuery};
 
 pub use action_reply::ActionReply;
 pub use failure::is_token_refused;
@@ -239,9 +239,9 @@ impl Guest {
     ///
     /// # Errors
     /// Those of [`Guest::call`].
-    pub async fn begin_template(&self) -> Result<()> {
+    pub async fn begin_template(&self, query: BeginTemplate) -> Result<()> {
         let begun: Result<Acknowledgement> =
-            self.call(Method::POST, "/template/begin", (), None::<&()>, QUICK_TIMEOUT).await;
+            self.call(Method::POST, "/template/begin", query, None::<&()>, QUICK_TIMEOUT).await;
         begun.map(drop)
     }
 

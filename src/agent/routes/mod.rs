@@ -67,6 +67,7 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
             desktop: Arc::clone(&desktop),
             tasks: agent.tasks.clone(),
             encoder: PathBuf::from("ffmpeg"),
+            automatic: agent.services.stream_start(),
         });
         routes = routes.merge(screens::streaming::router(streams.clone()));
         let programs = Programs::new(displays.clone(), desktop, home, agent.tasks.clone());

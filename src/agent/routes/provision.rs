@@ -15,7 +15,9 @@ use hotdesk_http::extract::{Json, Path, Query, read_body};
 use hotdesk_wire::agent::{GuestRequestOutcome, GuestRequestQuery, GuestRequests, PutSecretsResult};
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::desktop::stream::{StartStream, StreamStarted};
-use hotdesk_wire::programs::service::{HookStatus, ServiceAction, ServiceList, ServiceLog, ServiceLogQuery};
+use hotdesk_wire::programs::service::{
+    BeginTemplate, HookStatus, ServiceAction, ServiceList, ServiceLog, ServiceLogQuery,
+};
 use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
 
 pub fn router() -> Router<Agent> {
@@ -44,8 +46,11 @@ async fn replace_secrets(State(agent): State<Agent>, request: Request) -> Result
 }
 
 /// Begins the hooks and services, after a boot.
-async fn begin(State(agent): State<Agent>) -> Result<Answer<Acknowledgement>> {
-    agent.services.begin().await?;
+async fn begin(
+    State(agent): State<Agent>,
+    Query(query): Query<BeginTemplate>,
+) -> Result<Answer<Acknowledgement>> {
+    agent.services.begin(query.check).await?;
     Ok(Answer(Acknowledgement { success: true }))
 }
 

@@ -48,10 +48,10 @@ pub fn report(file: &Path, errors: &[TemplateError]) {
 /// Puts the files beside a definition file into it, as `inline`. A document that has none, or is not valid, stays as it is.
 ///
 /// # Errors
-/// When such a file cannot be read, is no text, or is too long.
+/// When such a file cannot be read, is no text, is too long, or is not in the folder of the definition file.
 pub fn with_files(file: &Path, document: Vec<u8>) -> Outcome<Vec<u8>> {
     let Ok(mut definition) = validate(&document) else { return Ok(document) };
-    let folder = file.parent().unwrap_or(Path::new(""));
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut has_files = false;
     for at in 0..definition.files.len() {
         let Some(from) = &definition.files[at].from else { continue };
@@ -62,7 +62,7 @@ pub fn with_files(file: &Path, document: Vec<u8>) -> Outcome<Vec<u8>> {
             continue;
         }
         has_files = true;
-        let text = read_text(&folder.join(path)).map_err(|why| format!("files[{at}].from: {path} {why}"))?;
+        let text = read_text(folder, path).map_err(|why| format!("files[{at}].from: {path} {why}"))?;
         let entry = &mut definition.files[at];
         // What looks like a reference is content of the file.
         (entry.from, entry.inline) = (None, Some(text.replace("${", "$${")));
@@ -73,12 +73,22 @@ pub fn with_files(file: &Path, document: Vec<u8>) -> Outcome<Vec<u8>> {
     Ok(serde_json::to_vec(&definition).map_err(|error| error.to_string())?)
 }
 
-/// Reads a file that becomes a text of a definition. Returns why it cannot.
-fn read_text(path: &Path) -> Result<String, String> {
+/// Reads a file that becomes a text of a definition. Returns why it cannot. The definition may be somebody else's: it must not publish
+/// a file from elsewhere on this host through a symbolic link.
+fn read_text(folder: &Path, path: &str) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let folder = folder.canonicalize().map_err(unreadable)?;
+    let path = folder.join(path).canonicalize().map_err(unreadable)?;
+    if !path.starts_with(&folder) {
+        return Err("leads out of the folder of the definition file: copy the file into it".to_owned());
+    }
+    if !path.is_file() {
+        return Err("is no regular file".to_owned());
+    }
     let mut bytes = Vec::new();
     let open =
         File::open(path).and_then(|open| open.take(MAX_SCRIPT_BYTES as u64 + 1).read_to_end(&mut bytes));
-    open.map_err(|error| format!("cannot be read: {error}"))?;
+    open.map_err(unreadable)?;
     if bytes.len() > MAX_SCRIPT_BYTES {
         return Err(format!(
             "has more than {MAX_SCRIPT_BYTES} bytes: write a URL, from which the build downloads it"

@@ -44,6 +44,15 @@ pub struct TemplatePrograms {
     pub streams: Vec<StreamProgram>,
 }
 
+/// Query of the agent's `POST template/begin`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BeginTemplate {
+    /// Whether the computer only checks a build: nothing that acts outside of it begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub check: bool,
+}
+
 /// A file that is written when a computer starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeFile {

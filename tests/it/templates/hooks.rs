@@ -1,8 +1,11 @@
 //! Hooks that a verb waits for: before a stop, and before memory or a disk is copied.
 
+use hotdesk::base::wait;
 use serde_json::{Value, json};
 
 use super::builds::{build, controller, launch};
+use super::services::{TIMEOUT, services};
+use super::triggers::{ran, trigger};
 use crate::harness::caller::{Caller, id_of};
 use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::network::TestNetwork;
@@ -71,6 +74,27 @@ async fn a_second_stop_and_a_delete_do_not_wait_for_a_hook() {
     let (_stopped, deleted) = tokio::join!(controller.act(&id, "stop", json!({})), deleted);
     assert_eq!(deleted.status, 200, "{}", deleted.body);
     assert_eq!(controller.get(&path).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn triggers_hear_of_a_boot_in_whose_hook_the_agent_was_killed() {
+    let Some(controller) = controller().await else { return };
+    let content = "hooks: {on_every_boot: 'until [ -e /root/go ]; do sleep 0.1; done'}\n\
+        triggers:\n  - {name: boot, source: {type: event, event: boot}, actions: [{type: log, message: booted}]}\n";
+    let built = build(&controller, "lab@1.0.0", content).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
+    services(&controller, &id, |list| list["hooks"][0]["status"] == "running").await;
+    controller.act(&id, "bash", json!({"command": "kill -9 $(pgrep -P 1 -f '^hotdesk agent')"})).await;
+    let path = format!("/computers/{id}/bash");
+    let again = wait::until(TIMEOUT, || async {
+        let ran = controller.post(&path, json!({"command": "touch /root/go; echo back"})).await;
+        (ran.body["output"] == "back\n").then_some(())
+    });
+    again.await.expect("the agent is back");
+    let boot = trigger(&controller, &id, "boot", ran).await;
+    assert_eq!(boot["run_count"], 1, "{boot}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

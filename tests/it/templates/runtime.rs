@@ -47,7 +47,8 @@ async fn files_are_written_at_each_boot_and_secrets_only_into_memory() {
     store_secret(&controller, VALUE).await;
     let content = "vars: {port: 3000}\nsecrets: [{name: api_key}]\nbuild: {run: ['useradd web']}\n\
         files:\n  - {to: /opt/app/token, from: 'secret://api_key', mode: '0440', owner: web}\n  \
-        - {to: ~/now, inline: 'port ${var.port}', when: runtime, mode: '0640'}\n  - {to: /opt/built, inline: 'at the build'}\n\
+        - {to: ~/now, inline: 'port ${var.port}', when: runtime, mode: '0640'}\n  - {to: /opt/built, inline: 'at the build'}\n  \
+        - {to: /srv/conf/app, inline: x, when: runtime, owner: web}\n  - {to: /opt/second, from: 'secret://api_key'}\n\
         hooks: {on_every_boot: 'cat ~/now >>/root/trace; cat /opt/app/token >/dev/null && echo >>/root/trace'}\n\
         apps: [{name: web, services: [{name: api, user: web, run: 'stat -Lc %s /opt/app/token; exec sleep 1000'}]}]";
     let built = build(&controller, "lab@1.0.0", content).await;
@@ -73,12 +74,34 @@ async fn files_are_written_at_each_boot_and_secrets_only_into_memory() {
 
     // A boot writes both again, with the value of that moment.
     controller.bash(&id, "echo mine >~/now; rm /opt/app/token; echo mine >/opt/app/token").await;
+    // Links of a user lead root nowhere: neither one at the place of a file nor one in its path.
+    let links = "echo -n mine >/srv/victim; ln -sf /srv/victim ~/now; rm -r /srv/conf; mkdir /srv/other; ln -s other /srv/conf";
+    controller.bash(&id, links).await;
     store_secret(&controller, "new").await;
     restart(&controller, &id).await;
+    assert_eq!(
+        controller
+            .bash(
+                &id,
+                "cat /srv/victim; stat -c ' %U %F' /srv/victim ~/now; ls /srv/other; \
+                 grep -c 'symbolic link' /var/log/hotdesk/files/2.log"
+            )
+            .await,
+        "mine root regular file\n root regular file\n1\n"
+    );
     assert_eq!(
         controller.bash(&id, "cat ~/now /opt/app/token; readlink /opt/app/token; cat /root/trace").await,
         format!("port 3000new{IN_MEMORY}\nport 3000\nport 3000\n")
     );
+    // A file whose link cannot be made keeps no other one from its value.
+    controller.bash(&id, "rm /opt/app/token; mkdir /opt/app/token").await;
+    store_secret(&controller, "third").await;
+    let synced = controller.post(&format!("/computers/{id}/secrets/sync"), json!({})).await;
+    assert_eq!(synced.status, 409, "{}", synced.body);
+    let error = synced.body["error"].as_str().unwrap_or_default();
+    assert!(error.contains("a file with a secret that cannot be written"), "{error}");
+    let values = "cat /run/hotdesk-files/0 /opt/second; rmdir /opt/app/token";
+    assert_eq!(controller.bash(&id, values).await, "thirdthird");
     // Without the secret the link leads nowhere, also to no earlier value.
     let deleted = controller.delete("/secrets/API_KEY").await;
     assert!(deleted.status < 300, "{}", deleted.body);
@@ -110,11 +133,13 @@ async fn triggers_call_actions_of_their_own_computer() {
         )
     };
     let content = format!(
-        "triggers:\n{}{}{}{}",
+        "triggers:\n{}{}{}{}{}{}",
         trigger_of("move", "/move?x={{event.x}}&y=77"),
         trigger_of("picture", "/screenshot"),
         trigger_of("bash", "/bash?command=touch%20/root/called"),
         trigger_of("fails", "/bash?command=exit%204"),
+        trigger_of("stable", "/wait_stable?quiet_ms=100&timeout_ms=2000"),
+        trigger_of("click", "/click?x={{event.x}}&y=77"),
     );
     let built = build(&controller, "lab@1.0.0", &content).await;
     assert_eq!(built["status"], "ready", "{built}");
@@ -133,7 +158,7 @@ async fn triggers_call_actions_of_their_own_computer() {
     assert_eq!(fire("move", json!({"x": 55})).await["status"], "succeeded");
     let position = controller.get(&format!("/computers/{id}/cursor_position")).await.body;
     assert_eq!((position["x"].as_f64(), position["y"].as_f64()), (Some(55.0), Some(77.0)), "{position}");
-    for name in ["picture", "bash"] {
+    for name in ["picture", "bash", "stable"] {
         let run = fire(name, json!({})).await;
         assert_eq!(run["status"], "succeeded", "{name}: {run}");
     }
@@ -141,6 +166,7 @@ async fn triggers_call_actions_of_their_own_computer() {
     let failed = fire("fails", json!({})).await;
     assert_eq!(failed["errors"][0], "actions[0]: the command ended with 4", "{failed}");
     // A value of the event does not become another field.
-    let wrong = fire("move", json!({"x": "1&button=left"})).await;
-    assert_eq!(wrong["status"], "failed", "{wrong}");
+    let wrong = fire("click", json!({"x": "1&button=right"})).await;
+    let error = wrong["errors"][0].as_str().unwrap_or_default();
+    assert!(error.contains("invalid type: string \"1&button=right\""), "{wrong}");
 }

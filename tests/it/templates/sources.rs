@@ -42,10 +42,17 @@ async fn the_command_line_publishes_texts_beside_the_definition_file() {
 
     fs::write(folder.join("assets/logo.png"), b"\x89PNG\r\n\0\x01").expect("a file");
     fs::write(folder.join("assets/large.txt"), "x".repeat(262_145)).expect("a file");
+    std::os::unix::fs::symlink("/etc/hostname", folder.join("assets/out.txt")).expect("a link");
+    nix::unistd::mkfifo(&folder.join("assets/fifo"), nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
     for (from, parts) in [
         ("assets/logo.png", ["files[0].from: assets/logo.png is no text", "write a URL"]),
         ("assets/large.txt", ["has more than 262144 bytes", "write a URL"]),
         ("assets/none.txt", ["files[0].from: assets/none.txt cannot be read", "No such file"]),
+        (
+            "assets/out.txt",
+            ["files[0].from: assets/out.txt leads out of the folder", "copy the file into it"],
+        ),
+        ("assets/fifo", ["files[0].from: assets/fifo is no regular file", ""]),
     ] {
         write(from);
         for command in ["validate", "publish"] {

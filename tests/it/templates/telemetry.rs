@@ -20,7 +20,7 @@ const PORT: u16 = 4318;
 /// The bodies of each path.
 type ReceivedExports = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A collector in a network that has no time for its first request.
+/// A collector in a network that has no time for its first request, which it records without its body.
 fn collect(network: &TestNetwork, received: ReceivedExports) {
     let calls = Arc::new(Mutex::new(0));
     let take = |State((received, calls)): State<(ReceivedExports, Arc<Mutex<u32>>)>, request: Request| async move {
@@ -28,6 +28,7 @@ fn collect(network: &TestNetwork, received: ReceivedExports) {
         let body = axum::body::to_bytes(body, 8 << 20).await.expect("a body");
         *calls.lock().expect("not poisoned") += 1;
         if *calls.lock().expect("not poisoned") == 1 {
+            received.lock().expect("not poisoned").push(("refused".to_owned(), Value::Null));
             return StatusCode::SERVICE_UNAVAILABLE;
         }
         assert_eq!(parts.headers["content-type"], "application/json");
@@ -63,11 +64,14 @@ async fn figures_and_new_lines_reach_a_collector_that_is_not_ready_at_first() {
     collect(&network, Arc::clone(&received));
     let content = format!(
         "vars: {{log: /var/log/app.log}}\nfiles: {{/var/log/app.log: \"old\\n\"}}\n\
-         telemetry: {{metrics: true, logs: ['${{var.log}}', /var/log/later.log], otel_endpoint: 'http://{}:{PORT}/'}}\n",
+         telemetry: {{metrics: true, logs: ['${{var.log}}', /var/log/later.log], otel_endpoint: 'http://{}:{PORT}/'}}\n\
+         apps: [{{name: web, services: [{{name: api, user: root, run: exec sleep 1000}}]}}]\n",
         network.public
     );
     let built = build(&controller, "lab@1.0.0", &content).await;
     assert_eq!(built["status"], "ready", "{built}");
+    // Neither does the computer that checked its service.
+    assert_eq!(received.lock().expect("not poisoned").as_slice(), []);
     let workspace = controller.workspace("w").await;
     let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
     let figures = wait::until(TIMEOUT, || async {

@@ -2,11 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// Most bytes of a log that are read at once; what is written beyond that between two looks is skipped.
 const MAX_LOG_READ: u64 = 256 * 1024;
+
+/// Longest beginning of a line that is kept until its end is written; there is one for each file.
+const MAX_REST: usize = 64 * 1024;
 
 /// A file that grows, and is replaced now and then.
 #[derive(Debug)]
@@ -21,7 +27,7 @@ pub(super) struct LogReader {
 impl LogReader {
     /// Begins at the end of the file, or at the beginning of one that does not exist yet.
     pub(super) fn at_end(path: PathBuf) -> Self {
-        let facts = fs::metadata(&path);
+        let facts = fs::symlink_metadata(&path);
         let (inode, offset) = facts.map_or((0, 0), |facts| (facts.ino(), facts.len()));
         Self { path, inode, offset, rest: Vec::new() }
     }
@@ -33,7 +39,7 @@ impl LogReader {
 
     /// The complete lines since the last call.
     pub(super) fn lines(&mut self) -> io::Result<Vec<String>> {
-        let mut file = match File::open(&self.path) {
+        let mut file = match open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
@@ -53,11 +59,26 @@ impl LogReader {
         self.offset += read as u64;
         let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         // A line without an end does not grow for ever.
-        if bytes.len() - end <= MAX_LOG_READ as usize {
+        if bytes.len() - end <= MAX_REST {
             self.rest = bytes.split_off(end);
         }
         Ok(String::from_utf8_lossy(&bytes).lines().map(ToOwned::to_owned).collect())
     }
+}
+
+/// Opens a file by the path that it really has. Users of the computer may write to its folder: the agent, which is root, reads nothing
+/// that they put there but a file of its own name. A FIFO would not open, and a link may lead to a file that they cannot read.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    // Links in `/`, such as `/bin`, are those of root.
+    let mut parts = path.components();
+    let top: PathBuf = parts.by_ref().take(2).collect();
+    if file.metadata()?.is_file() && real == top.canonicalize()?.join(parts.as_path()) {
+        return Ok(file);
+    }
+    Err(io::Error::other("it is no regular file, or behind a symbolic link, which is not followed"))
 }
 
 #[cfg(test)]
@@ -92,5 +113,20 @@ mod tests {
         add(&"x".repeat(2 * MAX_LOG_READ as usize));
         add("\nlast\n");
         assert_eq!(log.lines().unwrap().last().map(String::as_str), Some("last"));
+    }
+
+    #[test]
+    fn links_and_fifos_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("logs")).unwrap();
+        fs::write(at("logs/file"), "secret\n").unwrap();
+        std::os::unix::fs::symlink(at("logs/file"), at("link")).unwrap();
+        std::os::unix::fs::symlink(at("logs"), at("folder")).unwrap();
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for name in ["link", "folder/file", "fifo", "logs"] {
+            assert!(open(&at(name)).is_err(), "{name}");
+        }
+        assert!(open(&at("logs/file")).is_ok());
     }
 }

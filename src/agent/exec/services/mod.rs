@@ -9,12 +9,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, broadcast};
+use tokio_util::sync::CancellationToken;
 
 use crate::display::desktop::Desktop;
 use crate::files::blocking;
@@ -52,14 +53,18 @@ use outbox::Outbox;
 pub use screens::TemplateScreens;
 pub use supervisor::Action;
 use supervisor::{Supervisor, desktop_service, log_file};
+use telemetry::Exporter;
 use triggers::Triggers;
 
 /// Hooks of a boot, in their order. The first one runs once for a disk.
 const BOOT_HOOKS: [&str; 2] = [FIRST_BOOT, EVERY_BOOT];
 /// Marks on the disk that the first boot is over.
 const FIRST_BOOT_MARK: &str = "/var/lib/hotdesk/first-boot";
-/// Marks that the controller has begun the template's programs.
+/// Marks that the controller has begun the template's programs. It has the text [`CHECK`] in the check of a build.
 const BEGUN: &str = "begun";
+const CHECK: &str = "check";
+/// Marks that triggers were told of the boot.
+const TOLD: &str = "boot-told";
 /// Most bytes of the file of programs: a definition has at most 1 MiB, and its references may grow it to this.
 const MAX_PROGRAMS_BYTES: u64 = 16 << 20;
 /// Events of the computer that a trigger may not have read yet: they come one in a second at most.
@@ -92,6 +97,10 @@ struct Parts {
     computer_events: broadcast::Sender<Map<String, Value>>,
     /// Set once when the agent starts; never without screens.
     screens: OnceLock<Arc<dyn TemplateScreens>>,
+    /// Cancelled when the stream that each boot begins is not wanted any more.
+    stream_start: CancellationToken,
+    /// Set once when telemetry begins.
+    exporter: OnceLock<Arc<Exporter>>,
     /// Held while hooks run, so that each runs once at a time.
     running: Mutex<()>,
 }
@@ -119,6 +128,8 @@ impl Services {
             triggers: Triggers::default(),
             computer_events: broadcast::Sender::new(MAX_COMPUTER_EVENTS),
             screens: OnceLock::new(),
+            stream_start: CancellationToken::new(),
+            exporter: OnceLock::new(),
             running: Mutex::default(),
         };
         Self { parts: Arc::new(parts) }
@@ -126,27 +137,31 @@ impl Services {
 
     /// Goes on with what the controller has begun in this boot, after another agent has ended.
     pub fn recover(&self) {
-        if self.parts.folder.join(BEGUN).exists() {
-            self.spawn_boot(false);
+        if let Ok(text) = fs::read_to_string(self.parts.folder.join(BEGUN)) {
+            self.spawn_boot(text == CHECK);
         }
     }
 
-    /// Begins the hooks of the boot in the background; services start after them. A second call has no effect.
+    /// Begins the hooks of the boot in the background; services start after them. A second call has no effect. A check of a
+    /// build begins nothing that acts outside of the computer.
     ///
     /// # Errors
     /// `Internal` when the runtime folder cannot be written.
-    pub async fn begin(&self) -> Result<()> {
+    pub async fn begin(&self, is_check: bool) -> Result<()> {
         let folder = self.parts.folder.clone();
         let is_new = blocking(move || {
             fs::create_dir_all(&folder).map_err(Error::internal)?;
             match fs::File::create_new(folder.join(BEGUN)) {
-                Ok(_) => Ok(true),
+                Ok(mut file) => {
+                    let text = if is_check { CHECK } else { "" };
+                    file.write_all(text.as_bytes()).map(|()| true).map_err(Error::internal)
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
                 Err(error) => Err(Error::internal(error)),
             }
         });
         if is_new.await? {
-            self.spawn_boot(true);
+            self.spawn_boot(is_check);
         }
         Ok(())
     }
@@ -213,9 +228,22 @@ impl Services {
         self.parts.outbox.finish(number, outcome);
     }
 
-    /// Forgets the requests to the service, for a computer that continues from the memory of another one.
-    pub fn forget_requests(&self) {
+    /// Forgets what waits to leave the computer, and the stream that has not begun, for a computer that continues from the memory
+    /// of another one: they are that one's.
+    pub fn forget_outgoing(&self) {
         self.parts.outbox.renew();
+        // Before a template begins, the memory is that of a computer that was only booted.
+        if self.parts.is_done(BEGUN) {
+            self.parts.stream_start.cancel();
+        }
+        if let Some(exporter) = self.parts.exporter.get() {
+            exporter.clear();
+        }
+    }
+
+    /// Cancelled when the stream that each boot begins is not wanted any more.
+    pub fn stream_start(&self) -> CancellationToken {
+        self.parts.stream_start.clone()
     }
 
     /// The triggers of the template.
@@ -231,12 +259,12 @@ impl Services {
         self.parts.triggers.fire(name, request.event.unwrap_or_default())
     }
 
-    fn spawn_boot(&self, is_new: bool) {
+    fn spawn_boot(&self, is_check: bool) {
         let services = self.clone();
         let work = async move {
             let _turn = services.parts.running.lock().await;
             services.parts.end_lost_hooks().await;
-            if let Err(error) = Parts::boot(&services.parts, is_new).await {
+            if let Err(error) = Parts::boot(&services.parts, is_check).await {
                 tracing::error!(%error, "could not start the services of the template");
             }
         };
@@ -323,11 +351,14 @@ impl Parts {
         }
     }
 
-    /// Runs the hooks, and starts everything else. `is_new` is false when an earlier agent of this boot has done so.
-    async fn boot(parts: &Arc<Self>, is_new: bool) -> Result<()> {
+    /// Runs the hooks, and starts everything else. In a check nothing acts outside of the computer: no collector, server or
+    /// receiver hears of it.
+    async fn boot(parts: &Arc<Self>, is_check: bool) -> Result<()> {
         let programs = parts.programs().await?;
         parts.write_files(&programs).await;
-        telemetry::begin(parts, programs.telemetry.as_ref());
+        if !is_check {
+            telemetry::begin(parts, programs.telemetry.as_ref());
+        }
         parts.run_boot_hooks(&programs).await?;
         if !(programs.services.is_empty() && programs.autostart.is_empty()) {
             let (supervisor, environment) = (parts.supervisor.clone(), parts.environment());
@@ -342,12 +373,27 @@ impl Parts {
         let prelude = parts.prelude(&programs);
         parts.start_terminals(&programs.terminals, &prelude).await;
         health::begin(parts, &programs.health, &prelude);
+        if is_check {
+            return Ok(());
+        }
         triggers::begin(parts, &programs.triggers, &prelude);
-        if is_new {
-            screens::begin(parts, &programs.streams);
+        screens::begin(parts, &programs.streams);
+        if !parts.is_done(TOLD) {
             parts.tell_triggers("boot", []);
+            parts.mark_done(TOLD);
         }
         Ok(())
+    }
+
+    /// Whether a part of this boot is done, also by an earlier agent.
+    fn is_done(&self, mark: &str) -> bool {
+        self.folder.join(mark).exists()
+    }
+
+    fn mark_done(&self, mark: &str) {
+        if let Err(error) = fs::write(self.folder.join(mark), "") {
+            tracing::warn!(%error, mark, "a restart of the agent repeats a part of the template's boot");
+        }
     }
 
     /// Tells triggers of an event of the computer.

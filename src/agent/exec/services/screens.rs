@@ -10,7 +10,7 @@ use tokio::process::Command;
 use super::{Parts, Services};
 use hotdesk_base::backoff::Backoff;
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::stream::{StartStream, StreamStarted, StreamTo};
 use hotdesk_wire::programs::call::ComputerCall;
@@ -19,6 +19,8 @@ use hotdesk_wire::programs::service::StreamProgram;
 /// Pauses between two attempts to begin a stream: its server, the network or the screen may not be ready after a boot.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// Marks that the stream of the boot has begun, or will not.
+const STREAMED: &str = "stream-begun";
 /// Longest time to read a secret.
 const SECRET_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -46,52 +48,77 @@ impl Services {
         let programs = self.parts.programs().await?;
         let found = programs.streams.iter().find(|stream| stream.name == request.connection_name);
         let stream = found.ok_or_else(|| Error::not_found("Connection not found"))?;
-        self.parts.start_stream(stream, request.screen).await
+        self.parts.screens()?.stream(self.parts.stream_to(stream, request.screen).await?).await
     }
 }
 
-/// Begins the stream that each boot begins, in the background.
+/// Begins the stream that each boot begins, in the background, once for a boot.
 pub(super) fn begin(parts: &Arc<Parts>, streams: &[StreamProgram]) {
     let Some(stream) = streams.iter().find(|stream| stream.autostart).cloned() else { return };
+    if parts.is_done(STREAMED) {
+        return;
+    }
     let (parts, stop) = (Arc::clone(parts), parts.tasks.stopping());
     let tasks = parts.tasks.clone();
     let _task = tasks.spawn("stream of the template", async move {
         tokio::select! {
             () = stop.cancelled() => {}
-            () = parts.begin_stream(&stream) => {}
+            () = parts.begin_stream(&stream) => parts.mark_done(STREAMED),
         }
     });
 }
 
+/// Whether another start of a stream would fail in the same way, or is not wanted: a person was faster, or stopped it.
+fn is_final(error: &Error) -> bool {
+    let ends = [ErrorCode::AlreadyStreaming, ErrorCode::StreamStopped, ErrorCode::NoEncoder];
+    error.kind == Kind::Invalid || error.code.is_some_and(|code| ends.contains(&code))
+}
+
 impl Parts {
-    /// Repeats the start until a stream runs.
+    /// Repeats the start until a stream runs, or is not wanted any more.
     async fn begin_stream(&self, stream: &StreamProgram) {
         let mut pauses = Backoff::new(MIN_PAUSE, MAX_PAUSE, Duration::MAX);
         loop {
             let began = Instant::now();
-            match self.start_stream(stream, None).await {
-                Ok(_) => return,
-                // A person was faster.
-                Err(error) if error.code == Some(ErrorCode::AlreadyStreaming) => return,
-                Err(error) => tracing::warn!(
+            // A start is not cut short here: a stop ends it with an error.
+            let Err(error) = self.try_stream(stream).await else { return };
+            if is_final(&error) {
+                tracing::info!(
                     stream = stream.name,
                     error = format_args!("{error:#}"),
-                    "could not begin the stream of the template; it is retried"
-                ),
+                    "the stream of the template does not begin"
+                );
+                return;
             }
-            tokio::time::sleep(pauses.after(began.elapsed())).await;
+            tracing::warn!(
+                stream = stream.name,
+                error = format_args!("{error:#}"),
+                "could not begin the stream of the template; it is retried"
+            );
+            tokio::select! {
+                () = self.stream_start.cancelled() => return,
+                () = tokio::time::sleep(pauses.after(began.elapsed())) => {}
+            }
         }
     }
 
-    async fn start_stream(&self, stream: &StreamProgram, screen: Option<String>) -> Result<StreamStarted> {
+    /// Starts the stream of the boot, unless it is not wanted any more.
+    async fn try_stream(&self, stream: &StreamProgram) -> Result<()> {
+        let to = self.stream_to(stream, None).await?;
+        if self.stream_start.is_cancelled() {
+            return Err(Error::conflict("The stream was stopped").code(ErrorCode::StreamStopped));
+        }
+        self.screens()?.stream(to).await.map(drop)
+    }
+
+    async fn stream_to(&self, stream: &StreamProgram, screen: Option<String>) -> Result<StreamTo> {
         let key = match (&stream.key, &stream.secret_key) {
             (Some(key), _) => Secret::new(key.clone()),
             (None, Some(name)) => self.secret(name).await?,
             (None, None) => return Err(Error::conflict("The stream of the template has no key")),
         };
         // Whoever wrote the template may run any program here: only the network of the computer bounds where it connects to.
-        let to = StreamTo { url: stream.url.clone(), key, screen, allow_private: true };
-        self.screens()?.stream(to).await
+        Ok(StreamTo { url: stream.url.clone(), key, screen, allow_private: true })
     }
 
     /// The screens.
@@ -122,5 +149,75 @@ impl Parts {
             )));
         }
         Ok(Secret::new(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::display::desktop::Headless;
+    use hotdesk_base::tasks::Tasks;
+    use hotdesk_base::wait;
+    use hotdesk_http::feed::Feed;
+
+    /// Screens whose streams do not begin.
+    struct BrokenScreens {
+        error: fn() -> Error,
+        starts: AtomicUsize,
+    }
+
+    impl TemplateScreens for BrokenScreens {
+        fn call(&self, _call: ComputerCall) -> BoxFuture<'static, Result<()>> {
+            std::future::pending().boxed()
+        }
+
+        fn stream(&self, _to: StreamTo) -> BoxFuture<'static, Result<StreamStarted>> {
+            self.starts.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Err((self.error)())).boxed()
+        }
+    }
+
+    fn services(error: fn() -> Error) -> (Services, Arc<BrokenScreens>) {
+        let (runtime, secrets) = (std::path::Path::new("/none/agent"), "/none/secrets".into());
+        let services = Services::new(runtime, secrets, Arc::new(Headless), Feed::new(), Tasks::new());
+        let screens = Arc::new(BrokenScreens { error, starts: AtomicUsize::new(0) });
+        services.connect_screens(Arc::clone(&screens) as Arc<dyn TemplateScreens>);
+        (services, screens)
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_begun_again_until_it_is_stopped_or_cannot_begin() {
+        let stream = StreamProgram {
+            name: "live".to_owned(),
+            url: "rtmp://live.example/app".to_owned(),
+            key: Some("k".to_owned()),
+            secret_key: None,
+            autostart: true,
+        };
+        let finals: [fn() -> Error; 4] = [
+            || Error::conflict("stopped").code(ErrorCode::StreamStopped),
+            || Error::conflict("a person was faster").code(ErrorCode::AlreadyStreaming),
+            || Error::conflict("no ffmpeg").code(ErrorCode::NoEncoder),
+            || Error::invalid("the key"),
+        ];
+        for error in finals {
+            let (services, screens) = services(error);
+            services.parts.begin_stream(&stream).await;
+            assert_eq!(screens.starts.load(Ordering::Relaxed), 1, "{}", error());
+        }
+        let (services, screens) = services(|| Error::unavailable("no server"));
+        let stop = async {
+            let again = || async { (screens.starts.load(Ordering::Relaxed) == 2).then_some(()) };
+            wait::until(Duration::from_secs(30), again).await.expect("a second start");
+            services.stream_start().cancel();
+        };
+        tokio::join!(services.parts.begin_stream(&stream), stop);
+        assert_eq!(screens.starts.load(Ordering::Relaxed), 2);
+        services.parts.begin_stream(&stream).await;
+        assert_eq!(screens.starts.load(Ordering::Relaxed), 2, "nor is it begun later");
     }
 }

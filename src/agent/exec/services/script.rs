@@ -3,29 +3,28 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Returns the assignments before a program: the template's variables, then those with secrets. The secrets themselves
-/// are shell variables that the program does not inherit.
+/// Returns the assignments before a program: the template's variables, then those with secrets. The file of the secrets is only read
+/// in subshells: it may set a variable that the program inherits, such as `PATH`.
 pub(super) fn environment<'a>(
     literals: impl IntoIterator<Item = (&'a str, &'a str)>,
     secrets: impl IntoIterator<Item = (&'a String, &'a String)>,
     secrets_file: &Path,
 ) -> String {
     let mut script = String::new();
-    let mut secrets = secrets.into_iter().peekable();
-    if secrets.peek().is_some() {
-        let file = shell_words::quote(&secrets_file.to_string_lossy()).into_owned();
-        script.push_str(&format!("if [ -r {file} ]; then . {file}; fi\n"));
-    }
-    // Copied first, because a variable may have the name of another one's secret.
-    let secrets: Vec<_> = secrets.collect();
+    let file = shell_words::quote(&secrets_file.to_string_lossy()).into_owned();
+    // Read first, because a variable may have the name of another one's secret.
+    let secrets: Vec<_> = secrets.into_iter().collect();
     for (at, (_, secret)) in secrets.iter().enumerate() {
-        script.push_str(&format!("hotdesk_{at}=\"${{{secret}-}}\"\n"));
+        // The full stop keeps line breaks at the end, which the shell would remove.
+        script.push_str(&format!(
+            "hotdesk_{at}=\"$(unset {secret}; if [ -r {file} ]; then . {file}; fi; printf %s. \"${{{secret}-}}\")\"\n"
+        ));
     }
     for (name, value) in literals {
         script.push_str(&format!("export {name}={}\n", shell_words::quote(value)));
     }
     for (at, (name, _)) in secrets.iter().enumerate() {
-        script.push_str(&format!("export {name}=\"$hotdesk_{at}\"\n"));
+        script.push_str(&format!("export {name}=\"${{hotdesk_{at}%.}}\"\n"));
     }
     script
 }
@@ -45,12 +44,19 @@ mod tests {
             pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<BTreeMap<_, _>>()
         };
         let (literals, secrets) = (map(&[("A", "it's $HOME"), ("B", "")]), map(&[("KEY", "API_KEY")]));
-        assert_eq!(
-            environment(pairs(&literals), &secrets, Path::new("/run/a b/secrets.env")),
-            "if [ -r '/run/a b/secrets.env' ]; then . '/run/a b/secrets.env'; fi\n\
-             hotdesk_0=\"${API_KEY-}\"\n\
-             export A='it'\\''s $HOME'\nexport B=''\nexport KEY=\"$hotdesk_0\"\n"
-        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("it's secrets.env");
+        std::fs::write(&file, "API_KEY='a b\n\n'\nLANG='other'\n").unwrap();
+        let script = environment(pairs(&literals), &secrets, &file);
+        let run = |script: &str| {
+            let mut command = std::process::Command::new("bash");
+            command.args(["-e", "-c", script]).env("LANG", "C").output().unwrap().stdout
+        };
+        let printed =
+            run(&format!("{script}printf '%s|' \"$A\" \"$B\" \"$KEY\" \"$LANG\" \"${{API_KEY-none}}\""));
+        assert_eq!(String::from_utf8(printed).unwrap(), "it's $HOME||a b\n\n|C|none|", "{script}");
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(run(&format!("{script}printf \"<$KEY>\"")), b"<>");
         assert_eq!(environment(pairs(&BTreeMap::new()), &BTreeMap::new(), Path::new("/x")), "");
     }
 }

@@ -279,9 +279,8 @@ mod tests {
             script,
             "#!/bin/bash\nexec >>'/var/log/x y' 2>&1\nset -e\necho $$ >session\n\
              export HOME=\"$(getent passwd root | cut -d: -f6)\" USER=root LOGNAME=root SHELL=/bin/bash\n\
-             if [ -r /run/x/secrets.env ]; then . /run/x/secrets.env; fi\n\
-             hotdesk_0=\"${API_KEY-}\"\n\
-             export A='$(id)'\nexport KEY=\"$hotdesk_0\"\n\
+             hotdesk_0=\"$(unset API_KEY; if [ -r /run/x/secrets.env ]; then . /run/x/secrets.env; fi; printf %s. \"${API_KEY-}\")\"\n\
+             export A='$(id)'\nexport KEY=\"${hotdesk_0%.}\"\n\
              cd -- '/srv/a b'\nexec s6-setuidgid root bash -c 'sleep 1.5\necho '\\''a'\\'''\n"
         );
     }

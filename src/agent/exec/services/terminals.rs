@@ -1,6 +1,5 @@
 //! Sessions of tmux that each boot starts.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,8 +15,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 impl Parts {
     /// Starts the sessions, once for a boot.
     pub(super) async fn start_terminals(&self, terminals: &[TerminalProgram], prelude: &str) {
-        let started = self.folder.join(STARTED);
-        if terminals.is_empty() || started.exists() {
+        if terminals.is_empty() || self.is_done(STARTED) {
             return;
         }
         let script = format!("{prelude}{}", script(terminals));
@@ -35,9 +33,7 @@ impl Parts {
             Ok(_) => tracing::warn!(log = %log.display(), "could not start a terminal of the template"),
             Err(error) => tracing::warn!(%error, "could not start the terminals of the template"),
         }
-        if let Err(error) = fs::write(&started, "") {
-            tracing::warn!(%error, "a restart of the agent starts the terminals of the template again");
-        }
+        self.mark_done(STARTED);
     }
 }
 

@@ -56,6 +56,8 @@ pub struct StreamSetup {
     pub tasks: Tasks,
     /// Encoder program, looked up in `PATH`.
     pub encoder: PathBuf,
+    /// Cancelled by a stop: the start of the template's stream is not repeated.
+    pub automatic: CancellationToken,
 }
 
 /// The stream, if there is one. Clones share one state.
@@ -96,11 +98,11 @@ impl Streams {
     /// stream then.
     pub async fn start(&self, request: StreamTo) -> Result<StreamStarted> {
         let shared = Arc::clone(&self.0);
+        let stream = shared.reserve()?;
+        // Ends the reservation also on a panic, unless a supervisor has taken over.
+        let gone = stream.gone.clone().drop_guard();
         // In its own task: a client that disconnects does not leave a half-started stream.
         let started = self.0.setup.tasks.spawn("stream start", async move {
-            let stream = shared.reserve()?;
-            // Ends the reservation also on a panic, unless a supervisor has taken over.
-            let gone = stream.gone.clone().drop_guard();
             let started = shared.start(request, &stream).await?;
             gone.disarm();
             Ok(started)
@@ -123,11 +125,12 @@ impl Streams {
         status.screen.filter(|_| status.status == STREAMING)
     }
 
-    /// Ends the stream, if there is one; the status is idle afterwards.
+    /// Ends the stream, if there is one, and the start that is repeated after a boot; the status is idle afterwards.
     ///
     /// # Errors
     /// `TimedOut` when it does not end in time.
     pub async fn stop(&self) -> Result<()> {
+        self.0.setup.automatic.cancel();
         let Some(stream) = self.0.lock().clone() else { return Ok(()) };
         stream.stop.cancel();
         let ended = tokio::time::timeout(END_TIMEOUT, stream.gone.cancelled()).await;

@@ -61,7 +61,7 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
     report.add("hostname", name);
     if let Some(id) = id {
         report.add("machine_id", id.err());
-        agent.services.forget_requests();
+        agent.services.forget_outgoing();
         // The secrets in the saved memory are those of the other computer.
         let secrets = EnvFile::new(&agent.runtime_dir, &agent.home);
         if let Err(error) = blocking(move || Ok(secrets.remove())).await? {

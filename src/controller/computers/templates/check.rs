@@ -17,7 +17,9 @@ use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{Boot, MachineSpec};
 use hotdesk_guest::Guest;
-use hotdesk_wire::programs::service::{ServiceList, ServiceProgram, ServiceStatus, TemplatePrograms};
+use hotdesk_wire::programs::service::{
+    BeginTemplate, ServiceList, ServiceProgram, ServiceStatus, TemplatePrograms,
+};
 
 /// Time after the hooks of the boot in which all services must be up and healthy: twice the time in which failures of a
 /// health check do not count.
@@ -96,7 +98,7 @@ impl Build<'_> {
                 Boot { generation: super::build::GENERATION, token, resolution: Resolution::default() };
             boot_guest(&**engine, spec, &boot).await?
         };
-        guest.begin_template().await?;
+        guest.begin_template(BeginTemplate { check: true }).await?;
         let problems = wait_for_services(&guest, programs).await?;
         if problems.is_empty() {
             self.note(Phase::Check, "the services are up and healthy");

@@ -2,9 +2,10 @@
 
 use super::steps::files::{Download, download};
 use super::triggers;
+use hotdesk_domain::desktop::stream::check_key;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_wire::template::{FileMoment, PortProtocol, TemplateDefinition};
+use hotdesk_wire::template::{FileMoment, PortProtocol, TemplateDefinition, TextOrSecret};
 
 /// Checks that a definition has no field that a build would have to ignore.
 ///
@@ -25,6 +26,13 @@ pub fn check_supported(definition: &TemplateDefinition) -> Result<()> {
     }
     let keyless = definition.streaming.iter().position(|stream| stream.key.is_none());
     note(keyless.is_some(), &format!("streaming[{}] without a key", keyless.unwrap_or_default()));
+    for (at, stream) in definition.streaming.iter().enumerate() {
+        if let Some(TextOrSecret::Literal(key)) = &stream.key {
+            let wrong = check_key(&values.expand(key)?).err();
+            let why = wrong.as_ref().map_or("", |error| error.message.as_str());
+            note(wrong.is_some(), &format!("streaming[{at}].key: {why}"));
+        }
+    }
     let started = definition.streaming.iter().filter(|stream| stream.autostart).count();
     note(started > 1, "streaming with more than one autostart: a computer has one stream at a time");
     for (at, app) in definition.apps.iter().enumerate() {
@@ -82,6 +90,10 @@ mod tests {
             (
                 "streaming: [{name: a, url: 'rtmp://a.example/app', key: x, autostart: true}, {name: b, url: 'rtmp://b.example/app', key: x, autostart: true}]",
                 "streaming with more than one autostart: a computer has one stream at a time",
+            ),
+            (
+                "streaming: [{name: a, url: 'rtmp://a.example/app', key: 'a key'}]",
+                "streaming[0].key: key must have only printable ASCII characters and no white space",
             ),
             (
                 "apps: [{name: web, ports: [{internal: 3000}, {internal: 53, protocol: udp, public: true}]}]",

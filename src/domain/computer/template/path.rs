@@ -4,10 +4,22 @@ use super::fault::{Fault, FaultCode, RuleResult, quoted};
 use super::name;
 use super::network;
 
-/// Folders that a template writes no file to: the kernel and each boot make their contents, or they belong to the
+/// Places that a template writes no file to: the kernel and each boot make their contents, or they belong to the
 /// service.
-pub const RESERVED: [&str; 10] =
-    ["/proc", "/sys", "/boot", "/dev", "/tmp", "/run", "/etc/orgo", "/var/orgo", "/orgo", "/etc/supervisor"];
+pub const RESERVED: [&str; 12] = [
+    "/proc",
+    "/sys",
+    "/boot",
+    "/dev",
+    "/tmp",
+    "/run",
+    "/etc/orgo",
+    "/var/orgo",
+    "/orgo",
+    "/etc/supervisor",
+    "~/.env",
+    "/root/.env",
+];
 
 /// Checks a path in the guest: absolute or below the home folder, without `..`. Returns it without empty and `.`
 /// parts.
@@ -49,13 +61,13 @@ pub fn target(path: &str) -> RuleResult<String> {
     if path.ends_with('/') || ["~", "/"].contains(&&*cleaned) {
         return Err(Fault::invalid(format!("must name a file, not the folder {}", quoted(path))));
     }
-    let folder = RESERVED.iter().find(|folder| {
-        cleaned.strip_prefix(**folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let place = RESERVED.iter().find(|place| {
+        cleaned.strip_prefix(**place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     });
-    match folder {
-        Some(folder) => Err(Fault::new(
+    match place {
+        Some(place) => Err(Fault::new(
             FaultCode::Reserved,
-            format!("must not be in {folder}, which belongs to the system: {}", quoted(path)),
+            format!("must not be in {place}, which belongs to the system: {}", quoted(path)),
         )),
         None => Ok(cleaned),
     }
@@ -110,6 +122,7 @@ mod tests {
             ("/tmpfiles/x", "/tmpfiles/x"),
             ("/etc/orgo.conf", "/etc/orgo.conf"),
             ("/opt/..x", "/opt/..x"),
+            ("~/app/.env", "~/app/.env"),
         ] {
             assert_eq!(target(path).unwrap(), cleaned);
         }
@@ -126,6 +139,8 @@ mod tests {
             ("/proc/x", FaultCode::Reserved),
             ("/tmp", FaultCode::Reserved),
             ("//etc//./orgo/x", FaultCode::Reserved),
+            ("~/./.env", FaultCode::Reserved),
+            ("/root/.env/x", FaultCode::Reserved),
         ] {
             assert_eq!(target(path).unwrap_err().code, code, "{path:?}");
         }

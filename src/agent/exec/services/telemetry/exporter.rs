@@ -14,6 +14,8 @@ use hotdesk_base::backoff::Backoff;
 
 /// Most bytes that wait: those of an hour of figures, or of a few seconds of busy logs.
 const MAX_WAITING: usize = 4 << 20;
+/// Waiting bytes from which on no logs are read.
+const FULL: usize = MAX_WAITING / 2;
 /// Longest time of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pauses between two attempts.
@@ -24,10 +26,11 @@ const RETRYABLE: [u16; 4] = [429, 502, 503, 504];
 
 /// The queue.
 #[derive(Debug)]
-pub(super) struct Exporter {
+pub(in crate::exec::services) struct Exporter {
     endpoint: String,
     queue: Mutex<ExportQueue>,
     news: Notify,
+    cleared: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -49,19 +52,35 @@ struct Export {
 impl Exporter {
     /// `endpoint` is the URL of the collector without the path of a signal.
     pub(super) fn new(endpoint: &str) -> Self {
-        Self { endpoint: endpoint.to_owned(), queue: Mutex::default(), news: Notify::new() }
+        Self {
+            endpoint: endpoint.to_owned(),
+            queue: Mutex::default(),
+            news: Notify::new(),
+            cleared: Notify::new(),
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, ExportQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request with this number of records. It is dropped when too much waits.
+    /// Forgets what waits and was dropped, and ends the request that is repeated.
+    pub(in crate::exec::services) fn clear(&self) {
+        *self.queue() = ExportQueue::default();
+        self.cleared.notify_one();
+    }
+
+    /// Whether so much waits that no logs should be read.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue().bytes >= FULL
+    }
+
+    /// Adds a request with this number of records. It is dropped when too much waits; the only one is never too large.
     pub(super) fn add(&self, signal: &'static str, records: u64, body: &Value) {
         let body = Bytes::from(body.to_string());
         {
             let mut queue = self.queue();
-            if queue.bytes + body.len() > MAX_WAITING {
+            if queue.bytes > 0 && queue.bytes + body.len() > MAX_WAITING {
                 queue.dropped += records;
                 tracing::debug!(signal, records, "too much telemetry waits; it is dropped");
                 return;
@@ -93,12 +112,17 @@ impl Exporter {
                 self.news.notified().await;
                 continue;
             };
-            let is_sent = self.send(&client, &export).await;
+            let is_sent = tokio::select! {
+                biased;
+                () = self.cleared.notified() => continue,
+                is_sent = self.send(&client, &export) => is_sent,
+            };
             let mut queue = self.queue();
-            queue.waiting.pop_front();
-            queue.bytes -= export.body.len();
+            // Unless the queue was cleared just now.
+            let Some(first) = queue.waiting.pop_front() else { continue };
+            queue.bytes -= first.body.len();
             if !is_sent {
-                queue.dropped += export.records;
+                queue.dropped += first.records;
             }
         }
     }
@@ -148,7 +172,13 @@ mod tests {
         exporter.add("logs", 3, &body);
         exporter.add("logs", 3, &body);
         assert_eq!(exporter.dropped(), 0);
+        assert!(exporter.is_full());
         exporter.add("metrics", 4, &json!(1));
         assert_eq!((exporter.dropped(), exporter.queue().waiting.len()), (4, 2));
+        // A computer that continues from the memory of another one sends nothing of it.
+        exporter.clear();
+        assert!(!exporter.is_full());
+        exporter.add("logs", 1, &json!("x".repeat(MAX_WAITING)));
+        assert_eq!((exporter.dropped(), exporter.queue().waiting.len()), (0, 1));
     }
 }

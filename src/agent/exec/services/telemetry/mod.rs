@@ -3,9 +3,10 @@
 //! ```text
 //! figures (every minute) --\
 //!                           bounded queue --> one request after another, repeated while the collector is not ready
-//! files (every 2 s) -------/   full: dropped and counted
+//! files (every 2 s) -------/   full: files are not read, and what comes meanwhile is dropped and counted
 //! ```
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use sysinfo::System;
 use super::log_reader::LogReader;
 use super::triggers::guest_path;
 use super::{Parts, metrics};
-use exporter::Exporter;
+pub(super) use exporter::Exporter;
 use hotdesk_domain::computer::template::trigger::METRICS;
 use hotdesk_wire::programs::service::TelemetryProgram;
 use otlp::{Figure, LogLine};
@@ -34,10 +35,10 @@ const MAX_LINE: usize = 16 * 1024;
 /// Most lines of one request: with the longest lines it has 4 MiB, as much as collectors take by default.
 const MAX_LINES: usize = 256;
 
-/// Begins to send. It ends with the agent.
+/// Begins to send, once. It ends with the agent.
 pub(super) fn begin(parts: &Arc<Parts>, program: Option<&TelemetryProgram>) {
     let Some(program) = program else { return };
-    let exporter = Arc::new(Exporter::new(&program.endpoint));
+    let exporter = Arc::clone(parts.exporter.get_or_init(|| Arc::new(Exporter::new(&program.endpoint))));
     let spawn = |name: &'static str, work: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
         let stop = parts.tasks.stopping();
         let _task = parts.tasks.spawn(name, async move {
@@ -111,24 +112,32 @@ fn figures(system: &mut System) -> Vec<Figure> {
     figures
 }
 
-async fn send_logs(exporter: Arc<Exporter>, mut readers: Vec<LogReader>) {
+/// One file after another, so that only what was read of one is in memory beside the queue. While that is full the lines stay in
+/// their files.
+async fn send_logs(exporter: Arc<Exporter>, mut readers: VecDeque<LogReader>) {
     loop {
-        let read = tokio::task::spawn_blocking(move || {
-            let lines = readers.iter_mut().flat_map(new_lines).collect::<Vec<LogLine>>();
-            (readers, lines)
-        });
-        let lines = match read.await {
-            Ok((same, lines)) => {
-                readers = same;
-                lines
+        for _ in 0..readers.len() {
+            if exporter.is_full() {
+                break;
             }
-            Err(error) => {
-                tracing::error!(%error, "the logs of the template cannot be read");
-                return;
+            let Some(mut reader) = readers.pop_front() else { break };
+            let read = tokio::task::spawn_blocking(move || {
+                let lines = new_lines(&mut reader);
+                (reader, lines)
+            });
+            let lines = match read.await {
+                Ok((reader, lines)) => {
+                    readers.push_back(reader);
+                    lines
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the logs of the template cannot be read");
+                    return;
+                }
+            };
+            for lines in lines.chunks(MAX_LINES) {
+                exporter.add("logs", lines.len() as u64, &otlp::logs(lines));
             }
-        };
-        for lines in lines.chunks(MAX_LINES) {
-            exporter.add("logs", lines.len() as u64, &otlp::logs(lines));
         }
         tokio::time::sleep(LOGS_INTERVAL).await;
     }

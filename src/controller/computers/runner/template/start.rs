@@ -10,6 +10,7 @@ use hotdesk_domain::secret::env_file::{MAX_BYTES, assignment};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::secrets::UsableSecrets;
+use hotdesk_wire::programs::service::BeginTemplate;
 
 impl Runner {
     /// Gives a new computer the secrets of its template, and begins its hooks and services. It has its own identity by
@@ -27,7 +28,7 @@ impl Runner {
         match from {
             MachineSource::Empty if row.template.is_some() => {
                 self.write_secrets(row, guest).await?;
-                guest.begin_template().await
+                guest.begin_template(BeginTemplate::default()).await
             }
             MachineSource::Empty | MachineSource::Disk(_) => self.begin_template(row, guest).await,
             MachineSource::Memory(..) => match self.begin_template(row, guest).await {
@@ -56,7 +57,7 @@ impl Runner {
                 "the computer boots without the secrets of its template"
             );
         }
-        guest.begin_template().await
+        guest.begin_template(BeginTemplate::default()).await
     }
 
     async fn write_secrets(&self, row: &Computer, guest: &Guest) -> Result<()> {

@@ -12,6 +12,28 @@ use super::tool;
 /// Beginning of a source that is a secret.
 const SECRET: &str = "secret://";
 
+/// Folder of the drafts of files that each boot writes, which only root may enter.
+const DRAFTS: &str = "/var/lib/hotdesk/files";
+/// The draft, as a word of the shell.
+const DRAFT: &str = "\"$draft\"";
+
+/// The function `enter`, which makes a folder and goes there. It refuses one that is reached through a symbolic link: somebody
+/// who may write to a folder on the way would lead root elsewhere. Links in `/`, such as `/bin`, are those of root. `env pwd` asks
+/// the kernel, so that the place cannot be another one afterwards.
+const ENTER: &str = r#"enter() {
+local top="${1#/}" real
+top="/${top%%/*}"
+real="$(realpath -m -- "$top")"
+real="${real%/}${1#"$top"}"
+real="${real:-/}"
+if [ "$(realpath -m -- "$1")" = "$real" ]; then mkdir -p -- "$1"; cd -P -- "$1"; fi
+if [ "$(env pwd -P)" != "$real" ]; then
+echo "$1 is reached through a symbolic link, which root does not follow: write the path where it leads to" >&2
+exit 1
+fi
+}
+"#;
+
 /// Where a file or folder is downloaded from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Download<'a> {
@@ -81,7 +103,7 @@ pub fn runtime_files(
                 let script = secret_script(at, file, &values.expand(&file.to)?, &name.to_ascii_uppercase());
                 Ok(RuntimeFile { script, secret: true })
             }
-            None => Ok(RuntimeFile { script: file_script(file, values)?, secret: false }),
+            None => Ok(RuntimeFile { script: boot_script(at, file, values)?, secret: false }),
         }
     });
     written.collect()
@@ -106,50 +128,67 @@ pub fn owner_checks(definition: &TemplateDefinition) -> String {
     script
 }
 
-/// The script that writes a file, with its folders. The content is in it as Base64: it may have any bytes.
+/// The script of a build that writes a file, with its folders.
 fn file_script(file: &TemplateFile, values: &TemplateValues<'_>) -> Result<String> {
     let to = guest_path(&values.expand(&file.to)?);
-    let mut script = format!("mkdir -p -- \"$(dirname -- {to})\"\n");
-    let mut is_folder = false;
+    let (content, is_folder) = content_script(file, values, &to)?;
+    Ok(format!("mkdir -p -- \"$(dirname -- {to})\"\n{content}{}", attributes(file, &to, is_folder)))
+}
+
+/// The script of a boot that writes a file: complete and with its owner, or not at all. Users of the computer may write to the
+/// folders on the way, so that root follows no link there, and gives nothing away that is not its own draft.
+fn boot_script(at: usize, file: &TemplateFile, values: &TemplateValues<'_>) -> Result<String> {
+    let (folder, name) = split(&values.expand(&file.to)?);
+    let (content, is_folder) = content_script(file, values, DRAFT)?;
+    Ok(format!(
+        "{ENTER}install -d -m 0700 -- {DRAFTS}\ndraft={DRAFTS}/{at}\ntrap 'rm -f -- {DRAFT}' EXIT\nrm -f -- {DRAFT}\n\
+         {content}{}enter {folder}\nmv -fT -- {DRAFT} {name}\n",
+        attributes(file, DRAFT, is_folder)
+    ))
+}
+
+/// The commands that write the content of a file to `to`, a word of the shell, and whether that becomes a folder. A text is in them
+/// as Base64: it may have any bytes.
+fn content_script(file: &TemplateFile, values: &TemplateValues<'_>, to: &str) -> Result<(String, bool)> {
     if let Some(content) = &file.inline {
         let content = STANDARD.encode(values.expand(content)?);
-        script.push_str(&format!("base64 -d >{to} <<'END'\n{content}\nEND\n"));
-    } else if let Some(from) = &file.from {
-        let from = values.expand(from)?;
-        let refused = |why| Error::internal(format!("a build began with a file that it cannot read: {why}"));
-        match download(&from).map_err(refused)? {
-            Download::Url(url) => {
-                let url = shell_words::quote(&url).into_owned();
-                script.push_str(&format!("curl -fsSL --globoff --retry 3 -o {to} -- {url}\n"));
+        return Ok((format!("base64 -d >{to} <<'END'\n{content}\nEND\n"), false));
+    }
+    let Some(from) = &file.from else { return Ok((String::new(), false)) };
+    let from = values.expand(from)?;
+    let refused = |why| Error::internal(format!("a build began with a file that it cannot read: {why}"));
+    match download(&from).map_err(refused)? {
+        Download::Url(url) => {
+            let url = shell_words::quote(&url).into_owned();
+            Ok((format!("curl -fsSL --globoff --retry 3 -o {to} -- {url}\n"), false))
+        }
+        Download::Repository { url, reference } => {
+            let url = shell_words::quote(url);
+            let mut script = tool("git --version", "git");
+            // Without a terminal git would wait for a password of a repository that is not public.
+            script.push_str(&format!("GIT_TERMINAL_PROMPT=0 git clone -q -- {url} {to}\n"));
+            if let Some(reference) = reference {
+                let reference = shell_words::quote(reference);
+                script.push_str(&format!("git -C {to} checkout -q {reference} --\n"));
             }
-            Download::Repository { url, reference } => {
-                is_folder = true;
-                let url = shell_words::quote(url);
-                script.push_str(&tool("git --version", "git"));
-                // Without a terminal git would wait for a password of a repository that is not public.
-                script.push_str(&format!("GIT_TERMINAL_PROMPT=0 git clone -q -- {url} {to}\n"));
-                if let Some(reference) = reference {
-                    let reference = shell_words::quote(reference);
-                    script.push_str(&format!("git -C {to} checkout -q {reference} --\n"));
-                }
-            }
+            Ok((script, true))
         }
     }
-    script.push_str(&attributes(file, &to, is_folder));
-    Ok(script)
 }
 
 /// The script that writes the value of a secret into memory, and a link to it at its place. Without the secret the link leads
-/// nowhere.
+/// nowhere, also when the value cannot be given to its owner. Only a subshell without programs has the value: a secret may have the
+/// name of a variable that programs inherit.
 fn secret_script(at: usize, file: &TemplateFile, to: &str, secret: &str) -> String {
-    let to = guest_path(to);
-    let attributes = attributes(file, "\"$draft\"", false);
+    let (folder, name) = split(to);
+    let attributes = attributes(file, DRAFT, false);
     format!(
-        "unset {secret}\nif [ -r \"$hotdesk_secrets\" ]; then . \"$hotdesk_secrets\"; fi\n\
-         place=\"$hotdesk_files/{at}\" draft=\"$hotdesk_files/{at}.new\"\nrm -f -- \"$draft\"\n\
-         if [ -n \"${{{secret}+set}}\" ]; then\numask 077\nprintf %s \"${secret}\" >\"$draft\"\n{attributes}\
-         mv -fT -- \"$draft\" \"$place\"\numask 022\nelse\nrm -f -- \"$place\"\nfi\n\
-         mkdir -p -- \"$(dirname -- {to})\"\nln -sfnT -- \"$place\" {to}\n"
+        "{ENTER}place=\"$hotdesk_files/{at}\" draft=\"$hotdesk_files/{at}.new\"\n\
+         trap 'rm -f -- {DRAFT} \"$place\"' ERR\nrm -f -- {DRAFT}\numask 077\n\
+         (\nunset {secret}\nif [ -r \"$hotdesk_secrets\" ]; then . \"$hotdesk_secrets\"; fi\n\
+         if [ -n \"${{{secret}+set}}\" ]; then printf %s \"${secret}\" >{DRAFT}; fi\n)\n\
+         if [ -e {DRAFT} ]; then\n{attributes}mv -fT -- {DRAFT} \"$place\"\nelse\nrm -f -- \"$place\"\nfi\n\
+         umask 022\ntrap - ERR\nenter {folder}\nln -sfnT -- \"$place\" {name}\n"
     )
 }
 
@@ -179,8 +218,23 @@ fn guest_path(path: &str) -> String {
     }
 }
 
+/// The folder and the name of a file as words of the shell.
+fn split(to: &str) -> (String, String) {
+    let (folder, name) = to.rsplit_once('/').unwrap_or(("", to));
+    let folder = match folder {
+        "" => "/".to_owned(),
+        "~" => "\"$HOME\"".to_owned(),
+        folder => guest_path(folder),
+    };
+    (folder, shell_words::quote(name).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
     use super::*;
 
     fn definition(files: &str) -> TemplateDefinition {
@@ -240,11 +294,66 @@ mod tests {
         let files = runtime_files(&all, &values).unwrap();
         assert_eq!(files.iter().map(|file| file.secret).collect::<Vec<_>>(), [true, false]);
         let script = &files[0].script;
-        assert!(script.contains(
-            "printf %s \"$API_KEY\" >\"$draft\"\nchmod 0400 -- \"$draft\"\nchown web -- \"$draft\"\nmv "
-        ));
-        assert!(script.ends_with("ln -sfnT -- \"$place\" /opt/key\n"), "{script}");
-        assert!(files[1].script.contains("base64 -d >/opt/now"));
+        assert!(script.contains("\nchmod 0400 -- \"$draft\"\nchown web -- \"$draft\"\nmv "), "{script}");
+        assert!(script.ends_with("enter /opt\nln -sfnT -- \"$place\" key\n"), "{script}");
+        assert!(files[1].script.contains("base64 -d >\"$draft\""), "{}", files[1].script);
+        assert!(files[1].script.ends_with("enter /opt\nmv -fT -- \"$draft\" now\n"), "{}", files[1].script);
         assert!(owner_checks(&all).starts_with("getent passwd web >/dev/null || "));
+    }
+
+    #[test]
+    fn a_folder_behind_a_link_is_not_entered() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir(root.join("elsewhere")).unwrap();
+        symlink(root.join("elsewhere"), root.join("link")).unwrap();
+        let enter = |path: &str| {
+            let script = format!("{ENTER}enter \"$1\"\ntouch here");
+            Command::new("bash")
+                .args(["-e", "-c", &script, "bash"])
+                .arg(path)
+                .output()
+                .unwrap()
+                .status
+                .success()
+        };
+        for (path, expected) in [("new/a b", true), ("new", true), ("link", false), ("link/new", false)] {
+            let path = root.join(path);
+            assert_eq!(enter(path.to_str().unwrap()), expected, "{path:?}");
+            assert!(!expected || path.join("here").exists(), "{path:?}");
+        }
+        assert_eq!(fs::read_dir(root.join("elsewhere")).unwrap().count(), 0);
+        for (to, expected) in [
+            ("/motd", ("/", "motd")),
+            ("~/now", ("\"$HOME\"", "now")),
+            ("~/a b/c", ("\"$HOME\"/'a b'", "c")),
+            ("/opt/app/x y", ("/opt/app", "'x y'")),
+        ] {
+            assert_eq!(split(to), (expected.0.to_owned(), expected.1.to_owned()), "{to}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_given_to_its_owner_is_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let run = |owner: &str, value: Option<&str>| {
+            let all = definition(&format!("[{{to: /opt/key, from: 'secret://api_key'{owner}}}]"));
+            let to = format!("{}/app/key", root.display());
+            let script = secret_script(0, &all.files[0], &to, "API_KEY");
+            // The file may also set a variable that programs inherit.
+            let text = value.map_or(String::new(), |value| format!("PATH='{value}'\nAPI_KEY='{value}'\n"));
+            fs::write(root.join("secrets"), text).unwrap();
+            let mut command = Command::new("bash");
+            command.args(["-e", "-c", &script]);
+            command.env("hotdesk_secrets", root.join("secrets")).env("hotdesk_files", &root);
+            let is_written = command.output().unwrap().status.success();
+            (is_written, fs::read_to_string(root.join("app/key")).ok())
+        };
+        let absent = ", owner: nobody-here";
+        assert_eq!(run("", Some("one")), (true, Some("one".to_owned())));
+        assert_eq!(run(absent, Some("two")), (false, None));
+        assert_eq!(run("", Some("three")), (true, Some("three".to_owned())));
+        assert_eq!(run("", None), (true, None));
     }
 }
