@@ -308,8 +308,9 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// below. Returns the bytes of its files. An existing layer is left alone.
     ///
     /// # Errors
-    /// `Failed` when the host has no such image. Nothing is left of the attempt.
-    async fn keep_base(&self, _name: &str, _layer: LayerId) -> EngineResult<u64> {
+    /// `Failed` when the host has no image of this name and [`Engine::base_id`]; `NoCapacity` when its disk has too little space.
+    /// Nothing is left of the attempt.
+    async fn keep_base(&self, _name: &str, _id: &str, _layer: LayerId) -> EngineResult<u64> {
         Err(EngineError::Unsupported("make layers of imported images"))
     }
 

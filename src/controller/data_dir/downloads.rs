@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use rustix::fs::statvfs;
+use tempfile::TempPath;
 use tokio::fs::{self, File};
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
@@ -33,6 +34,8 @@ const MAX_ARCHIVES: usize = 64;
 const FREE_PART: u64 = 10;
 /// Age at which an archive is removed: packages of a month ago have later versions by then.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Age at which an unfinished archive is removed: no build is as old.
+const MAX_UNFINISHED_AGE: Duration = Duration::from_secs(2 * 3600);
 /// Ends of the names of archives, and of those that are not complete.
 const ARCHIVE: &str = "tar";
 const UNFINISHED: &str = "new";
@@ -43,7 +46,7 @@ pub struct DownloadCaches {
     folder: PathBuf,
 }
 
-/// An archive on the disk.
+/// An archive on the disk, complete or not.
 #[derive(Debug)]
 struct Archive {
     path: PathBuf,
@@ -74,7 +77,7 @@ impl DownloadCaches {
     /// `Internal` when the disk fails.
     pub async fn archives(&self, account: AccountId, tool: &str, most: u64) -> Result<Vec<PathBuf>> {
         let mut left = most;
-        let archives = self.of(account).await?;
+        let archives = self.of(account, ARCHIVE).await?;
         let newest =
             archives.into_iter().rev().filter(|archive| archive.tool == tool).take_while(|archive| {
                 let fits = archive.bytes <= left;
@@ -90,7 +93,7 @@ impl DownloadCaches {
     ///
     /// # Errors
     /// `TooLarge` beyond [`MAX_BYTES`]; `Unavailable` (`disk_full`); `Internal` when the disk or the stream fails. Nothing is
-    /// stored then.
+    /// stored then, nor when the caller drops the future.
     pub async fn store(
         &self,
         account: AccountId,
@@ -101,19 +104,11 @@ impl DownloadCaches {
         fs::create_dir_all(&folder).await.map_err(|error| failed("make", &folder, &error))?;
         let id = Uuid::new_v4().simple();
         let path = folder.join(format!("{:013}.{tool}.{id}.{ARCHIVE}", clock::now().as_i64()));
-        let fresh = path.with_extension(UNFINISHED);
-        let received = async {
-            let bytes = self.receive(&fresh, content).await?;
-            fs::rename(&fresh, &path).await.map_err(|error| failed("rename", &path, &error))?;
-            sync(&folder).await?;
-            Ok(bytes)
-        };
-        let received: Result<u64> = received.await;
-        if received.is_err() {
-            // The next start removes one that stays.
-            let _removed = fs::remove_file(&fresh).await;
-        }
-        let bytes = received?;
+        // Its drop removes the file, unless it has its final name by then.
+        let fresh = TempPath::try_from_path(path.with_extension(UNFINISHED)).map_err(Error::internal)?;
+        let bytes = self.receive(&fresh, content).await?;
+        fs::rename(&fresh, &path).await.map_err(|error| failed("rename", &path, &error))?;
+        sync(&folder).await?;
         self.trim(account).await?;
         Ok(bytes)
     }
@@ -153,7 +148,7 @@ impl DownloadCaches {
 
     /// Removes the oldest archives of an account until the rest is within its bounds.
     async fn trim(&self, account: AccountId) -> Result<()> {
-        let archives = self.of(account).await?;
+        let archives = self.of(account, ARCHIVE).await?;
         let (mut count, mut bytes) =
             (archives.len(), archives.iter().map(|archive| archive.bytes).sum::<u64>());
         for archive in archives {
@@ -166,8 +161,8 @@ impl DownloadCaches {
         Ok(())
     }
 
-    /// Removes the caches of accounts that are not among `accounts`, and archives older than [`MAX_AGE`]. Returns the bytes of
-    /// those that stay.
+    /// Removes the caches of accounts that are not among `accounts`, archives older than [`MAX_AGE`], and unfinished ones older
+    /// than [`MAX_UNFINISHED_AGE`]. Returns the bytes of the archives that stay.
     ///
     /// # Errors
     /// `Internal` when the disk fails.
@@ -181,31 +176,43 @@ impl DownloadCaches {
                 fs::remove_dir_all(&folder).await.map_err(|error| failed("remove", &folder, &error))?;
                 continue;
             };
-            for archive in self.of(account).await? {
-                if clock::now().since(archive.stored_at).is_some_and(|age| age >= MAX_AGE) {
+            for archive in self.of(account, ARCHIVE).await? {
+                if archive.is_older_than(MAX_AGE) {
                     remove(&archive.path).await?;
                 } else {
                     bytes += archive.bytes;
+                }
+            }
+            for unfinished in self.of(account, UNFINISHED).await? {
+                if unfinished.is_older_than(MAX_UNFINISHED_AGE) {
+                    remove(&unfinished.path).await?;
                 }
             }
         }
         Ok(bytes)
     }
 
-    /// The archives of an account, the oldest first.
-    async fn of(&self, account: AccountId) -> Result<Vec<Archive>> {
+    /// The archives of an account whose names have this end, the oldest first.
+    async fn of(&self, account: AccountId, extension: &'static str) -> Result<Vec<Archive>> {
         let folder = self.folder.join(account.to_string());
         let listed =
             tokio::task::spawn_blocking(move || entries(&folder)).await.map_err(Error::internal)??;
-        let mut archives: Vec<Archive> = listed.into_iter().filter_map(archive).collect();
+        let mut archives: Vec<Archive> =
+            listed.into_iter().filter_map(|path| archive(path, extension)).collect();
         archives.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(archives)
     }
 }
 
+impl Archive {
+    fn is_older_than(&self, limit: Duration) -> bool {
+        clock::now().since(self.stored_at).is_some_and(|age| age >= limit)
+    }
+}
+
 /// The archive of a path; `None` for another file.
-fn archive(path: PathBuf) -> Option<Archive> {
-    let name = path.file_name()?.to_str()?.strip_suffix(ARCHIVE)?.strip_suffix('.')?;
+fn archive(path: PathBuf, extension: &str) -> Option<Archive> {
+    let name = path.file_name()?.to_str()?.strip_suffix(extension)?.strip_suffix('.')?;
     let mut parts = name.split('.');
     let (stored_at, tool) = (UnixMillis::new(parts.next()?.parse().ok()?), parts.next()?.to_owned());
     let bytes = path.metadata().ok()?.len();
@@ -226,7 +233,11 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     listed.map_err(|error| failed("list", folder, &error))
 }
 
-async fn remove(path: &Path) -> Result<()> {
+/// Removes an archive; a missing one counts as removed.
+///
+/// # Errors
+/// `Internal` when the disk fails.
+pub async fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path).await {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path, &error)),
         Ok(()) | Err(_) => Ok(()),
@@ -304,11 +315,36 @@ mod tests {
         caches.store(own, "npm", content(1)).await.unwrap();
         assert_eq!(names(&folder).len(), 2, "the newest two: {:?}", names(&folder));
 
-        std::fs::write(folder.join("0000000000001.apt.tar"), "x").unwrap();
+        let receiving = format!("{:013}.apt.new", clock::now().as_i64());
+        for name in ["0000000000001.apt.tar", "0000000000001.apt.new", &receiving] {
+            std::fs::write(folder.join(name), "x").unwrap();
+        }
         caches.store(gone, "apt", content(3)).await.unwrap();
         assert_eq!(caches.sweep(&HashSet::from([own])).await.unwrap(), 2);
-        assert_eq!(names(&folder).len(), 2);
+        let left = names(&folder);
+        assert!(left.len() == 3 && left.contains(&receiving), "{left:?}");
         assert_eq!(names(&data.path().join("downloads")), [own.to_string()]);
+    }
+
+    #[tokio::test]
+    async fn an_archive_whose_build_is_cancelled_leaves_nothing() {
+        let data = tempfile::tempdir().unwrap();
+        let caches = DownloadCaches::open(data.path()).unwrap();
+        let account = AccountId::random();
+        let folder = data.path().join("downloads").join(account.to_string());
+        let (begun, receiving) = tokio::sync::oneshot::channel();
+        let stalled = futures_util::stream::once(async move {
+            begun.send(()).unwrap();
+            std::future::pending().await
+        });
+        let seen = tokio::select! {
+            stored = caches.store(account, "pip", content(1).chain(stalled)) => panic!("{stored:?}"),
+            present = async {
+                receiving.await.unwrap();
+                names(&folder).len()
+            } => present,
+        };
+        assert_eq!((seen, names(&folder)), (1, Vec::new()));
     }
 
     #[tokio::test]

@@ -51,6 +51,12 @@ pub(super) fn share(engine: impl GuestDriver, mode: OpenMode) -> EngineResult<Ar
                 "could not remove unfinished layers; they cost only space"
             );
         }
+        if let Err(error) = layers::bases::remove_unfinished(engine.state()) {
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not remove what interrupted imports of images left; it costs only space"
+            );
+        }
         wake_reserve::keep(engine.state());
     }
     Ok(Arc::new(engine))
@@ -246,12 +252,12 @@ impl<M: GuestDriver> Engine for M {
 
     async fn base_id(&self, name: &str) -> EngineResult<Option<String>> {
         let name = name.to_owned();
-        self.blocking(move |engine| layers::base_id(engine.state(), &name)).await
+        self.blocking(move |engine| layers::bases::id(engine.state(), &name)).await
     }
 
-    async fn keep_base(&self, name: &str, layer: LayerId) -> EngineResult<u64> {
-        let name = name.to_owned();
-        self.blocking(move |engine| layers::keep_base(engine, &name, layer)).await
+    async fn keep_base(&self, name: &str, id: &str, layer: LayerId) -> EngineResult<u64> {
+        let (name, id) = (name.to_owned(), id.to_owned());
+        self.blocking(move |engine| layers::bases::keep(engine, &name, &id, layer)).await
     }
 
     async fn remove_layer(&self, layer: LayerId) -> EngineResult<()> {

@@ -400,8 +400,8 @@ impl Engine for RemoteEngine {
         Ok(id)
     }
 
-    async fn keep_base(&self, name: &str, layer: LayerId) -> EngineResult<u64> {
-        let call = Call::KeepBase { name: name.to_owned(), layer: layer.0 };
+    async fn keep_base(&self, name: &str, id: &str, layer: LayerId) -> EngineResult<u64> {
+        let call = Call::KeepBase { name: name.to_owned(), id: id.to_owned(), layer: layer.0 };
         let Reply::Layer(bytes) = self.call(call).await? else {
             return Err(unexpected("layer"));
         };

@@ -156,6 +156,7 @@ pub(super) enum Call {
     },
     KeepBase {
         name: String,
+        id: String,
         layer: Uuid,
     },
     RemoveLayer {

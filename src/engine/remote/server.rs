@@ -303,7 +303,9 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
             Reply::Layer(engine.keep_layer(ComputerId(id), LayerId(layer)).await?)
         }
         Call::BaseId { name } => Reply::BaseId(engine.base_id(&name).await?),
-        Call::KeepBase { name, layer } => Reply::Layer(engine.keep_base(&name, LayerId(layer)).await?),
+        Call::KeepBase { name, id, layer } => {
+            Reply::Layer(engine.keep_base(&name, &id, LayerId(layer)).await?)
+        }
         Call::RemoveLayer { layer } => complete(engine.remove_layer(LayerId(layer)).await)?,
         Call::Layers {} => Reply::Layers(engine.layers().await?.into_iter().map(|layer| layer.0).collect()),
     };

@@ -23,6 +23,8 @@ use hotdesk_domain::computer::disk_guard::HOST_RESERVE;
 
 /// Smallest disk in bytes: below this, ext4 with its journal leaves no usable space.
 pub(crate) const SMALLEST: u64 = 64 << 20;
+/// Inodes of the host that stay free, for the disks and records of machines.
+const RESERVED_INODES: u64 = 100_000;
 /// Offset and length of ext4's superblock in bytes.
 const SUPERBLOCK_AT: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 1024;
@@ -181,6 +183,22 @@ pub(crate) fn check_free_space(folder: &Path, bytes: u64) -> EngineResult<()> {
         let (free, bytes, reserved) = (free >> 20, bytes >> 20, HOST_RESERVE >> 20);
         let detail =
             format!("{}: {free} MiB free, {bytes} MiB needed, {reserved} MiB reserved", folder.display());
+        return Err(EngineError::NoCapacity(Shortage::DiskSpace, detail));
+    }
+    Ok(())
+}
+
+/// Checks that the host's file system keeps its reserves of bytes and inodes when `bytes` and `files` are added under a folder.
+///
+/// # Errors
+/// `NoCapacity` when it does not.
+pub fn check_free(folder: &Path, bytes: u64, files: u64) -> EngineResult<()> {
+    check_free_space(folder, bytes)?;
+    let stat = file_system(folder)?;
+    // A file system without a table of inodes has 0 of them.
+    if stat.f_files > 0 && stat.f_favail < files.saturating_add(RESERVED_INODES) {
+        let (path, free) = (folder.display(), stat.f_favail);
+        let detail = format!("{path}: {free} inodes free, {files} needed, {RESERVED_INODES} reserved");
         return Err(EngineError::NoCapacity(Shortage::DiskSpace, detail));
     }
     Ok(())

@@ -21,11 +21,12 @@
 //! <state>/runtime/                     records of the OCI runtime
 //! <state>/agent/<hash>                 the agent for guests: an executable or a file system
 //! <state>/sockets/<id>                 its agent's socket for a controller that is not root (`client_sockets.rs`)
-//! <state>/layers/<id>/rootfs           a read-only layer of disks, as the upper folder of an overlay (`driver/layers.rs`)
+//! <state>/layers/<id>/rootfs           a read-only layer of disks, as the upper folder of an overlay (`driver/layers`)
 //!                    /rootfs.ext4      the same as a disk, once a virtual machine has needed it (`qemu/images.rs`)
 //! <state>/layers/<id>.*                a layer that is being made or removed
 //! <state>/bases/<name>/base.json       record of an imported image (`hotdesk image import`)
 //!                     /rootfs          its files; layers have links to them
+//! <state>/bases/.*                     an image that is being imported or removed
 //! <state>/trash/                       machines that are being destroyed
 //! ```
 //! The controller opens nothing by path that a guest can write: the files of guests are mounted nowhere in

@@ -11,8 +11,8 @@ use hotdesk::base::ids::{ComputerId, LayerId};
 use hotdesk::base::secret::Secret;
 use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::{
-    Engine, EngineError, EngineKind, EngineSettings, FileKey, MAX_LAYERS, MachineSpec, NetworkConfig,
-    Observation,
+    BASE_RECORD, BaseFolder, BaseRecord, Engine, EngineError, EngineKind, EngineSettings, FileKey,
+    MAX_LAYERS, MachineSpec, NetworkConfig, Observation, discard_base,
 };
 use uuid::Uuid;
 
@@ -323,11 +323,20 @@ async fn what_an_interrupted_attempt_left_is_removed_unless_it_still_runs() {
     for name in &names {
         fs::create_dir_all(root.join(name).join("rootfs/deep")).expect("a leftover");
     }
-    let lock = fs::File::open(fixture.folder(id).join("lock")).expect("the machine's lock");
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("free");
+    let lock = |path: PathBuf| {
+        let opened = fs::File::open(path).expect("a lock");
+        rustix::fs::flock(&opened, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("free");
+        opened
+    };
+    // Who copies an imported image has no machine, and locks the folder itself.
+    let held = (lock(fixture.folder(id).join("lock")), lock(root.join(&names[1])));
+    let import = fixture.engine_root().join("bases/.x.new/rootfs");
+    fs::create_dir_all(&import).expect("a leftover");
     drop(fixture.reopen());
-    assert_eq!(entries(&fixture), names[..1]);
-    drop(lock);
+    let mut left = names[..2].to_vec();
+    left.sort();
+    assert_eq!((entries(&fixture), import.exists()), (left, false));
+    drop(held);
     drop(fixture.reopen());
     assert!(entries(&fixture).is_empty());
     assert!(fixture.engine.layers().await.expect("a list").is_empty());
@@ -336,6 +345,41 @@ async fn what_an_interrupted_attempt_left_is_removed_unless_it_still_runs() {
     fixture.engine.keep_layer(id, layer).await.expect("a layer");
     assert_eq!(entries(&fixture), [layer.to_string()]);
     assert!(!root.join(layer.to_string()).join("rootfs/old").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_layer_has_the_files_of_the_imported_image_that_was_planned() {
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (engine, bases) = (&fixture.engine, BaseFolder::lock(&fixture.engine_root()).expect("a folder"));
+    let publish = |id: &str| {
+        let fresh = bases.path().join(".x.new");
+        fs::create_dir_all(fresh.join("rootfs/etc")).expect("an image");
+        fs::write(fresh.join("rootfs/etc/id"), id).expect("a file");
+        let record = BaseRecord { id: id.into(), source: "x".into(), system: "x".into(), bytes: 1 };
+        fs::write(fresh.join(BASE_RECORD), serde_json::to_string(&record).expect("JSON")).expect("a record");
+        bases.publish(&fresh, "lab").expect("published");
+        discard_base(&fresh).expect("removed");
+    };
+    publish("first");
+    let (layer, other) = (LayerId::random(), LayerId::random());
+    engine.keep_base("lab", "first", layer).await.expect("a layer");
+    publish("second");
+    expect_failed(engine.keep_base("lab", "first", other).await, "replaced or removed");
+    // A removal holds the lock.
+    let folder = fs::File::open(bases.path().join("lab")).expect("a folder");
+    rustix::fs::flock(&folder, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("free");
+    expect_failed(engine.keep_base("lab", "second", other).await, "replaced or removed");
+    drop(folder);
+    engine.keep_base("lab", "second", other).await.expect("a layer");
+    assert!(bases.remove("lab").expect("removed") && !bases.remove("lab").expect("gone"));
+    expect_failed(engine.keep_base("lab", "second", LayerId::random()).await, "replaced or removed");
+    for (layer, id) in [(layer, "first"), (other, "second")] {
+        let path = fixture.engine_root().join(format!("layers/{layer}/rootfs/etc/id"));
+        assert_eq!(fs::read_to_string(path).expect("a file"), id);
+        engine.remove_layer(layer).await.expect("removed");
+    }
+    assert!(entries(&fixture).is_empty());
+    assert_eq!(fs::read_dir(bases.path()).expect("a folder").count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

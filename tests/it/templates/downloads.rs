@@ -78,9 +78,18 @@ async fn a_second_build_downloads_no_package_again() {
         .collect();
     assert!(downloads.is_empty(), "no layer has downloads: {downloads:?}");
 
+    // A damaged archive stops no other one, and goes.
+    let sound = &archives[0];
+    let name = sound.file_name().expect("a name").to_string_lossy().into_owned();
+    let (stored, _) = name.split_once('.').expect("a time");
+    let before = stored.parse::<u64>().expect("milliseconds") - 1;
+    let damaged = sound.with_file_name(format!("{before:013}.apt.damaged.tar"));
+    fs::write(&damaged, [b'x'; 2000]).expect("an archive");
+
     let (second, lists) = requests(&controller, "lab@1.0.1", "second").await;
     // Lists are asked for again: the newest versions are installed.
     assert_eq!((second, lists > 0), (Vec::new(), true));
+    assert!(!damaged.exists());
 
     // What is not there any more is downloaded again.
     fs::remove_dir_all(controller.data_dir().join("downloads")).expect("a folder");

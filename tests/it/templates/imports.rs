@@ -125,7 +125,9 @@ fn architecture() -> &'static str {
 
 /// Runs `hotdesk image` on a data folder.
 fn hotdesk_image(data: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
+    // Neither modes of files nor deep folders depend on what the caller has set.
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; ulimit -n 256; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_hotdesk")]);
     command.args(["--json", "image"]).args(&arguments[..1]).arg("--data-dir").arg(data).args(&arguments[1..]);
     remove_test_variables(&mut command);
     command.output().expect("the program")
@@ -146,7 +148,9 @@ fn refusal(data: &Path, source: &str, more: &[&str]) -> String {
     assert!(!done.status.success(), "{source}: {}", String::from_utf8_lossy(&done.stdout));
     let left: Vec<_> = fs::read_dir(data.join("bases")).map(|entries| entries.collect()).unwrap_or_default();
     assert!(left.is_empty(), "{source}: {left:?}");
-    String::from_utf8_lossy(&done.stderr).into_owned()
+    let error = String::from_utf8_lossy(&done.stderr).trim_end().to_owned();
+    assert!(!error.contains(char::is_control), "{error:?}");
+    error
 }
 
 fn is_root() -> bool {
@@ -215,6 +219,8 @@ fn an_image_is_extracted_as_its_layers_say() {
     ] {
         assert!(fs::symlink_metadata(root.join(gone)).is_err(), "{gone}");
     }
+    let mode = |path: &str| fs::metadata(root.join(path)).expect("an entry").mode() & 0o7777;
+    assert_eq!((mode(""), mode("opt"), mode("etc/hosts")), (0o755, 0o755, 0o644), "the umask does not count");
     let su = fs::metadata(root.join("usr/bin/su")).expect("a file");
     assert_eq!((su.mode() & 0o7777, su.uid(), su.nlink(), su.mtime()), (0o4755, 12, 2, 1_000_000_000));
     assert_eq!(fs::read_link(root.join("bin")).expect("a link"), Path::new("usr/bin"));
@@ -256,6 +262,23 @@ fn bad_images_are_refused_and_leave_nothing() {
     let zeros = vec![0; 6_000_000];
     let bomb = gzip(&layer(&[file("a", &zeros), file("b", &zeros)]));
     assert!(bomb.len() < 100_000);
+    let whiteouts = gzip(&layer(&[file("a/.wh.b", &zeros), file("a/.wh.c", &zeros)]));
+    // Each link leads to the end of the one before: the folders are 360 deep.
+    let chain = "d/".repeat(45);
+    let deep: Vec<(String, String)> = (0..8)
+        .map(|number: usize| match number.checked_sub(1) {
+            None => (format!("s{number}"), chain.clone()),
+            Some(before) => (format!("s{number}"), format!("s{before}/{chain}")),
+        })
+        .collect();
+    let files: Vec<String> = deep.iter().map(|(_, target)| format!("{target}f")).collect();
+    let deep: Vec<File<'_>> = deep
+        .iter()
+        .zip(&files)
+        .flat_map(|((name, target), path)| [file(path, b"x"), link(name, EntryType::Symlink, target)])
+        .collect();
+    let hidden = [file(".wh.d", b""), file("../outside", b"x")];
+    let deep = vec![layer(&debian()), layer(&deep), layer(&hidden)];
     let mut other = debian();
     other[0] = file("usr/lib/os-release", b"ID=alpine\nPRETTY_NAME=\"Alpine \x1b Linux\"\n");
     let without = |name: &str| {
@@ -293,6 +316,27 @@ fn bad_images_are_refused_and_leave_nothing() {
             "larger than --max-mb allows",
         ),
         ("a bomb", vec![layer(&debian()), bomb], "larger than --max-mb allows"),
+        ("a bomb of names that hide", vec![layer(&debian()), whiteouts], "larger than --max-mb allows"),
+        ("deep folders", deep.clone(), "../outside leads out of the image"),
+        (
+            "deep folders that stay",
+            [&deep[..2], &[layer(&hidden[1..])]].concat(),
+            "../outside leads out of the image",
+        ),
+        (
+            "a pipe with content",
+            with(vec![File { kind: EntryType::Fifo, ..file("x", b"bytes") }]),
+            "x is no file and has 5 bytes",
+        ),
+        (
+            "a foreign id in an attribute",
+            with(vec![
+                File { kind: EntryType::XHeader, ..file("x", b"15 uid=3000000\n") },
+                File { mode: 0o4755, ..file("usr/bin/su", b"x") },
+            ]),
+            "usr/bin/su belongs to 3000000:0",
+        ),
+        ("a name for a terminal", with(vec![file("../\x1b[2J", b"")]), "../?[2J leads out of the image"),
         ("no archive", vec![b"no archive at all".repeat(100)], "a layer is no tar archive"),
         (
             "an extension without an end",
@@ -393,7 +437,7 @@ async fn an_image_is_pulled_from_a_registry() {
     let (data, layout) = (temp.path().join("data"), temp.path().join("layout"));
     fs::create_dir(&data).expect("a folder");
     let layers = [gzip(&layer(&debian()))];
-    write_layout(&layout, architecture(), &layers);
+    let manifest = write_layout(&layout, architecture(), &layers);
     let registry = Registry::serve(layout.clone()).await;
     let reference = format!("{}/team/debian:1", registry.address);
     let root = import(&data, "pulled", &reference, &[]);
@@ -405,10 +449,24 @@ async fn an_image_is_pulled_from_a_registry() {
         let error = refusal(&data, &format!("{}/{missing}", registry.address), &[]);
         assert!(error.contains("cannot pull"), "{error}");
     }
+    let blobs = layout.join("blobs/sha256");
+    let (blob, mut damaged) = (blobs.join(&digest(&layers[0])[7..]), layers[0].clone());
+    damaged[20] ^= 1;
+    fs::write(&blob, &damaged).expect("a blob");
+    let error = refusal(&data, &reference, &[]);
+    assert!(error.contains("cannot pull sha256:"), "{error}");
+    damaged.extend([0; 1000]);
+    fs::write(&blob, &damaged).expect("a blob");
+    assert!(refusal(&data, &reference, &[]).contains("it is longer than the"));
+    fs::write(&blob, &layers[0]).expect("a blob");
+    let mut text = fs::read_to_string(blobs.join(&manifest[7..])).expect("a manifest");
+    text.push(' ');
+    fs::write(blobs.join(&manifest[7..]), text).expect("a manifest");
+    let _error = refusal(&data, &format!("{}/team/debian@{manifest}", registry.address), &[]);
 }
 
-/// Writes a layout with the small guest image, without a folder of its root, and a layer with files of the test.
-fn layout_of_guest_image(temp: &Path) -> PathBuf {
+/// Writes a layout with the small guest image, without a folder of its root, and a layer with files of the test and more.
+fn layout_of_guest_image(temp: &Path, more: &[File<'_>]) -> PathBuf {
     let (tar, source) = (temp.join("layer.tar"), temp.join("layout"));
     let rootfs = image().join("rootfs");
     let packed = Command::new("tar")
@@ -424,7 +482,7 @@ fn layout_of_guest_image(temp: &Path) -> PathBuf {
         file("opt/base/marker", b"of the base\n"),
         file("usr/lib/os-release", OS_RELEASE.as_bytes()),
     ]);
-    write_layout(&source, architecture(), &[fs::read(&tar).expect("a layer"), above]);
+    write_layout(&source, architecture(), &[fs::read(&tar).expect("a layer"), above, layer(more)]);
     fs::remove_file(&tar).expect("a file");
     source
 }
@@ -437,7 +495,16 @@ async fn a_template_is_built_on_an_imported_image_with_the_desktop_above_it() {
     assert!(error.contains("there is no imported image tested"), "{status}");
 
     let temp = tempfile::tempdir().expect("a folder");
-    let source = layout_of_guest_image(temp.path());
+    let apt = File { mode: 0o755, ..file("usr/bin/apt-get", b"#!/bin/sh\necho no sources >&2\nexit 1\n") };
+    let source = layout_of_guest_image(temp.path(), &[apt]);
+    import(&controller.data_dir(), "tested", &source.to_string_lossy(), &[]);
+    let status = build_within(INSTALL_TIMEOUT, &controller, "broken@1.0.0", "base: tested").await;
+    assert_eq!(status["status"], "failed", "{status}");
+    let opened = controller.post("/templates/default/broken/1.0.0/debug", json!({})).await;
+    assert_eq!(opened.status, 409, "{}", opened.body);
+    assert!(opened.body.to_string().contains("before its base had a desktop"), "{}", opened.body);
+
+    let source = layout_of_guest_image(temp.path(), &[]);
     import(&controller.data_dir(), "tested", &source.to_string_lossy(), &[]);
     let more = "base: tested\nbuild: {run: ['cat /opt/base/marker']}";
     let status = build_within(INSTALL_TIMEOUT, &controller, "lab@1.0.0", more).await;
@@ -447,14 +514,15 @@ async fn a_template_is_built_on_an_imported_image_with_the_desktop_above_it() {
     }
     assert_eq!(status["status"], "ready", "{status} {lines:#?}");
     assert!(lines.iter().any(|entry| entry["line"] == "of the base"), "{lines:#?}");
-    assert_eq!(layers(&controller).len(), 3);
+    // One is of the first image.
+    assert_eq!(layers(&controller).len(), 4);
     check_computer(&controller, "lab@1.0.0").await;
 
     // Templates share the layers of the image, also when it is imported again or gone.
     import(&controller.data_dir(), "tested", &source.to_string_lossy(), &[]);
     let status = build_within(INSTALL_TIMEOUT, &controller, "lab@1.0.1", "base: tested").await;
     assert_eq!(status["status"], "ready", "{status}");
-    assert_eq!(layers(&controller).len(), 3);
+    assert_eq!(layers(&controller).len(), 4);
     assert!(hotdesk_image(&controller.data_dir(), &["remove", "tested"]).status.success());
     check_computer(&controller, "lab@1.0.1").await;
 }

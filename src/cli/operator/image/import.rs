@@ -5,12 +5,12 @@
 //! ```
 //! The image is extracted and never run here. Computers of builds install the desktop on it (docs/templates.md, "base").
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with, syncfs};
+use rustix::fs::Mode;
 use serde_json::json;
 
 use super::layout::Layout;
@@ -21,7 +21,7 @@ use crate::output;
 use crate::progress::Progress;
 use hotdesk_base::hex::hex;
 use hotdesk_domain::computer::template::name::kebab;
-use hotdesk_engine::{BASE_RECORD, BASES, BaseRecord};
+use hotdesk_engine::{BASE_RECORD, BASES, BaseFolder, BaseRecord, discard_base, remove_tree};
 use sha2::{Digest, Sha256};
 
 /// Part of the id of every imported image. It changes when a later version makes other files of the same image.
@@ -48,44 +48,50 @@ const IDENTITY: [&str; 2] = ["etc/machine-id", "var/lib/dbus/machine-id"];
 /// What is wrong with the image or the host. Nothing is left of the attempt.
 pub fn import(data_dir: &Path, name: &str, source: &str, most_bytes: u64) -> Outcome<()> {
     let name = parse_name(name)?;
-    let bases = data_dir.join(BASES);
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::Failed("run it as root: the files of an image have several owners".to_owned()));
     }
-    let failed = |error: io::Error| format!("cannot write to {}: {error}", bases.display());
-    private_folder(&bases).map_err(failed)?;
-    let held = File::open(&bases).map_err(failed)?;
-    flock(&held, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
-    // Of killed imports: the lock excludes others.
-    for entry in fs::read_dir(&bases).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
-            fs::remove_dir_all(&path).map_err(failed)?;
-        }
-    }
-    let fresh = tempfile::Builder::new().prefix(".").suffix(".new").tempdir_in(&bases).map_err(failed)?;
-    let progress = Progress::waiting("reading the image");
-    let record = extract(fresh.path(), source, most_bytes)?;
-    drop(progress);
-    let text = serde_json::to_string(&record).map_err(|error| error.to_string())?;
-    let path = bases.join(&name);
-    fs::write(fresh.path().join(BASE_RECORD), text).map_err(failed)?;
-    File::open(fresh.path()).and_then(|folder| Ok(syncfs(folder)?)).map_err(failed)?;
-    // The earlier image gets the temporary name, and goes with it.
-    match renameat_with(CWD, fresh.path(), CWD, &path, RenameFlags::EXCHANGE) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::NOENT) => {
-            fs::rename(fresh.path(), &path).map_err(failed)?;
-            let _moved = fresh.keep();
-        }
-        Err(error) => return Err(failed(error.into()).into()),
-    }
-    held.sync_all().map_err(failed)?;
+    // Users of guests read and traverse what is made without a mode of the image.
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    let bases = BaseFolder::lock(data_dir)?;
+    let failed = |error: io::Error| format!("cannot write to {}: {error}", bases.path().display());
+    let fresh =
+        tempfile::Builder::new().prefix(".").suffix(".new").tempdir_in(bases.path()).map_err(failed)?;
+    // A removal by the crate would fail for folders that are nested too deep.
+    let fresh = fresh.keep();
+    let imported = fill(&fresh, source, most_bytes).and_then(|record| {
+        bases.publish(&fresh, &name)?;
+        Ok(record)
+    });
+    // It has the earlier image, the rest of a failed attempt, or nothing.
+    let removed = discard_base(&fresh);
+    let record = imported.and_then(|record| Ok(removed.map(|()| record)?)).map_err(printable)?;
     output::line(&format!(
         "imported {name}: {}, {} MB. Templates are built on it with `base: {name}`",
         record.system,
         record.bytes / 1_000_000
     ))
+}
+
+/// Fills the folder of an image: its files and its record.
+fn fill(folder: &Path, source: &str, most_bytes: u64) -> Outcome<BaseRecord> {
+    let progress = Progress::waiting("reading the image");
+    let record = extract(folder, source, most_bytes)?;
+    drop(progress);
+    let (path, text) = (folder.join(BASE_RECORD), serde_json::to_string(&record));
+    let text = text.map_err(|error| error.to_string())?;
+    fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    Ok(record)
+}
+
+/// A failure without control characters: an image chooses parts of its text, and the terminal is root's.
+fn printable(failure: Failure) -> Failure {
+    let clean = |text: String| text.replace(char::is_control, "?");
+    match failure {
+        Failure::Usage(text) => Failure::Usage(clean(text)),
+        Failure::Failed(text) => Failure::Failed(clean(text)),
+        Failure::Interrupted(text) => Failure::Interrupted(clean(text)),
+    }
 }
 
 /// Extracts an image into `folder/rootfs`, and checks that the desktop can be installed on it.
@@ -113,11 +119,10 @@ fn extract(folder: &Path, source: &str, most_bytes: u64) -> Outcome<BaseRecord> 
             .map_err(|failure| format!("layer {}: {}", layer.digest, failure.text()))?;
     }
     if pulled.exists() {
-        fs::remove_dir_all(&pulled)
-            .map_err(|error| format!("cannot remove {}: {error}", pulled.display()))?;
+        remove_tree("remove the blobs of an image", &pulled)?;
     }
     let system = check_system(&root)?;
-    prepare(&root).map_err(|error| format!("cannot change the files of the image: {error}"))?;
+    prepare(&mut root).map_err(|error| format!("cannot change the files of the image: {error}"))?;
     let id = format!("sha256:{}", hex(&Sha256::digest(format!("{IMPORT_VERSION} {}", image.digest))));
     Ok(BaseRecord { id, source: source.to_owned(), system, bytes: most_bytes - root.left_bytes() })
 }
@@ -150,7 +155,7 @@ fn check_system(root: &RootFolder) -> Outcome<String> {
 }
 
 /// Gives an image what engines need, and removes identities of computers.
-fn prepare(root: &RootFolder) -> io::Result<()> {
+fn prepare(root: &mut RootFolder) -> io::Result<()> {
     for folder in FOLDERS {
         root.folder(Path::new(folder))?;
     }
@@ -219,20 +224,14 @@ fn names(bases: &Path) -> Outcome<Vec<String>> {
 /// # Errors
 /// When there is none of this name, or the disk fails.
 pub fn remove(data_dir: &Path, name: &str) -> Outcome<()> {
-    let path: PathBuf = data_dir.join(BASES).join(parse_name(name)?);
-    match fs::remove_dir_all(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(format!("there is no imported image {name} in {}", data_dir.display()).into())
-        }
-        Err(error) => Err(format!("cannot remove {}: {error}", path.display()).into()),
-        Ok(()) => Ok(()),
+    let name = parse_name(name)?;
+    // Without the folder there is nothing to lock.
+    if data_dir.join(BASES).is_dir() && BaseFolder::lock(data_dir)?.remove(&name)? {
+        return Ok(());
     }
+    Err(format!("there is no imported image {name} in {}", data_dir.display()).into())
 }
 
 fn parse_name(name: &str) -> Outcome<String> {
     kebab(name).map_err(|fault| Failure::Usage(format!("the name of an image {}", fault.message)))
-}
-
-fn private_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -132,13 +132,7 @@ impl Layout {
                 continue;
             }
             let Manifest { config, layers } = parse(&chosen.digest, &text)?;
-            if layers.len() > MAX_LAYERS {
-                return Err(format!(
-                    "the image has {} layers, and at most {MAX_LAYERS} are possible",
-                    layers.len()
-                )
-                .into());
-            }
+            check_layers(&layers)?;
             let text = self.document(&blob_name(&config.digest)?, Some(&config.digest))?;
             check_platform(&parse(&config.digest, &text)?)?;
             return Ok(Image { digest: chosen.digest, layers });
@@ -151,9 +145,8 @@ impl Layout {
     /// # Errors
     /// When it is missing or damaged.
     pub fn layer(&self, layer: &Descriptor) -> Outcome<impl Read + use<>> {
-        let name = blob_name(&layer.digest)?;
         let failed = |error: io::Error| format!("cannot read the layer {}: {error}", layer.digest);
-        let (mut content, size) = self.open_member(&name)?;
+        let (mut file, start, size) = self.open_member(&blob_name(&layer.digest)?)?;
         if size != layer.size {
             return Err(format!(
                 "the layer {} has {size} bytes, and its manifest says {}",
@@ -163,6 +156,7 @@ impl Layout {
         }
         let mut sum = Sha256::new();
         let mut buffer = vec![0; 1 << 16];
+        let mut content = (&file).take(size);
         loop {
             let count = content.read(&mut buffer).map_err(failed)?;
             if count == 0 {
@@ -171,27 +165,27 @@ impl Layout {
             sum.update(&buffer[..count]);
         }
         check_digest(&layer.digest, &sum.finalize())?;
-        Ok(self.open_member(&name)?.0)
+        // The same file, whatever has its name by now.
+        file.seek(SeekFrom::Start(start)).map_err(failed)?;
+        Ok(file.take(size))
     }
 
     /// Reads a document, and checks its digest.
     fn document(&self, name: &str, digest: Option<&str>) -> Outcome<Vec<u8>> {
-        let (content, size) = self.open_member(name)?;
+        let (content, _, size) = self.open_member(name)?;
         if size > MAX_DOCUMENT {
             return Err(format!("{name} has {size} bytes, and at most {MAX_DOCUMENT} are possible").into());
         }
         let mut text = Vec::new();
-        content
-            .take(MAX_DOCUMENT)
-            .read_to_end(&mut text)
-            .map_err(|error| format!("cannot read {name}: {error}"))?;
+        content.take(size).read_to_end(&mut text).map_err(|error| format!("cannot read {name}: {error}"))?;
         if let Some(digest) = digest {
             check_digest(digest, &Sha256::digest(&text))?;
         }
         Ok(text)
     }
 
-    fn open_member(&self, name: &str) -> Outcome<(io::Take<File>, u64)> {
+    /// Opens a member; returns its file, and its first byte and length there.
+    fn open_member(&self, name: &str) -> Outcome<(File, u64, u64)> {
         let failed = |path: &Path, error: io::Error| {
             Failure::Failed(format!("cannot read {}: {error}", path.display()))
         };
@@ -200,7 +194,7 @@ impl Layout {
                 let path = folder.join(name);
                 let file = File::open(&path).map_err(|error| failed(&path, error))?;
                 let size = file.metadata().map_err(|error| failed(&path, error))?.len();
-                Ok((file.take(size), size))
+                Ok((file, 0, size))
             }
             Self::Archive(path, members) => {
                 let Some((start, size)) = members.get(name) else {
@@ -208,7 +202,7 @@ impl Layout {
                 };
                 let mut file = File::open(path).map_err(|error| failed(path, error))?;
                 file.seek(SeekFrom::Start(*start)).map_err(|error| failed(path, error))?;
-                Ok((file.take(*size), *size))
+                Ok((file, *start, *size))
             }
         }
     }
@@ -253,6 +247,17 @@ pub fn choose(index: &Index) -> Outcome<Descriptor> {
         [] => Err(format!("the source has no image for linux/{}", architecture()).into()),
         _ => Err(format!("the source has {} images: save one alone", found.len()).into()),
     }
+}
+
+/// Refuses an image with too many layers.
+///
+/// # Errors
+/// When it has more than container engines make.
+pub fn check_layers(layers: &[Descriptor]) -> Outcome<()> {
+    if layers.len() <= MAX_LAYERS {
+        return Ok(());
+    }
+    Err(format!("the image has {} layers, and at most {MAX_LAYERS} are possible", layers.len()).into())
 }
 
 /// Refuses an image of another platform.

@@ -13,8 +13,11 @@ use serde_json::json;
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
-use super::layout::{Descriptor, Index, MAX_DOCUMENT, Manifest, blob_path, choose, is_index, parse};
+use super::layout::{
+    Descriptor, Index, MAX_DOCUMENT, Manifest, blob_path, check_layers, choose, is_index, parse,
+};
 use crate::failure::Outcome;
+use hotdesk_engine::check_free;
 
 /// Media types of manifests and indices that are read.
 const ACCEPTED: [&str; 4] = [
@@ -25,6 +28,8 @@ const ACCEPTED: [&str; 4] = [
 ];
 /// Longest silence of a registry.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// For a manifest and the token for it. The client reads each answer into memory, and only this bounds it.
+const MANIFEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Pulls an image without credentials into the folder `layout`. Layers have at most `most_bytes` together.
 ///
@@ -46,7 +51,10 @@ pub async fn pull(text: &str, layout: &Path, most_bytes: u64) -> Outcome<()> {
         ..ClientConfig::default()
     });
     let manifest_of = async |reference: &Reference| -> Outcome<(Vec<u8>, String)> {
-        let pulled = client.pull_manifest_raw(reference, &RegistryAuth::Anonymous, &ACCEPTED).await;
+        let pulled = client.pull_manifest_raw(reference, &RegistryAuth::Anonymous, &ACCEPTED);
+        let pulled = tokio::time::timeout(MANIFEST_TIMEOUT, pulled).await.map_err(|_| {
+            format!("cannot pull {reference}: no whole manifest in {} s", MANIFEST_TIMEOUT.as_secs())
+        })?;
         let (text, digest) = pulled.map_err(failed)?;
         if text.len() as u64 > MAX_DOCUMENT {
             return Err(format!("a manifest of {reference} has {} bytes", text.len()).into());
@@ -60,6 +68,7 @@ pub async fn pull(text: &str, layout: &Path, most_bytes: u64) -> Outcome<()> {
         (text, _) = manifest_of(&reference.clone_with_digest(digest.clone())).await?;
     }
     let Manifest { config, layers } = parse(&digest, &text)?;
+    check_layers(&layers)?;
     let all: u64 = layers.iter().map(|layer| layer.size).fold(config.size, u64::saturating_add);
     if all > most_bytes {
         return Err(
@@ -82,6 +91,7 @@ async fn pull_blob(client: &Client, reference: &Reference, blob: &Descriptor, la
     let failed =
         |error: &dyn std::fmt::Display| format!("cannot pull {} of {reference}: {error}", blob.digest);
     let path = blob_path(layout, &blob.digest)?;
+    check_free(layout, blob.size, 0).map_err(|error| format!("cannot pull {}: {error:#}", blob.digest))?;
     let mut file = File::create(&path).await.map_err(|error| failed(&error))?;
     let mut content =
         client.pull_blob_stream(reference, blob.digest.as_str()).await.map_err(|error| failed(&error))?;

@@ -21,19 +21,22 @@ use rustix::io::Errno;
 use tar::{Entry, EntryType, PaxExtensions};
 
 use crate::failure::Outcome;
+use hotdesk_engine::{check_free, remove_tree};
 
-/// Most entries of all layers: three times the files of a large distribution with its development tools. A layer of a computer
-/// has as many at most.
+/// Most files and folders of all layers: three times those of a large distribution with its development tools. A layer of a
+/// computer has as many at most.
 const MAX_ENTRIES: u64 = 1_000_000;
 /// Most bytes of a long name, or of the attributes of an entry.
 const MAX_EXTENSION: u64 = 1 << 20;
-/// Most components of a path. Each costs a call of the kernel.
+/// Most components of a path. Each costs a call of the kernel. Links in it may make the files deeper.
 const MAX_DEPTH: usize = 128;
 /// Most ids of users and groups: those that a computer has.
 const MAX_ID: u64 = 65_535;
 /// Marks of files that a layer removes from those below.
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
+/// Most attempts to open a path with `..` while other names of the host are renamed (EAGAIN, openat2(2)); runc makes as many.
+const OPEN_ATTEMPTS: usize = 128;
 /// The only extended attribute that is kept: capabilities of a program.
 const CAPABILITY: &str = "security.capability";
 
@@ -41,6 +44,7 @@ const CAPABILITY: &str = "security.capability";
 #[derive(Debug)]
 pub struct RootFolder {
     root: OwnedFd,
+    path: PathBuf,
     left_bytes: u64,
     left_entries: u64,
 }
@@ -51,6 +55,8 @@ struct Extension {
     path: Option<Vec<u8>>,
     target: Option<Vec<u8>>,
     size: Option<u64>,
+    owner: Option<u64>,
+    group: Option<u64>,
     capability: Option<Vec<u8>>,
 }
 
@@ -76,10 +82,10 @@ impl RootFolder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = openat(CWD, path, flags, Mode::empty())
             .map_err(|error| format!("cannot open {}: {error}", path.display()))?;
-        Ok(Self { root, left_bytes: most_bytes, left_entries: MAX_ENTRIES })
+        Ok(Self { root, path: path.to_owned(), left_bytes: most_bytes, left_entries: MAX_ENTRIES })
     }
 
-    /// The bytes that further files may have.
+    /// The bytes that further entries may have.
     pub fn left_bytes(&self) -> u64 {
         self.left_bytes
     }
@@ -110,9 +116,12 @@ impl RootFolder {
         let mut own = HashSet::new();
         for entry in archive.entries().map_err(unreadable)?.raw(true) {
             let mut entry = entry.map_err(unreadable)?;
-            self.left_entries = self.left_entries.checked_sub(1).ok_or_else(|| {
-                format!("the image has more than {MAX_ENTRIES} files, and a computer at most as many")
-            })?;
+            self.count_entry()?;
+            // Also of entries that are not extracted: their bytes are read.
+            self.left_bytes = self
+                .left_bytes
+                .checked_sub(entry.size())
+                .ok_or("the files of the image are larger than --max-mb allows")?;
             let kind = entry.header().entry_type();
             if kind == EntryType::GNULongName {
                 extension.path = Some(name(&mut entry)?);
@@ -127,6 +136,13 @@ impl RootFolder {
                     .map_err(|error| format!("cannot extract {}: {error}", member.path.display()))?;
             }
         }
+        Ok(())
+    }
+
+    fn count_entry(&mut self) -> Result<(), String> {
+        self.left_entries = self.left_entries.checked_sub(1).ok_or_else(|| {
+            format!("the image has more than {MAX_ENTRIES} files, and a computer at most as many")
+        })?;
         Ok(())
     }
 
@@ -183,15 +199,13 @@ impl RootFolder {
     }
 
     fn write(
-        &mut self,
+        &self,
         member: &Member,
         content: &mut impl Read,
         folder: &OwnedFd,
         name: &OsStr,
     ) -> io::Result<()> {
-        let left = self.left_bytes.checked_sub(member.size);
-        self.left_bytes =
-            left.ok_or_else(|| io::Error::other("the files of the image are larger than --max-mb allows"))?;
+        check_free(&self.path, member.size, 0).map_err(|error| io::Error::other(format!("{error:#}")))?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?);
         if io::copy(&mut content.take(member.size), &mut file)? != member.size {
@@ -237,23 +251,34 @@ impl RootFolder {
     fn existing(&self, path: &Path) -> io::Result<Option<OwnedFd>> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.open_existing(path, flags)
+    }
+
+    /// Opens a path of the image, whose links are resolved inside; `None` when it is missing.
+    fn open_existing(&self, path: &Path, flags: OFlags) -> io::Result<Option<OwnedFd>> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-        match openat2(&self.root, path, flags, Mode::empty(), resolve) {
-            Ok(folder) => Ok(Some(folder)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(error) => Err(error.into()),
+        for _ in 0..OPEN_ATTEMPTS {
+            match openat2(&self.root, path, flags, Mode::empty(), resolve) {
+                Ok(opened) => return Ok(Some(opened)),
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+                Err(Errno::AGAIN) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        Err(Errno::AGAIN.into())
     }
 
     /// Opens a folder of the image, which is made when it is missing.
-    pub fn folder(&self, path: &Path) -> io::Result<OwnedFd> {
+    pub fn folder(&mut self, path: &Path) -> io::Result<OwnedFd> {
         if let Some(folder) = self.existing(path)? {
             return Ok(folder);
         }
         let (Some(name), Some(parent)) = (path.file_name(), path.parent()) else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
-        mkdirat(self.folder(parent)?, name, Mode::from_raw_mode(0o755))?;
+        let parent = self.folder(parent)?;
+        self.count_entry().map_err(io::Error::other)?;
+        mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
         self.existing(path)?.ok_or_else(|| io::ErrorKind::NotADirectory.into())
     }
 
@@ -263,12 +288,8 @@ impl RootFolder {
     /// When it cannot be read.
     pub fn read(&self, path: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-        let file = match openat2(&self.root, path, flags, Mode::empty(), resolve) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
+        let Some(file) = self.open_existing(Path::new(path), flags)? else { return Ok(None) };
+        let file = File::from(file);
         if !file.metadata()?.is_file() {
             return Ok(None);
         }
@@ -281,7 +302,7 @@ impl RootFolder {
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn replace(&self, path: &str, text: Option<&str>) -> io::Result<()> {
+    pub fn replace(&mut self, path: &str, text: Option<&str>) -> io::Result<()> {
         let path = Path::new(path);
         let (Some(name), Some(parent)) = (path.file_name(), path.parent()) else { return Ok(()) };
         let folder = self.folder(parent)?;
@@ -326,7 +347,10 @@ fn remove(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         // The name is the last part, so it is not followed if it is a link.
         Err(Errno::ISDIR | Errno::PERM) => {
-            fs::remove_dir_all(Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name))
+            // The tool has no descriptors of this process.
+            let folder = format!("/proc/{}/fd/{}", std::process::id(), folder.as_raw_fd());
+            remove_tree("remove a folder of the image", &Path::new(&folder).join(name))
+                .map_err(|error| io::Error::other(format!("{error:#}")))
         }
         Err(error) => Err(error.into()),
     }
@@ -351,10 +375,18 @@ fn member<R: Read>(entry: &Entry<'_, R>, kind: EntryType, extension: Extension) 
     // Archives from before POSIX mark folders only by a slash at the end.
     let kind = if kind == EntryType::Regular && raw.ends_with(b"/") { EntryType::Directory } else { kind };
     let path = below(Path::new(&OsString::from_vec(raw)))?;
+    if size > 0 && !matches!(kind, EntryType::Regular | EntryType::Continuous) {
+        // Other programs read the next entry there.
+        return Err(format!("{} is no file and has {size} bytes", path.display()).into());
+    }
     if path.as_os_str().is_empty() {
         return Ok(None);
     }
-    let (owner, group) = (header.uid().map_err(damaged)?, header.gid().map_err(damaged)?);
+    // The attributes have ids that are too large for the header.
+    let (owner, group) = (
+        extension.owner.map_or_else(|| header.uid(), Ok).map_err(damaged)?,
+        extension.group.map_or_else(|| header.gid(), Ok).map_err(damaged)?,
+    );
     if owner.max(group) > MAX_ID {
         return Err(format!("{} belongs to {owner}:{group}, and ids end at {MAX_ID}", path.display()).into());
     }
@@ -416,7 +448,9 @@ fn attributes(bytes: &[u8], extension: &mut Extension) -> Outcome<()> {
         match attribute.key_bytes() {
             b"path" => extension.path = Some(value),
             b"linkpath" => extension.target = Some(value),
-            b"size" => extension.size = std::str::from_utf8(&value).ok().and_then(|size| size.parse().ok()),
+            b"size" => extension.size = Some(number("size", &value)?),
+            b"uid" => extension.owner = Some(number("uid", &value)?),
+            b"gid" => extension.group = Some(number("gid", &value)?),
             b"SCHILY.xattr.security.capability" => extension.capability = Some(value),
             key if key.starts_with(b"GNU.sparse") => {
                 return Err("a layer has sparse files, which are not supported".to_owned().into());
@@ -425,4 +459,45 @@ fn attributes(bytes: &[u8], extension: &mut Extension) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// The number of an attribute.
+fn number(name: &str, value: &[u8]) -> Outcome<u64> {
+    let number = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+    Ok(number.ok_or_else(|| format!("a layer has an attribute {name} that is no number"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_no_entry_names_count_for_the_limit() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut root = RootFolder { left_entries: 3, ..RootFolder::open(temp.path(), 0).unwrap() };
+        root.folder(Path::new("a/b/c")).unwrap();
+        root.folder(Path::new("a/b")).unwrap();
+        let refused = root.folder(Path::new("a/d")).unwrap_err().to_string();
+        assert!(refused.contains("more than 1000000 files"), "{refused}");
+    }
+
+    #[test]
+    fn ids_and_sizes_of_attributes_are_numbers() {
+        for (text, expected) in [
+            (&b"15 uid=3000000\n"[..], Ok((Some(3_000_000), None, None))),
+            (b"9 gid=12\n11 size=34\n", Ok((None, Some(12), Some(34)))),
+            (b"9 uid=-1\n", Err("uid that is no number")),
+            (b"11 size=x1\n", Err("size that is no number")),
+        ] {
+            let mut extension = Extension::default();
+            let read = attributes(text, &mut extension);
+            match expected {
+                Ok(ids) => {
+                    read.unwrap();
+                    assert_eq!((extension.owner, extension.group, extension.size), ids);
+                }
+                Err(why) => assert!(read.unwrap_err().text().contains(why), "{why}"),
+            }
+        }
+    }
 }

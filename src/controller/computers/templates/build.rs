@@ -59,6 +59,8 @@ pub struct Plan {
     pub image: String,
     /// Environment of the steps.
     pub environment: BTreeMap<String, String>,
+    /// Digest of the imported image whose files the lowest layer has.
+    pub base_id: Option<String>,
     /// The layers, the lowest first.
     pub layers: Vec<PlannedLayer>,
 }
@@ -73,18 +75,17 @@ impl Plan {
         unsupported::check_supported(definition)?;
         let environment = definition.values()?.environment().clone();
         let text = serde_json::to_string(&environment).map_err(Error::internal)?;
-        let mut layers = match &definition.base {
-            None => Vec::new(),
-            Some(name) => {
-                let id = fleet.engine.base_id(name).await.map_err(Error::internal)?;
-                let id = id.ok_or_else(|| missing_base(name))?;
-                plan_base(&image, &id, name.clone(), DESKTOP.clone())
-            }
-        };
+        let (mut layers, mut base_id) = (Vec::new(), None);
+        if let Some(name) = &definition.base {
+            let id = fleet.engine.base_id(name).await.map_err(Error::internal)?;
+            let id = id.ok_or_else(|| missing_base(name))?;
+            layers = plan_base(&image, &id, name.clone(), DESKTOP.clone());
+            base_id = Some(id);
+        }
         let below = layers.last().map_or(&image, |layer| &layer.inputs);
         let own = plan_layers(below, layers.len(), &text, steps::steps(definition)?);
         layers.extend(own);
-        Ok(Self { image, environment, layers })
+        Ok(Self { image, environment, base_id, layers })
     }
 }
 
@@ -128,7 +129,8 @@ impl Build<'_> {
     /// What failed, for the template's author.
     pub async fn run(&self) -> Result<BuiltLayers> {
         let isolation = self.isolation()?;
-        let Plan { image, environment, layers: planned } = Plan::of(self.fleet, self.definition).await?;
+        let Plan { image, environment, base_id, layers: planned } =
+            Plan::of(self.fleet, self.definition).await?;
         let steps: usize = planned.iter().map(|layer| layer.steps.len()).sum();
         self.note(Phase::Compile, &plural(u32::try_from(steps).unwrap_or(u32::MAX), "step"));
         let mut layers = Vec::new();
@@ -142,7 +144,9 @@ impl Build<'_> {
                     self.note(Phase::Install, &format!("{}: unchanged", planned.title()));
                     layer
                 }
-                None if planned.kind() == Some(StepKind::Base) => self.make_base(&planned).await?,
+                None if planned.kind() == Some(StepKind::Base) => {
+                    self.make_base(&planned, base_id.as_deref().unwrap_or_default()).await?
+                }
                 None => {
                     let hardware = self.admit(&planned).await?;
                     self.make_layer(isolation, hardware, &layers, &planned, &environment).await?
@@ -177,13 +181,13 @@ impl Build<'_> {
     }
 
     /// Makes the layer with the files of an imported image.
-    async fn make_base(&self, planned: &PlannedLayer) -> Result<LayerId> {
+    async fn make_base(&self, planned: &PlannedLayer, id: &str) -> Result<LayerId> {
         let (layer, store) = (LayerId::random(), &self.fleet.store);
         let name = planned.steps.first().map(|step| step.script.as_str()).unwrap_or_default();
         self.note(Phase::Install, &format!("the files of {name} are taken"));
         store.add_template_layer(self.operator, layer, &planned.inputs).await?;
         let made = async {
-            let kept = self.fleet.engine.keep_base(name, layer).await;
+            let kept = self.fleet.engine.keep_base(name, id, layer).await;
             let bytes = kept.map_err(|error| refused(BUILD_FAILED, &error))?;
             store.finish_template_layer(layer, bytes).await
         };

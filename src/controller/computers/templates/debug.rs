@@ -21,7 +21,7 @@ impl Templates {
     /// Returns what the last build of a template has finished, and what is left. Layers that are gone count as left.
     ///
     /// # Errors
-    /// `Conflict` when no build of it failed; `Unprocessable` (`template_invalid`) for a definition that cannot be built;
+    /// `Conflict` when no build of it failed, or its imported image has no desktop yet; `Unprocessable` (`template_invalid`) for a definition that cannot be built;
     /// `Internal` when the database fails.
     pub async fn failed_build(&self, template: &StoredTemplate) -> Result<FailedBuild> {
         let build = self.0.store.template_build(template.account, &template.digest).await?;
@@ -47,6 +47,14 @@ impl Templates {
                 Some(layer) => {
                     layers.push(layer);
                     finished.extend(planned.steps.into_iter().map(|step| step.field));
+                }
+                // Without these layers the computer would be another one, or have no desktop.
+                None if planned.is_of_base() => {
+                    let message = format!(
+                        "the build of {} failed before its base had a desktop, so no computer can show it: read the build's log",
+                        template.reference
+                    );
+                    return Err(Error::conflict(message));
                 }
                 None => left.extend(planned.steps),
             }

@@ -19,7 +19,7 @@ use crate::host::command::{check_status, host_error, run_with_timeout, tool};
 use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
 use crate::state::{disk, raw_disk};
-use crate::{EngineError, EngineResult, Shortage};
+use crate::{EngineError, EngineResult};
 
 const STEP: &str = "copy a machine's files to a layer";
 const CLEAN: &str = "remove a machine's identity from a layer";
@@ -29,8 +29,6 @@ const TIMEOUT: Duration = Duration::from_secs(1800);
 /// Most files of a layer. `cp` and the tool that makes a disk of it for virtual machines remember each hard link with its path,
 /// and a layer takes as many inodes of the host. A full installation of a desktop with its compilers has 300,000.
 const MAX_FILES: u64 = 1_000_000;
-/// Inodes of the host that a layer leaves free, for the disks and records of machines.
-const RESERVED_INODES: u64 = 100_000;
 
 /// Files by which a machine is known, in their folder. A name that ends with `*` stands for all that begin like it. The agent
 /// and the host make them anew for each machine (`system/identity` of the agent, `state/boot_files.rs`).
@@ -58,30 +56,23 @@ pub(in crate::container) fn copy_written(folder: &Folder, to: &Path, lock: &Mach
                 .map_err(host_error(STEP, to));
         }
         let parent = to.parent().unwrap_or(to);
-        disk::check_free_space(parent, disk::used_bytes(disk)?)?;
-        check_files(disk, parent)?;
+        disk::check_free(parent, disk::used_bytes(disk)?, count_files(disk)?)?;
         copy_tree(&upper, to, lock)
     })?;
     remove_identity(to)
 }
 
-/// Checks that a disk has few enough files for a layer, and the host's file system room for them.
-fn check_files(disk: &Path, host: &Path) -> EngineResult<()> {
-    let look = |path: &Path| rustix::fs::statvfs(path).map_err(|error| host_error(STEP, path)(error.into()));
-    let (disk, host) = (look(disk)?, look(host)?);
-    let files = disk.f_files.saturating_sub(disk.f_ffree);
+/// The files of a disk, few enough for a layer.
+fn count_files(disk: &Path) -> EngineResult<u64> {
+    let stat = rustix::fs::statvfs(disk).map_err(|error| host_error(STEP, disk)(error.into()))?;
+    let files = stat.f_files.saturating_sub(stat.f_ffree);
     if files > MAX_FILES {
         return Err(EngineError::failed(
             STEP,
             format!("the disk has {files} files, and a layer at most {MAX_FILES}"),
         ));
     }
-    // A file system without a table of inodes has 0 of them.
-    if host.f_files > 0 && host.f_favail < files.saturating_add(RESERVED_INODES) {
-        let detail = format!("{} inodes are free on the host, {files} are needed", host.f_favail);
-        return Err(EngineError::NoCapacity(Shortage::DiskSpace, detail));
-    }
-    Ok(())
+    Ok(files)
 }
 
 /// Copies a tree of files that nothing changes. If the controller dies, `cp` holds the machine's lock until it ends.

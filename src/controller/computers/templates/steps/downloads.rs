@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{Method, Request};
+use axum::http::{Method, Request, StatusCode};
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use tokio_util::io::ReaderStream;
@@ -21,7 +21,7 @@ use tokio_util::io::ReaderStream;
 use super::super::build_log::{BuildLog, Level, Phase};
 use super::run;
 use crate::data_dir::blobs;
-use crate::data_dir::downloads::DownloadCaches;
+use crate::data_dir::downloads::{self, DownloadCaches};
 use hotdesk_base::ids::AccountId;
 use hotdesk_domain::computer::template::build::{BuildStep, StepKind};
 use hotdesk_domain::error::{Error, Kind, Result};
@@ -128,10 +128,9 @@ impl<'a> Downloads<'a> {
             return None;
         }
         let this = Self { caches, account, guest, log, tools };
-        match this.fill(disk_bytes / DISK_PART).await {
-            Ok(0) => {}
-            Ok(count) => this.note(&format!("{} with downloads of earlier builds", plural(count, "archive"))),
-            Err(error) => this.warn("cannot use the downloads of earlier builds", &error),
+        let count = this.fill(disk_bytes / DISK_PART).await;
+        if count > 0 {
+            this.note(&format!("{} with downloads of earlier builds", plural(count, "archive")));
         }
         match this.script(BEGIN).await {
             Ok(()) => Some(this),
@@ -153,17 +152,34 @@ impl<'a> Downloads<'a> {
     }
 
     /// Gives the computer at most `most` bytes for each tool. Returns the number of archives.
-    async fn fill(&self, most: u64) -> Result<u32> {
+    async fn fill(&self, most: u64) -> u32 {
+        let what = "cannot use downloads of earlier builds";
         let mut count = 0;
         for tool in &self.tools {
-            for path in self.caches.archives(self.account, tool.name(), most).await? {
-                self.unpack(&path).await?;
-                count += 1;
+            let archives = match self.caches.archives(self.account, tool.name(), most).await {
+                Ok(archives) => archives,
+                Err(error) => {
+                    self.warn(what, &error);
+                    continue;
+                }
+            };
+            for path in archives {
+                match self.unpack(&path).await {
+                    Ok(()) => count += 1,
+                    Err(error) => {
+                        self.warn(what, &error);
+                        // The others would wait as long for an agent that does not answer.
+                        if matches!(error.kind, Kind::Unavailable | Kind::TimedOut) {
+                            return count;
+                        }
+                    }
+                }
             }
         }
-        Ok(count)
+        count
     }
 
+    /// Gives the computer an archive. One that the agent refuses is removed.
     async fn unpack(&self, path: &Path) -> Result<()> {
         let file = tokio::fs::File::open(path).await;
         let file = file.map_err(|error| blobs::failed("open", path, &error))?;
@@ -175,25 +191,37 @@ impl<'a> Downloads<'a> {
             .body(Body::from_stream(ReaderStream::new(file)))
             .map_err(Error::internal)?;
         let answer = self.guest.forward(request, TRANSFER_TIMEOUT).await?;
-        if answer.status().is_success() { Ok(()) } else { Err(self.guest.refusal(answer).await) }
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        if is_of_content(answer.status()) {
+            downloads::remove(path).await?;
+        }
+        Err(self.guest.refusal(answer).await)
     }
 
     async fn keep(&self) -> Result<()> {
         self.script(COLLECT).await?;
         for tool in &self.tools {
-            let query =
-                ArchiveQuery { path: format!("{FOLDER}/new/{}", tool.name()), ..ArchiveQuery::default() };
-            let opened = self.guest.open("/files/archive", query, TRANSFER_TIMEOUT).await;
-            let body = match opened {
-                Ok(answer) => answer.into_body(),
-                // Nothing is new.
-                Err(error) if error.kind == Kind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            let pieces = body.into_data_stream().map(|piece| piece.map_err(io::Error::other));
-            let bytes = self.caches.store(self.account, tool.name(), pieces).await?;
-            self.note(&format!("{} KB of {} are kept for later builds", bytes.div_ceil(1000), tool.name()));
+            if let Err(error) = self.keep_of(*tool).await {
+                self.warn(&format!("cannot keep the downloads of {}", tool.name()), &error);
+            }
         }
+        Ok(())
+    }
+
+    async fn keep_of(&self, tool: Tool) -> Result<()> {
+        let query = ArchiveQuery { path: format!("{FOLDER}/new/{}", tool.name()), ..ArchiveQuery::default() };
+        let opened = self.guest.open("/files/archive", query, TRANSFER_TIMEOUT).await;
+        let body = match opened {
+            Ok(answer) => answer.into_body(),
+            // Nothing is new.
+            Err(error) if error.kind == Kind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let pieces = body.into_data_stream().map(|piece| piece.map_err(io::Error::other));
+        let bytes = self.caches.store(self.account, tool.name(), pieces).await?;
+        self.note(&format!("{} KB of {} are kept for later builds", bytes.div_ceil(1000), tool.name()));
         Ok(())
     }
 
@@ -215,6 +243,17 @@ impl<'a> Downloads<'a> {
         tracing::warn!(account = %self.account, error = format_args!("{error:#}"), "{what}; the build goes on");
         self.log.add(Level::Warn, Phase::Install, None, &format!("{what}: {}", error.message));
     }
+}
+
+/// Whether an agent refuses an archive for its content or its size, and so every time.
+fn is_of_content(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::CONFLICT
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNPROCESSABLE_ENTITY
+    )
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@
 //!   <layer>.<machine>.new/rootfs  -- copy, sync, rename -->  <layer>  -- rename -->  <layer>.<number>.gone  -- remove
 //! ```
 //! The rename under the final name is last, so a layer is whole or not there. Whoever makes one holds the lock of the machine
-//! in the temporary name; so does the tool that copies, if the controller dies. A layer is removed only while no record of a
-//! machine names it.
+//! in the temporary name, or, of an imported image, the lock of the temporary folder itself (flock(2)); so does the tool that
+//! copies, if the controller dies. A layer is removed only while no record of a machine names it.
+
+pub mod bases;
 
 use std::fs::{self, File};
 use std::io;
@@ -14,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use rustix::fs::{CWD, FileType, Mode, XattrFlags, lsetxattr, mknodat};
-use serde::{Deserialize, Serialize};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::driver::GuestDriver;
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
@@ -25,22 +26,6 @@ use crate::state::layout::{Folder, StateDir};
 use crate::state::machine_lock::MachineLock;
 use crate::{Engine, EngineError, EngineResult, Observation};
 use hotdesk_base::ids::{ComputerId, LayerId};
-
-/// Record of an imported image, in its folder.
-pub const BASE_RECORD: &str = "base.json";
-
-/// What [`BASE_RECORD`] says.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BaseRecord {
-    /// Digest of the image's content.
-    pub id: String,
-    /// Where it was imported from.
-    pub source: String,
-    /// The distribution's name for itself.
-    pub system: String,
-    /// Bytes of its files.
-    pub bytes: u64,
-}
 
 const MAKE: &str = "make a layer";
 const REMOVE: &str = "remove a layer";
@@ -80,67 +65,6 @@ pub(super) async fn keep<M: GuestDriver>(engine: &M, id: ComputerId, layer: Laye
     released.map(|()| bytes)
 }
 
-/// [`crate::Engine::base_id`]. Blocks.
-pub(super) fn base_id(state: &StateDir, name: &str) -> EngineResult<Option<String>> {
-    let path = state.base(name)?.join(BASE_RECORD);
-    let failed = host_error("read the record of an imported image", &path);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-    };
-    let record: BaseRecord = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
-    Ok(Some(record.id))
-}
-
-/// [`crate::Engine::keep_base`]. Blocks.
-pub(super) fn keep_base<M: GuestDriver>(engine: &M, name: &str, layer: LayerId) -> EngineResult<u64> {
-    let state = engine.state();
-    if let Some(bytes) = bytes(state, layer)? {
-        return Ok(bytes);
-    }
-    let (from, image) = (state.base(name)?.join("rootfs"), engine.host().settings.image.join("rootfs"));
-    // No machine has this id, so the next start removes what is left of a crash.
-    let fresh = unfinished(state, layer, ComputerId::random());
-    complete(state, layer, &fresh, |rootfs| {
-        let mut cp = tool("cp");
-        // Files of both are never changed, so they are links.
-        cp.args([
-            "--recursive",
-            "--no-dereference",
-            "--link",
-            "--preserve=mode,ownership,timestamps,links,xattr",
-        ])
-        .args(["--no-target-directory", "--"])
-        .arg(&from)
-        .arg(rootfs);
-        let (status, _, complaint) = run_with_timeout(MAKE, &mut cp, None, TIMEOUT)?;
-        check_status(MAKE, status, &complaint)?;
-        hide_below(rootfs, &image).map_err(host_error(MAKE, rootfs))
-    })
-}
-
-/// Makes a layer hide all files of the image below: its folders are opaque for an overlay, and other names of the image are
-/// whiteouts (docs/engines/container.md, "Layers").
-fn hide_below(rootfs: &Path, image: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(rootfs)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            lsetxattr(entry.path(), "trusted.overlay.opaque", b"y", XattrFlags::empty())?;
-        }
-    }
-    for entry in fs::read_dir(image)? {
-        let hidden = rootfs.join(entry?.file_name());
-        if let Err(error) = fs::symlink_metadata(&hidden) {
-            if error.kind() != io::ErrorKind::NotFound {
-                return Err(error);
-            }
-            mknodat(CWD, &hidden, FileType::CharacterDevice, Mode::empty(), 0)?;
-        }
-    }
-    Ok(())
-}
-
 /// Makes a layer of a stopped machine. A failed attempt leaves nothing.
 fn make<M: GuestDriver>(
     engine: &M,
@@ -161,7 +85,7 @@ fn complete(
 ) -> EngineResult<u64> {
     let path = state.layer(layer);
     let failed = host_error(MAKE, fresh);
-    remove_tree(fresh)?;
+    remove_tree(REMOVE, fresh)?;
     private_folder(fresh).map_err(&failed)?;
     let made = fill(&rootfs(fresh)).and_then(|()| {
         // The files first, then the name.
@@ -172,7 +96,7 @@ fn complete(
             .map_err(&failed)
     });
     if let Err(error) = made {
-        if let Err(left) = remove_tree(fresh) {
+        if let Err(left) = remove_tree(REMOVE, fresh) {
             tracing::warn!(%layer, error = format_args!("{left:#}"), "an unfinished layer stays until the next start of the controller");
         }
         // Another machine may have become the same layer meanwhile.
@@ -194,7 +118,7 @@ pub(super) fn remove<M: GuestDriver>(engine: &M, layer: LayerId) -> EngineResult
     check_unused(state, layer)?;
     fs::rename(&path, &gone).and_then(|()| sync_folder(&state.layers())).map_err(&failed)?;
     drop(one);
-    remove_tree(&gone)
+    remove_tree(REMOVE, &gone)
 }
 
 /// Refuses the removal of a layer that a machine has, or may have.
@@ -229,17 +153,19 @@ pub(super) fn all(state: &StateDir) -> EngineResult<Vec<LayerId>> {
     Ok(found)
 }
 
-/// Removes what interrupted attempts left. One whose machine is locked is still being made. Blocks.
+/// Removes what interrupted attempts left. One whose machine or own folder is locked is still being made. Blocks.
 pub(crate) fn remove_unfinished(state: &StateDir) -> EngineResult<()> {
     for path in interrupted(state)? {
-        let _guard = match machine_of(&path).map(|id| state.folder(id)) {
+        let _machine = match machine_of(&path).map(|id| state.folder(id)) {
             Some(folder) if folder.path.exists() => match MachineLock::try_acquire(&folder)? {
                 Some(guard) => Some(guard),
                 None => continue,
             },
             Some(_) | None => None,
         };
-        remove_tree(&path)?;
+        if let Some(_own) = try_lock(&path)? {
+            remove_tree(REMOVE, &path)?;
+        }
     }
     Ok(())
 }
@@ -248,7 +174,7 @@ pub(crate) fn remove_unfinished(state: &StateDir) -> EngineResult<()> {
 /// start of the controller looked for it. Blocks.
 pub(super) fn remove_unfinished_of(state: &StateDir, id: ComputerId) -> EngineResult<()> {
     let of_machine = |path: &&PathBuf| machine_of(path) == Some(id);
-    interrupted(state)?.iter().filter(of_machine).try_for_each(|path| remove_tree(path))
+    interrupted(state)?.iter().filter(of_machine).try_for_each(|path| remove_tree(REMOVE, path))
 }
 
 /// What interrupted attempts left, and what is being made or removed now; sorted. Blocks.
@@ -299,11 +225,29 @@ fn bytes(state: &StateDir, layer: LayerId) -> EngineResult<Option<u64>> {
     bytes.map(Some).ok_or_else(|| EngineError::failed(STEP, format!("du printed {answer:?}")))
 }
 
-/// Removes a folder; a missing one counts as removed. Guests choose how deep the folders of a layer are nested, and `rm` needs
-/// no more memory and open files for deep ones.
-fn remove_tree(path: &Path) -> EngineResult<()> {
+/// Takes the lock of a folder; `None` when it is missing or another process has the lock.
+fn try_lock(folder: &Path) -> EngineResult<Option<File>> {
+    let failed = host_error("lock a folder", folder);
+    let opened = match File::open(folder) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(opened)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// Removes a folder; a missing one counts as removed. Guests and images choose how deep the folders of a layer are nested, and
+/// `rm` needs no more memory and open files for deep ones. Blocks.
+///
+/// # Errors
+/// `Failed` with this step.
+pub fn remove_tree(step: &'static str, path: &Path) -> EngineResult<()> {
     let mut rm = tool("rm");
     rm.args(["--recursive", "--force", "--one-file-system", "--"]).arg(path);
-    let (status, _, complaint) = run_with_timeout(REMOVE, &mut rm, None, TIMEOUT)?;
-    check_status(REMOVE, status, &complaint)
+    let (status, _, complaint) = run_with_timeout(step, &mut rm, None, TIMEOUT)?;
+    check_status(step, status, &complaint)
 }
