@@ -120,6 +120,8 @@ fn has_name(pid: i32, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+
     use super::*;
 
     #[test]
@@ -130,6 +132,8 @@ mod tests {
         child.kill().unwrap();
         // An ended process that waits to be reaped does not run.
         let pid = i32::try_from(child.id()).unwrap();
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        waitid(Id::Pid(nix::unistd::Pid::from_raw(pid)), flags).unwrap();
         assert!(tree::processes().iter().all(|process| process.pid != pid || process.ended));
         child.wait().unwrap();
     }
