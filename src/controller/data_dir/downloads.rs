@@ -24,14 +24,16 @@ use super::blobs::failed;
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::time::UnixMillis;
+use hotdesk_domain::computer::disk_guard::HOST_RESERVE;
 use hotdesk_domain::error::{Error, Result};
 
 /// Most bytes of an account's archives (1 GiB): the packages of some desktops with their programs.
 const MAX_BYTES: u64 = 1 << 30;
 /// Most archives of an account. Each is one request to the agent of every computer that uses the cache.
 const MAX_ARCHIVES: usize = 64;
-/// Part of the file system that must stay free. A cache only saves time, so everything else goes first.
-const FREE_PART: u64 = 10;
+/// Free bytes that caches leave on the disk: far above the reserve below which computers that grow are frozen. A cache only
+/// saves time, so everything else goes first.
+const FREE_RESERVE: u64 = 4 * HOST_RESERVE;
 /// Age at which an archive is removed: packages of a month ago have later versions by then.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Age at which an unfinished archive is removed: no build is as old.
@@ -138,9 +140,7 @@ impl DownloadCaches {
     fn check_free_space(&self, bytes: u64) -> Result<()> {
         let disk = statvfs(&self.folder)
             .map_err(|error| failed("query the free space of", &self.folder, &error.into()))?;
-        let (free, size) =
-            (disk.f_bavail.saturating_mul(disk.f_frsize), disk.f_blocks.saturating_mul(disk.f_frsize));
-        if free < size / FREE_PART + bytes {
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < FREE_RESERVE + bytes {
             return Err(failed("leave free space in", &self.folder, &io::ErrorKind::StorageFull.into()));
         }
         Ok(())

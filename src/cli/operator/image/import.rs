@@ -135,8 +135,8 @@ fn check_system(root: &RootFolder) -> Outcome<String> {
     let text = read("etc/os-release")?.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let field = |name: &str| {
-        let values = text.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
-        values.last().unwrap_or_default().trim_matches(['"', '\'']).to_owned()
+        let mut values = text.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
+        values.next_back().unwrap_or_default().trim_matches(['"', '\'']).to_owned()
     };
     let ids = format!("{} {}", field("ID"), field("ID_LIKE"));
     let shown: String = field("PRETTY_NAME").chars().filter(|c| !c.is_control()).take(100).collect();
