@@ -1,5 +1,7 @@
 //! Services, hooks and secrets of templates, in real computers under s6.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use hotdesk::base::wait;
@@ -7,6 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::builds::{build, controller, launch};
+use crate::cli::person::Shell;
 use crate::harness::agent::fetch_json;
 use crate::harness::caller::{Caller, id_of};
 use crate::harness::controller::{RunningController, gvisor};
@@ -234,4 +237,52 @@ async fn a_service_without_its_user_and_a_hook_that_fails_are_named() {
     assert_eq!((&hook["status"], &hook["exit_code"]), (&json!("failed"), &json!(7)), "{list}");
     let log = hook["log"].as_str().expect("a path");
     assert_eq!(controller.bash(&id, &format!("cat {log}")).await, "before\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_of_a_user_leads_the_log_of_a_service_nowhere() {
+    let Some(controller) = controller().await else { return };
+    let content = "build: {run: ['mkdir /srv/logs; chmod 777 /srv/logs']}\n\
+        apps:\n  - name: web\n    services:\n      - {name: site, restart: 'no', cwd: '~', log: /srv/logs/site.log, \
+        run: 'echo \"up as $(id -un) in $PWD\"; exec sleep 1000'}";
+    let built = build(&controller, "log@1.0.0", content).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "log@1.0.0").await.body);
+    services(&controller, &id, |list| status(list, "site") == "running").await;
+    let log = format!("/computers/{id}/services/site/log");
+    let written = wait::until(TIMEOUT, || async {
+        let text = controller.get(&log).await.body["text"].as_str()?.to_owned();
+        text.contains("up as orgo in /home/orgo\n").then_some(())
+    });
+    assert!(written.await.is_some(), "{}", controller.get(&log).await.body);
+
+    let plant = "su -s /bin/sh nobody -c 'rm -f /srv/logs/site.log; ln -s /etc/planted /srv/logs/site.log'";
+    controller.bash(&id, plant).await;
+    let path = format!("/computers/{id}/services/site");
+    // The answer depends on how soon the script has ended.
+    controller.post(&path, json!({"action": "restart"})).await;
+    services(&controller, &id, |list| service(list, "site")["exit_code"] == 1).await;
+    assert_eq!(controller.bash(&id, "test -e /etc/planted || echo none").await, "none\n");
+    let refused = controller.get(&log).await;
+    let error = refused.body["error"].as_str().unwrap_or_default();
+    assert!(error.contains("/srv/logs/site.log cannot be read: ") && error.contains("symbolic link"), "{error}");
+
+    controller.bash(&id, "rm /srv/logs/site.log").await;
+    controller.post(&path, json!({"action": "start"})).await;
+    services(&controller, &id, |list| status(list, "site") == "running").await;
+}
+
+#[tokio::test]
+async fn output_is_added_to_a_file_by_the_program_that_a_service_starts() {
+    let shell = Shell::new();
+    let file = shell.file("a.log");
+    let add = |text| ["append-output", file.to_str().expect("a path"), "--", "sh", "-c", text];
+    shell.run(&add("echo out; echo err >&2; exit 7")).await.expect_failure(7, &[]);
+    shell.run(&add("echo more")).await.expect_success();
+    assert_eq!(fs::read_to_string(&file).expect("a log"), "out\nerr\nmore\n");
+    fs::remove_file(&file).expect("removed");
+    symlink("elsewhere", &file).expect("a link");
+    shell.run(&add("echo more")).await.expect_failure(1, &["a.log", "symbolic link"]);
+    assert!(!shell.file("elsewhere").exists());
 }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -35,7 +35,7 @@ use hotdesk_wire::template::trigger::{Trigger, TriggerAction};
 
 mod health;
 mod hook;
-mod log_reader;
+mod logs;
 mod metrics;
 mod outbox;
 mod probe;
@@ -49,6 +49,7 @@ mod terminals;
 mod triggers;
 
 use health::HealthStates;
+pub use logs::run_with_output;
 use outbox::Outbox;
 pub use screens::TemplateScreens;
 pub use supervisor::Action;
@@ -305,7 +306,7 @@ impl Services {
             return Err(Error::invalid(format!("bytes must be 1 to {MAX_LOG_BYTES}")));
         }
         let path = log_file(&self.service(name).await?);
-        blocking(move || match tail(Path::new(&path), most) {
+        blocking(move || match logs::tail(Path::new(&path), most) {
             Ok(log) => Ok(log),
             // It has written nothing yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -502,29 +503,4 @@ fn mark_first_boot() -> Result<(), StepError> {
     let failed = StepError::at(FIRST_BOOT_MARK);
     let made = mark.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(mark, ""));
     made.map_err(failed)
-}
-
-/// The last `most` bytes of a file.
-fn tail(path: &Path, most: u64) -> io::Result<ServiceLog> {
-    let mut file = fs::File::open(path)?;
-    let length = file.metadata()?.len();
-    let start = length.saturating_sub(most);
-    file.seek(SeekFrom::Start(start))?;
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok(ServiceLog { text: String::from_utf8_lossy(&bytes).into_owned(), truncated: start > 0 })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_a_file_is_read() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), "0123456789").unwrap();
-        let read = |most| tail(file.path(), most).map(|log| (log.text, log.truncated)).unwrap();
-        assert_eq!(read(4), ("6789".to_owned(), true));
-        assert_eq!(read(10), ("0123456789".to_owned(), false));
-    }
 }

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use tokio::sync::Mutex;
 
+use super::logs::tail;
 use super::script_run::{ScriptName, ScriptRun};
-use super::{Parts, Services, login_environment, tail};
+use super::{Parts, Services, login_environment};
 use crate::files::blocking;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::programs::service::{RuntimeFile, TemplatePrograms};

@@ -1,7 +1,7 @@
-//! Scripts for bash that set the environment of a template's programs.
+//! Parts of scripts for bash: the environment of a template's programs, and paths of its definition.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Returns the assignments before a program: the template's variables, then those with secrets. The file of the secrets is only read
 /// in subshells: it may set a variable that the program inherits, such as `PATH`.
@@ -34,9 +34,38 @@ pub(super) fn pairs(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&st
     map.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
+/// A path of a definition: absolute, or below the home folder of root.
+pub(super) fn guest_path(path: &str) -> PathBuf {
+    match path.strip_prefix("~/") {
+        Some(rest) => Path::new("/root").join(rest),
+        None if path == "~" => PathBuf::from("/root"),
+        None => PathBuf::from(path),
+    }
+}
+
+/// A path of a definition as a word of a script, below the home folder of the script's user.
+pub(super) fn path_word(path: &str) -> String {
+    match path.strip_prefix("~/") {
+        Some(rest) => format!("\"$HOME\"/{}", shell_words::quote(rest)),
+        None if path == "~" => "\"$HOME\"".to_owned(),
+        None => shell_words::quote(path).into_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_begin_at_the_root_or_at_a_home_folder() {
+        for (path, absolute, word) in [
+            ("/opt/a b", "/opt/a b", "'/opt/a b'"),
+            ("~/a b", "/root/a b", "\"$HOME\"/'a b'"),
+            ("~", "/root", "\"$HOME\""),
+        ] {
+            assert_eq!((guest_path(path).as_path(), path_word(path).as_str()), (Path::new(absolute), word));
+        }
+    }
 
     #[test]
     fn literals_are_quoted_and_secrets_are_read_from_their_file() {

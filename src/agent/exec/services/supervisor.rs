@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::script;
+use super::script::{self, guest_path, path_word};
 use hotdesk_base::step_error::StepError;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::programs::service::{AutostartProgram, ServiceProgram, ServiceStatus, TemplatePrograms};
@@ -34,6 +34,8 @@ const LOG_FOLDER: &str = "/var/log/hotdesk/services";
 const LOG_BOUNDS: &str = "n3 s1000000";
 /// File of a service's folder with its session, which is the process id of its first process (s6-supervise(8)).
 const PID_FILE: &str = "session";
+/// This program in each computer, where the engine mounts it.
+const PROGRAM: &str = "/usr/bin/hotdesk";
 /// Exit code of `finish` that keeps a service down (s6-supervise(8)).
 const STAY_DOWN: i32 = 125;
 
@@ -117,17 +119,24 @@ impl Supervisor {
     fn run_script(&self, service: &ServiceProgram, secret_env: &BTreeMap<String, String>) -> String {
         let quote = |text: &str| shell_words::quote(text).into_owned();
         let user = quote(&service.user);
-        let output = service.log.as_deref().map_or_else(String::new, |file| format!(">>{} ", quote(file)));
+        // Root opens the file, and users of the computer may write to its folder.
+        let output = match &service.log {
+            Some(_) => format!(
+                "[ \"${{1-}}\" = logged ] || exec {PROGRAM} append-output {} -- \"$0\" logged",
+                quote(&log_file(service))
+            ),
+            None => "exec 2>&1".to_owned(),
+        };
         // The service's own variables take precedence.
         let common = secret_env.iter().filter(|(name, _)| !service.env.contains_key(*name));
         let secrets = common.chain(&service.secret_env);
         let environment = script::environment(script::pairs(&service.env), secrets, &self.secrets_file);
         // A user that does not exist ends the script; the output says so.
         format!(
-            "#!/bin/bash\nexec {output}2>&1\nset -e\necho $$ >{PID_FILE}\n\
+            "#!/bin/bash\n{output}\nset -e\necho $$ >{PID_FILE}\n\
              export HOME=\"$(getent passwd {user} | cut -d: -f6)\" USER={user} LOGNAME={user} SHELL=/bin/bash\n\
              {environment}cd -- {}\nexec s6-setuidgid {user} bash -c {}\n",
-            service.cwd.as_deref().map_or_else(|| "\"${HOME:-/}\"".to_owned(), quote),
+            service.cwd.as_deref().map_or_else(|| "\"${HOME:-/}\"".to_owned(), path_word),
             quote(&service.run)
         )
     }
@@ -216,7 +225,10 @@ pub(super) fn desktop_service(at: usize, program: &AutostartProgram) -> ServiceP
 
 /// The file with the output of a service.
 pub(super) fn log_file(service: &ServiceProgram) -> String {
-    service.log.clone().unwrap_or_else(|| format!("{LOG_FOLDER}/{}/current", service.name))
+    match &service.log {
+        Some(path) => guest_path(path).to_string_lossy().into_owned(),
+        None => format!("{LOG_FOLDER}/{}/current", service.name),
+    }
 }
 
 /// The script that s6 runs after the program has ended, with its exit code; above 255 for a signal. It kills what the
@@ -269,19 +281,19 @@ mod tests {
     fn texts_of_a_service_are_single_words_of_its_script() {
         let supervisor = Supervisor::new(Path::new("/run/x"), PathBuf::from("/run/x/secrets.env"));
         let service = ServiceProgram {
-            cwd: Some("/srv/a b".to_owned()),
-            log: Some("/var/log/x y".to_owned()),
+            cwd: Some("~/a b".to_owned()),
+            log: Some("~/x y".to_owned()),
             env: [("A".to_owned(), "$(id)".to_owned())].into(),
             ..desktop_service(0, &AutostartProgram { run: "echo 'a'".to_owned(), delay_ms: 1500 })
         };
         let script = supervisor.run_script(&service, &[("KEY".to_owned(), "API_KEY".to_owned())].into());
         assert_eq!(
             script,
-            "#!/bin/bash\nexec >>'/var/log/x y' 2>&1\nset -e\necho $$ >session\n\
+            "#!/bin/bash\n[ \"${1-}\" = logged ] || exec /usr/bin/hotdesk append-output '/root/x y' -- \"$0\" logged\nset -e\necho $$ >session\n\
              export HOME=\"$(getent passwd root | cut -d: -f6)\" USER=root LOGNAME=root SHELL=/bin/bash\n\
              hotdesk_0=\"$(unset API_KEY; if [ -r /run/x/secrets.env ]; then . /run/x/secrets.env; fi; printf %s. \"${API_KEY-}\")\"\n\
              export A='$(id)'\nexport KEY=\"${hotdesk_0%.}\"\n\
-             cd -- '/srv/a b'\nexec s6-setuidgid root bash -c 'sleep 1.5\necho '\\''a'\\'''\n"
+             cd -- \"$HOME\"/'a b'\nexec s6-setuidgid root bash -c 'sleep 1.5\necho '\\''a'\\'''\n"
         );
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Parts;
+use super::script::path_word;
 use super::script_run::{MARK, ScriptName, ScriptRun};
 use hotdesk_wire::programs::service::TerminalProgram;
 
@@ -46,14 +47,7 @@ fn script(terminals: &[TerminalProgram]) -> String {
         let name = quote(&terminal.name);
         let title =
             terminal.title.as_deref().map_or_else(String::new, |title| format!(" -n {}", quote(title)));
-        let cwd = match terminal.cwd.as_deref() {
-            Some(path) => match path.strip_prefix("~/") {
-                Some(rest) => format!("\"$HOME\"/{}", quote(rest)),
-                None if path == "~" => "\"$HOME\"".to_owned(),
-                None => quote(path),
-            },
-            None => "\"$HOME\"".to_owned(),
-        };
+        let cwd = path_word(terminal.cwd.as_deref().unwrap_or("~"));
         let run =
             terminal.run.as_deref().map_or_else(String::new, |run| format!(" {}", quote(&command(run))));
         script.push_str(&format!(

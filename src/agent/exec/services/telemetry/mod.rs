@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use sysinfo::System;
 
-use super::log_reader::LogReader;
-use super::triggers::guest_path;
+use super::logs::LogReader;
+use super::script::guest_path;
 use super::{Parts, metrics};
 pub(super) use exporter::Exporter;
 use hotdesk_domain::computer::template::trigger::METRICS;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tokio::process::Command;
 
 use super::event::TriggerEvent;
 use crate::exec::services::Parts;
+use crate::exec::services::script::guest_path;
 use crate::exec::services::script_run::{ScriptName, ScriptRun, exit_code};
 use crate::exec::services::supervisor::Action;
 use crate::files::blocking;
@@ -152,7 +153,7 @@ impl Actions {
         let script = format!("{}{script}\n", self.prelude);
         let mut environment = self.parts.environment();
         environment.extend(variables);
-        let cwd = guest_path(cwd.unwrap_or("~/"));
+        let cwd = guest_path(cwd.unwrap_or("~"));
         let run = ScriptRun {
             name: ScriptName { kind: "triggers", name: &self.name },
             script: &script,
@@ -189,14 +190,6 @@ fn script(run: &str, event: &TriggerEvent) -> (String, BTreeMap<String, String>)
         reference
     });
     (script.unwrap_or_default(), variables)
-}
-
-/// A path of a definition: absolute, or below the home folder of root.
-pub(in crate::exec::services) fn guest_path(path: &str) -> PathBuf {
-    match path.strip_prefix("~/") {
-        Some(rest) => Path::new("/root").join(rest),
-        None => PathBuf::from(path),
-    }
 }
 
 /// Appends to a bounded file.

@@ -26,7 +26,6 @@ mod action;
 mod event;
 mod source;
 
-pub(super) use action::guest_path;
 use event::TriggerEvent;
 
 /// Events of a trigger that wait while its actions run; further ones are dropped and counted.

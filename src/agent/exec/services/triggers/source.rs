@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use sysinfo::System;
 use tokio::sync::broadcast;
 
-use super::action::guest_path;
 use super::{Reporter, fields};
-use crate::exec::services::log_reader::LogReader;
+use crate::exec::services::logs::LogReader;
 use crate::exec::services::metrics::read_metric;
+use crate::exec::services::script::guest_path;
 use crate::exec::services::{Parts, probe};
 use crate::files::blocking;
 use hotdesk_base::clock;
