@@ -1,15 +1,13 @@
-//! Entries of a tar archive, with the long names of GNU and POSIX, within limits.
-//!
-//! The `tar` crate would buffer an extension of any claimed size and expand sparse files. Here it only parses
-//! headers, and all but plain entries are refused (T8, docs/security.md).
+//! Entries of a tar archive, within limits. All but plain entries are refused (T8, docs/security.md).
 
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use tar::{Entries, Entry, EntryType, PaxExtensions};
+use tar::{Entries, Entry, EntryType};
 
+use hotdesk_base::tar_extension::{TarExtension, TarExtensionError};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -58,12 +56,15 @@ pub fn unreadable(error: std::io::Error) -> Error {
     }
 }
 
-/// Attributes of an extension for the next entry.
-#[derive(Debug, Default)]
-struct Extension {
-    path: Option<Vec<u8>>,
-    target: Option<Vec<u8>>,
-    size: Option<u64>,
+/// Error of an extension.
+fn extension_error(error: TarExtensionError) -> Error {
+    match error {
+        TarExtensionError::Unreadable(error) => unreadable(error),
+        other @ (TarExtensionError::TooLong
+        | TarExtensionError::NoNumber(_)
+        | TarExtensionError::Sparse
+        | TarExtensionError::TwoSizes) => unsafe_archive(&other.to_string()),
+    }
 }
 
 /// Returns the next entry and its content; `None` at the end. Skips the archive's root folder and global
@@ -72,19 +73,14 @@ struct Extension {
 /// # Errors
 /// `Invalid` (`bad_archive`, `unsafe_archive`).
 pub fn next<'a, R: Read>(entries: &mut Entries<'a, R>) -> Result<Option<(Member, Entry<'a, R>)>> {
-    let mut extension = Extension::default();
+    let mut extension = TarExtension::default();
     for entry in entries.by_ref() {
         let mut entry = entry.map_err(unreadable)?;
         let kind = entry.header().entry_type();
-        if kind == EntryType::GNULongName {
-            extension.path = Some(name(&mut entry)?);
-        } else if kind == EntryType::GNULongLink {
-            extension.target = Some(name(&mut entry)?);
-        } else if kind == EntryType::XHeader {
-            attributes(&text(&mut entry)?, &mut extension)?;
-        } else if kind == EntryType::XGlobalHeader {
-            drop(text(&mut entry)?);
-        } else if PLAIN.contains(&kind) {
+        if extension.read(&mut entry, MAX_EXTENSION).map_err(extension_error)? {
+            continue;
+        }
+        if PLAIN.contains(&kind) {
             if let Some(member) = member(&entry, kind, std::mem::take(&mut extension))? {
                 return Ok(Some((member, entry)));
             }
@@ -98,14 +94,13 @@ pub fn next<'a, R: Read>(entries: &mut Entries<'a, R>) -> Result<Option<(Member,
     Ok(None)
 }
 
-fn member<R: Read>(entry: &Entry<'_, R>, kind: EntryType, extension: Extension) -> Result<Option<Member>> {
-    let header = entry.header();
-    let size = header.entry_size().map_err(unreadable)?;
-    if extension.size.is_some_and(|other| other != size) {
-        return Err(unsafe_archive("an entry has two sizes"));
-    }
-    let raw = extension.path.unwrap_or_else(|| entry.path_bytes().into_owned());
-    let target = extension.target.or_else(|| header.link_name_bytes().map(|name| name.into_owned()));
+fn member<R: Read>(
+    entry: &Entry<'_, R>,
+    kind: EntryType,
+    mut extension: TarExtension,
+) -> Result<Option<Member>> {
+    extension.check_size(entry).map_err(extension_error)?;
+    let (header, raw) = (entry.header(), extension.take_path(entry));
     // Archives from before POSIX mark folders only by a trailing slash.
     let folder = kind == EntryType::Directory || (kind != EntryType::Symlink && raw.ends_with(b"/"));
     let kind = match (kind == EntryType::Symlink, folder) {
@@ -120,7 +115,7 @@ fn member<R: Read>(entry: &Entry<'_, R>, kind: EntryType, extension: Extension) 
     Ok(Some(Member {
         path,
         kind,
-        target: PathBuf::from(OsString::from_vec(target.unwrap_or_default())),
+        target: PathBuf::from(OsString::from_vec(extension.take_target(entry))),
         mode: header.mode().map_err(unreadable)? & 0o777,
         modified: i64::try_from(header.mtime().map_err(unreadable)?).unwrap_or(i64::MAX),
     }))
@@ -145,45 +140,6 @@ fn below(path: &Path) -> Result<PathBuf> {
 
 fn unsafe_archive(what: &str) -> Error {
     Error::invalid(format!("the archive cannot be extracted safely: {what}")).code(ErrorCode::UnsafeArchive)
-}
-
-/// Reads the bytes of an extension.
-fn text<R: Read>(entry: &mut Entry<'_, R>) -> Result<Vec<u8>> {
-    if entry.header().entry_size().map_err(unreadable)? > MAX_EXTENSION {
-        return Err(unsafe_archive("a name or its attributes are too long"));
-    }
-    let mut bytes = Vec::new();
-    entry.read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok(bytes)
-}
-
-/// A GNU long name ends with a NUL.
-fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<Vec<u8>> {
-    let mut bytes = text(entry)?;
-    if bytes.last() == Some(&0) {
-        bytes.pop();
-    }
-    Ok(bytes)
-}
-
-fn attributes(bytes: &[u8], extension: &mut Extension) -> Result<()> {
-    for attribute in PaxExtensions::new(bytes) {
-        let attribute = attribute.map_err(unreadable)?;
-        let value = attribute.value_bytes().to_vec();
-        match attribute.key_bytes() {
-            b"path" => extension.path = Some(value),
-            b"linkpath" => extension.target = Some(value),
-            b"size" => {
-                let size = std::str::from_utf8(&value).ok().and_then(|size| size.parse().ok());
-                extension.size = Some(size.ok_or_else(|| unsafe_archive("an entry's size is no number"))?);
-            }
-            key if key.starts_with(b"GNU.sparse") => {
-                return Err(unsafe_archive("sparse files are not supported"));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

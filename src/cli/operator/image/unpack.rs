@@ -18,9 +18,10 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
-use tar::{Entry, EntryType, PaxExtensions};
+use tar::{Entry, EntryType};
 
 use crate::failure::Outcome;
+use hotdesk_base::tar_extension::{TarExtension, TarExtensionError};
 use hotdesk_engine::{check_free, remove_tree};
 
 /// Most files and folders of all layers: three times those of a large distribution with its development tools. A layer of a
@@ -47,17 +48,6 @@ pub struct RootFolder {
     path: PathBuf,
     left_bytes: u64,
     left_entries: u64,
-}
-
-/// Attributes of an entry from its header and the extensions before it.
-#[derive(Debug, Default)]
-struct Extension {
-    path: Option<Vec<u8>>,
-    target: Option<Vec<u8>>,
-    size: Option<u64>,
-    owner: Option<u64>,
-    group: Option<u64>,
-    capability: Option<Vec<u8>>,
 }
 
 /// An entry to extract.
@@ -111,7 +101,7 @@ impl RootFolder {
     fn extract_tar(&mut self, content: impl Read) -> Outcome<()> {
         let unreadable = |error: io::Error| format!("a layer is no tar archive: {error}");
         let mut archive = tar::Archive::new(content);
-        let mut extension = Extension::default();
+        let mut extension = TarExtension::default();
         // Paths of this layer: its whiteouts only remove what is below.
         let mut own = HashSet::new();
         for entry in archive.entries().map_err(unreadable)?.raw(true) {
@@ -123,15 +113,10 @@ impl RootFolder {
                 .checked_sub(entry.size())
                 .ok_or("the files of the image are larger than --max-mb allows")?;
             let kind = entry.header().entry_type();
-            if kind == EntryType::GNULongName {
-                extension.path = Some(name(&mut entry)?);
-            } else if kind == EntryType::GNULongLink {
-                extension.target = Some(name(&mut entry)?);
-            } else if kind == EntryType::XHeader {
-                attributes(&text(&mut entry)?, &mut extension)?;
-            } else if kind == EntryType::XGlobalHeader {
-                drop(text(&mut entry)?);
-            } else if let Some(member) = member(&entry, kind, std::mem::take(&mut extension))? {
+            if extension.read(&mut entry, MAX_EXTENSION).map_err(extension_error)? {
+                continue;
+            }
+            if let Some(member) = member(&entry, kind, std::mem::take(&mut extension))? {
                 self.add(&member, &mut entry, &mut own)
                     .map_err(|error| format!("cannot extract {}: {error}", member.path.display()))?;
             }
@@ -364,14 +349,18 @@ fn is_real_folder(folder: &OwnedFd, name: &OsStr) -> io::Result<bool> {
     }
 }
 
-fn member<R: Read>(entry: &Entry<'_, R>, kind: EntryType, extension: Extension) -> Outcome<Option<Member>> {
+fn extension_error(error: TarExtensionError) -> String {
+    format!("a layer is damaged: {error}")
+}
+
+fn member<R: Read>(
+    entry: &Entry<'_, R>,
+    kind: EntryType,
+    mut extension: TarExtension,
+) -> Outcome<Option<Member>> {
     let damaged = |error: io::Error| format!("a layer has a damaged header: {error}");
-    let header = entry.header();
-    let size = header.entry_size().map_err(damaged)?;
-    if extension.size.is_some_and(|other| other != size) {
-        return Err("a layer has an entry with two sizes".to_owned().into());
-    }
-    let raw = extension.path.unwrap_or_else(|| entry.path_bytes().into_owned());
+    extension.check_size(entry).map_err(extension_error)?;
+    let (header, size, raw) = (entry.header(), entry.size(), extension.take_path(entry));
     // Archives from before POSIX mark folders only by a slash at the end.
     let kind = if kind == EntryType::Regular && raw.ends_with(b"/") { EntryType::Directory } else { kind };
     let path = below(Path::new(&OsString::from_vec(raw)))?;
@@ -390,12 +379,11 @@ fn member<R: Read>(entry: &Entry<'_, R>, kind: EntryType, extension: Extension) 
     if owner.max(group) > MAX_ID {
         return Err(format!("{} belongs to {owner}:{group}, and ids end at {MAX_ID}", path.display()).into());
     }
-    let target = extension.target.or_else(|| header.link_name_bytes().map(|name| name.into_owned()));
     let id = |id: u64| u32::try_from(id).unwrap_or_default();
     Ok(Some(Member {
         path,
         kind,
-        target: PathBuf::from(OsString::from_vec(target.unwrap_or_default())),
+        target: PathBuf::from(OsString::from_vec(extension.take_target(entry))),
         mode: Mode::from_raw_mode(header.mode().map_err(damaged)? & 0o7777),
         owner: (Uid::from_raw(id(owner)), Gid::from_raw(id(group))),
         modified: i64::try_from(header.mtime().map_err(damaged)?).unwrap_or_default(),
@@ -422,51 +410,6 @@ fn below(path: &Path) -> Result<PathBuf, String> {
     Ok(plain)
 }
 
-/// Reads the bytes of an extension.
-fn text<R: Read>(entry: &mut Entry<'_, R>) -> Outcome<Vec<u8>> {
-    if entry.size() > MAX_EXTENSION {
-        return Err("a layer has a name or attributes that are too long".to_owned().into());
-    }
-    let mut bytes = Vec::new();
-    entry.read_to_end(&mut bytes).map_err(|error| format!("cannot read a layer: {error}"))?;
-    Ok(bytes)
-}
-
-/// A GNU long name ends with a NUL.
-fn name<R: Read>(entry: &mut Entry<'_, R>) -> Outcome<Vec<u8>> {
-    let mut bytes = text(entry)?;
-    if bytes.last() == Some(&0) {
-        bytes.pop();
-    }
-    Ok(bytes)
-}
-
-fn attributes(bytes: &[u8], extension: &mut Extension) -> Outcome<()> {
-    for attribute in PaxExtensions::new(bytes) {
-        let attribute = attribute.map_err(|error| format!("a layer has damaged attributes: {error}"))?;
-        let value = attribute.value_bytes().to_vec();
-        match attribute.key_bytes() {
-            b"path" => extension.path = Some(value),
-            b"linkpath" => extension.target = Some(value),
-            b"size" => extension.size = Some(number("size", &value)?),
-            b"uid" => extension.owner = Some(number("uid", &value)?),
-            b"gid" => extension.group = Some(number("gid", &value)?),
-            b"SCHILY.xattr.security.capability" => extension.capability = Some(value),
-            key if key.starts_with(b"GNU.sparse") => {
-                return Err("a layer has sparse files, which are not supported".to_owned().into());
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// The number of an attribute.
-fn number(name: &str, value: &[u8]) -> Outcome<u64> {
-    let number = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-    Ok(number.ok_or_else(|| format!("a layer has an attribute {name} that is no number"))?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -479,25 +422,5 @@ mod tests {
         root.folder(Path::new("a/b")).unwrap();
         let refused = root.folder(Path::new("a/d")).unwrap_err().to_string();
         assert!(refused.contains("more than 1000000 files"), "{refused}");
-    }
-
-    #[test]
-    fn ids_and_sizes_of_attributes_are_numbers() {
-        for (text, expected) in [
-            (&b"15 uid=3000000\n"[..], Ok((Some(3_000_000), None, None))),
-            (b"9 gid=12\n11 size=34\n", Ok((None, Some(12), Some(34)))),
-            (b"9 uid=-1\n", Err("uid that is no number")),
-            (b"11 size=x1\n", Err("size that is no number")),
-        ] {
-            let mut extension = Extension::default();
-            let read = attributes(text, &mut extension);
-            match expected {
-                Ok(ids) => {
-                    read.unwrap();
-                    assert_eq!((extension.owner, extension.group, extension.size), ids);
-                }
-                Err(why) => assert!(read.unwrap_err().text().contains(why), "{why}"),
-            }
-        }
     }
 }

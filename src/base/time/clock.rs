@@ -3,8 +3,9 @@
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::time::UnixMillis;
 use nix::time::{ClockId, clock_gettime};
+
+use super::UnixMillis;
 
 /// The present time. Only for timestamps and expiries: intervals use `std::time::Instant`.
 pub fn now() -> UnixMillis {
