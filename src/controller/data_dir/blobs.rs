@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit, Mac};
-use rustix::fs::{StatVfs, statvfs};
 use sha2::Sha256;
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
+use super::disk::{self, failed};
 use super::screenshots::Ledger;
 use hotdesk_base::clock;
 use hotdesk_base::hex::{hex, unhex};
@@ -73,8 +73,8 @@ impl BlobStore {
             std::fs::create_dir_all(&path).map_err(|error| failed("make", &path, &error))?;
         }
         let signer = Hmac::new_from_slice(signing_secret.as_bytes()).map_err(Error::internal)?;
-        let disk = file_system(&folder)?;
-        let ledger = Ledger::new(disk.f_blocks.saturating_mul(disk.f_frsize));
+        let stat = disk::file_system(&folder)?;
+        let ledger = Ledger::new(stat.f_blocks.saturating_mul(stat.f_frsize));
         let blobs = Self { folder, signer, screenshots: Arc::new(Mutex::new(ledger)) };
         blobs.count_stored_screenshots()?;
         Ok(blobs)
@@ -104,11 +104,7 @@ impl BlobStore {
     /// # Errors
     /// `Unavailable` (`disk_full`) when fewer are free; `Internal` when the disk cannot be queried.
     pub fn check_free_space(&self, bytes: u64) -> Result<()> {
-        let stat = file_system(&self.folder)?;
-        if stat.f_bavail.saturating_mul(stat.f_frsize) < RESERVE + bytes {
-            return Err(failed("leave free space in", &self.folder, &io::ErrorKind::StorageFull.into()));
-        }
-        Ok(())
+        disk::check_free_space(&self.folder, RESERVE, bytes)
     }
 
     /// Returns the path of a blob.
@@ -252,23 +248,6 @@ impl BlobStore {
 /// The id of a blob at a path.
 fn id_of(path: &Path) -> Option<Uuid> {
     path.file_name()?.to_str()?.parse().ok()
-}
-
-fn file_system(folder: &Path) -> Result<StatVfs> {
-    statvfs(folder).map_err(|error| failed("query the free space of", folder, &error.into()))
-}
-
-/// Converts a disk failure: a full disk is `Unavailable` (`disk_full`), any other is `Internal`. See T20
-/// (docs/security.md).
-pub fn failed(step: &str, path: &Path, error: &io::Error) -> Error {
-    let context = format!("{step} {}: {error}", path.display());
-    if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
-        return Error::unavailable("The service's disk is full")
-            .code(ErrorCode::DiskFull)
-            .retry_after(60)
-            .context(context);
-    }
-    Error::internal(context)
 }
 
 #[cfg(test)]

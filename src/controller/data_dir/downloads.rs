@@ -14,13 +14,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use rustix::fs::statvfs;
 use tempfile::TempPath;
 use tokio::fs::{self, File};
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
-use super::blobs::failed;
+use super::disk::{check_free_space, failed};
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::time::UnixMillis;
@@ -129,21 +128,11 @@ impl DownloadCaches {
                 let message = format!("the downloads of one layer have more than {MAX_BYTES} bytes");
                 return Err(Error::too_large(message));
             }
-            self.check_free_space(piece.len() as u64)?;
+            check_free_space(&self.folder, FREE_RESERVE, piece.len() as u64)?;
             file.write_all(&piece).await.map_err(wrong)?;
         }
         file.sync_all().await.map_err(wrong)?;
         Ok(bytes)
-    }
-
-    /// Refuses to use space that others need more.
-    fn check_free_space(&self, bytes: u64) -> Result<()> {
-        let disk = statvfs(&self.folder)
-            .map_err(|error| failed("query the free space of", &self.folder, &error.into()))?;
-        if disk.f_bavail.saturating_mul(disk.f_frsize) < FREE_RESERVE + bytes {
-            return Err(failed("leave free space in", &self.folder, &io::ErrorKind::StorageFull.into()));
-        }
-        Ok(())
     }
 
     /// Removes the oldest archives of an account until the rest is within its bounds.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use axum::body::Body;
 use tokio_util::io::ReaderStream;
 
-use crate::data_dir::blobs::{self, BlobKind, BlobStore};
+use crate::data_dir::blobs::{BlobKind, BlobStore};
+use crate::data_dir::disk;
 use hotdesk_base::ids::AccountId;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
@@ -110,7 +111,7 @@ pub async fn deliver(
 async fn push(blobs: &BlobStore, file: &File, guest: &Guest) -> Result<(PutOutcome, String)> {
     let name = FileName::parse(&file.filename)?;
     let path = blobs.path(BlobKind::File, file.id.0);
-    let blob = tokio::fs::File::open(&path).await.map_err(|error| blobs::failed("open", &path, &error))?;
+    let blob = tokio::fs::File::open(&path).await.map_err(|error| disk::failed("open", &path, &error))?;
     let result =
         guest.put_file(&name, file.id, Body::from_stream(ReaderStream::new(blob)), PUSH_TIMEOUT).await?;
     Ok((result.outcome, format!("/root/Desktop/{}", file.filename)))

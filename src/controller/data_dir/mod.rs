@@ -1,6 +1,7 @@
-//! Data folder: its lock, its blobs, the workspace files and download caches in it, and the keys that encrypt computers in it.
+//! Data folder: its lock, its disk, the blobs, workspace files and download caches in it, and the keys that encrypt computers.
 
 pub mod blobs;
+pub mod disk;
 pub mod downloads;
 pub mod file_keys;
 pub mod files;

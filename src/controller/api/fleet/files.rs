@@ -11,7 +11,8 @@ use tokio::io::AsyncWriteExt;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::data_dir::blobs::{self, BlobKind};
+use crate::data_dir::blobs::BlobKind;
+use crate::data_dir::disk;
 use crate::data_dir::files::{
     MAX_EXPORT, MAX_FORM, StorageSlot, TransferKind, UPLOAD_TIMEOUT, deliver, record,
 };
@@ -161,7 +162,7 @@ async fn receive(app: &AppState, field: &mut Field<'_>, id: FileId) -> Result<(F
     let path = app.blobs.path(BlobKind::File, id.0);
     let failed = |step: &'static str| {
         let path = path.clone();
-        move |error: std::io::Error| blobs::failed(step, &path, &error)
+        move |error: std::io::Error| disk::failed(step, &path, &error)
     };
     let mut blob = tokio::fs::File::create_new(&path).await.map_err(failed("make"))?;
     let mut size = 0_u64;
@@ -309,7 +310,7 @@ async fn copy(
     blob_path: &std::path::Path,
     most: u64,
 ) -> Result<Option<u64>> {
-    let failed = |step: &'static str| move |error: std::io::Error| blobs::failed(step, blob_path, &error);
+    let failed = |step: &'static str| move |error: std::io::Error| disk::failed(step, blob_path, &error);
     let mut content = BodyStream::new(guest.open_file(path).await?);
     let mut blob = tokio::fs::File::create_new(blob_path).await.map_err(failed("make"))?;
     let mut size = 0_u64;

@@ -20,7 +20,7 @@ use tokio_util::io::ReaderStream;
 
 use super::super::build_log::{BuildLog, Level, Phase};
 use super::run;
-use crate::data_dir::blobs;
+use crate::data_dir::disk;
 use crate::data_dir::downloads::{self, DownloadCaches};
 use hotdesk_base::ids::AccountId;
 use hotdesk_domain::computer::template::build::{BuildStep, StepKind};
@@ -182,7 +182,7 @@ impl<'a> Downloads<'a> {
     /// Gives the computer an archive. One that the agent refuses is removed.
     async fn unpack(&self, path: &Path) -> Result<()> {
         let file = tokio::fs::File::open(path).await;
-        let file = file.map_err(|error| blobs::failed("open", path, &error))?;
+        let file = file.map_err(|error| disk::failed("open", path, &error))?;
         let query = UnpackQuery { path: FOLDER.to_owned(), overwrite: true, parents: true };
         let query = serde_urlencoded::to_string(query).map_err(Error::internal)?;
         let request = Request::builder()
