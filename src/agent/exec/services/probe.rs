@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::script_run::{ScriptName, ScriptRun, exit_code};
+use super::script_run::{ScriptName, ScriptRun};
 use crate::exec::tree;
 use hotdesk_wire::programs::service::HealthProgram;
 use hotdesk_wire::template::health::HealthProbe;
@@ -59,19 +59,7 @@ pub(super) async fn check(program: &HealthProgram, context: &ProbeContext<'_>) -
                 folder: context.folder,
                 timeout,
             };
-            match run.run().await {
-                Ok(Some(exit)) if exit.success() => Ok(()),
-                Ok(Some(exit)) => {
-                    let code = exit_code(exit).map_or_else(|| "a signal".to_owned(), |code| code.to_string());
-                    // Its output may hold secrets, which the command has.
-                    Err(format!(
-                        "the command ended with {code}; its output is in {}",
-                        run.name.log_path().display()
-                    ))
-                }
-                Ok(None) => Err(format!("the command did not end within {timeout:?}")),
-                Err(error) => Err(format!("the command cannot be run: {error:#}")),
-            }
+            run.run_command().await
         }
         HealthProbe::Process { process } => {
             let name = process.clone();

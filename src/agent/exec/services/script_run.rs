@@ -65,6 +65,19 @@ impl ScriptName<'_> {
 }
 
 impl ScriptRun<'_> {
+    /// Runs a command of the template to its end.
+    ///
+    /// # Errors
+    /// Why it did not succeed, for its author: without its output, which may hold secrets that the command has.
+    pub(super) async fn run_command(&self) -> Result<(), String> {
+        let why = match self.run().await {
+            Ok(Some(exit)) if exit.success() => return Ok(()),
+            Ok(exit) => failure(exit, self.timeout, &self.name.log_path()),
+            Err(error) => format!("the command cannot be run: {error:#}"),
+        };
+        Err(why)
+    }
+
     /// Runs the script with `bash -e` to its end. Its output replaces that of the previous run. Returns `None` after
     /// the timeout.
     pub(super) async fn run(&self) -> Result<Option<ExitStatus>, StepError> {
@@ -91,7 +104,32 @@ impl ScriptRun<'_> {
     }
 }
 
+/// The reason why a command failed that has ended like this; `None` after the timeout.
+fn failure(exit: Option<ExitStatus>, timeout: Duration, log: &Path) -> String {
+    let Some(exit) = exit else { return format!("the command did not end within {timeout:?}") };
+    let code = exit_code(exit).map_or_else(|| "a signal".to_owned(), |code| code.to_string());
+    format!("the command ended with {code}; its output is in {}", log.display())
+}
+
 /// The exit code of a script, or 128 and the number of the signal that ended it.
 pub(super) fn exit_code(exit: ExitStatus) -> Option<i32> {
     exit.code().or_else(|| exit.signal().map(|signal| 128 + signal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_command_is_named() {
+        let text = |exit: Option<i32>| {
+            let exit = exit.map(ExitStatus::from_raw);
+            failure(exit, Duration::from_secs(2), Path::new("/var/log/hotdesk/health/web.log"))
+        };
+        let output = "its output is in /var/log/hotdesk/health/web.log";
+        // The raw form of wait(2): an exit code in the second byte, a signal in the first.
+        assert_eq!(text(Some(3 << 8)), format!("the command ended with 3; {output}"));
+        assert_eq!(text(Some(9)), format!("the command ended with 137; {output}"));
+        assert_eq!(text(None), "the command did not end within 2s");
+    }
 }

@@ -28,11 +28,8 @@ impl Parts {
             folder: &self.folder,
             timeout: START_TIMEOUT,
         };
-        let log = run.name.log_path();
-        match run.run().await {
-            Ok(Some(exit)) if exit.success() => {}
-            Ok(_) => tracing::warn!(log = %log.display(), "could not start a terminal of the template"),
-            Err(error) => tracing::warn!(%error, "could not start the terminals of the template"),
+        if let Err(why) = run.run_command().await {
+            tracing::warn!(why, "could not start all terminals of the template");
         }
         self.mark_done(STARTED);
     }

@@ -14,7 +14,7 @@ use tokio::process::Command;
 use super::event::TriggerEvent;
 use crate::exec::services::Parts;
 use crate::exec::services::script::guest_path;
-use crate::exec::services::script_run::{ScriptName, ScriptRun, exit_code};
+use crate::exec::services::script_run::{ScriptName, ScriptRun};
 use crate::exec::services::supervisor::Action;
 use crate::files::blocking;
 use hotdesk_base::clock;
@@ -162,18 +162,7 @@ impl Actions {
             folder: &self.parts.folder,
             timeout,
         };
-        match run.run().await {
-            Ok(Some(exit)) if exit.success() => Ok(()),
-            Ok(Some(exit)) => {
-                let code = exit_code(exit).map_or_else(|| "a signal".to_owned(), |code| code.to_string());
-                Err(format!(
-                    "the command ended with {code}; its output is in {}",
-                    run.name.log_path().display()
-                ))
-            }
-            Ok(None) => Err(format!("the command did not end within {timeout:?}")),
-            Err(error) => Err(format!("the command cannot be run: {error:#}")),
-        }
+        run.run_command().await
     }
 }
 
