@@ -1,18 +1,138 @@
-//! Hooks of a template: scripts that run at moments of the computer's life.
+//! Hooks of a template: scripts that run at moments of the computer's life, and the files of their results.
 
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use super::script_run::{ScriptName, ScriptRun, exit_code};
-use hotdesk_domain::computer::template::hook::HOOK_TIMEOUT;
-use hotdesk_wire::programs::service::HookStatus;
+use super::boot::BEGUN;
+use super::script::{ScriptName, ScriptRun, exit_code};
+use super::{Parts, Services};
+use hotdesk_base::step_error::StepError;
+use hotdesk_domain::computer::template::hook::{AWAITED, EVERY_BOOT, FIRST_BOOT, HOOK_TIMEOUT, RESUME};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::programs::service::{HookStatus, TemplatePrograms};
+
+/// Hooks of a boot, in their order. The first one runs once for a disk.
+const BOOT_HOOKS: [&str; 2] = [FIRST_BOOT, EVERY_BOOT];
+/// Marks on the disk that the first boot is over.
+const FIRST_BOOT_MARK: &str = "/var/lib/hotdesk/first-boot";
+
+impl Services {
+    /// Runs a hook in the background, if the template has it.
+    pub fn begin_hook(&self, name: &'static str) {
+        let services = self.clone();
+        let work = async move {
+            let _turn = services.parts.running.lock().await;
+            if name == RESUME {
+                services.parts.tell_triggers("resume", []);
+            }
+            match services.parts.programs().await {
+                Ok(programs) => services.parts.run_hook(name, &programs).await,
+                Err(error) => tracing::warn!(%error, "could not read the programs of the template"),
+            }
+        };
+        let _task = self.parts.tasks.spawn("hook of the template", work);
+    }
+
+    /// Begins a hook that the service waits for, and returns its status; `None` when the template has no such hook.
+    ///
+    /// # Errors
+    /// `NotFound` for another hook; `Internal` when the file of the programs cannot be read.
+    pub async fn begin_awaited_hook(&self, name: &str) -> Result<Option<HookStatus>> {
+        let name = awaited(name)?;
+        let programs = self.parts.programs().await?;
+        // Without the folder the template has not begun, and its hooks belong to another life of the disk.
+        if !programs.hooks.contains_key(name) || !self.parts.is_done(BEGUN) {
+            return Ok(None);
+        }
+        let status = begun(name);
+        self.parts.record_hook(&status);
+        self.begin_hook(name);
+        Ok(Some(status))
+    }
+
+    /// The status of a hook that the service waits for.
+    ///
+    /// # Errors
+    /// `NotFound` for another hook.
+    pub fn awaited_hook(&self, name: &str) -> Result<Option<HookStatus>> {
+        Ok(self.parts.hook_result(awaited(name)?))
+    }
+}
+
+impl Parts {
+    /// Records that the hooks failed which an earlier agent ran when it ended, so that nobody waits for them.
+    pub(super) async fn end_lost_hooks(&self) {
+        for name in AWAITED {
+            if let Some(status) = self.hook_result(name).filter(|status| status.status == "running") {
+                script_name(name).end_processes().await;
+                self.record_hook(&HookStatus { status: "failed".to_owned(), ..status });
+            }
+        }
+    }
+
+    /// Runs the hooks of the boot that an earlier agent has not run.
+    pub(super) async fn run_boot_hooks(&self, programs: &TemplatePrograms) -> Result<()> {
+        for name in BOOT_HOOKS {
+            if name != FIRST_BOOT || !Path::new(FIRST_BOOT_MARK).exists() {
+                // Not again after a restart of the agent, unless that ended it half-way.
+                let earlier = self.hook_result(name);
+                if earlier.as_ref().is_some_and(|result| result.status == "running") {
+                    script_name(name).end_processes().await;
+                }
+                if earlier.is_none_or(|result| result.status == "running") {
+                    self.run_hook(name, programs).await;
+                }
+            }
+            if name == FIRST_BOOT {
+                mark_first_boot().map_err(Error::internal)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a hook and records its result.
+    async fn run_hook(&self, name: &str, programs: &TemplatePrograms) {
+        let Some(text) = programs.hooks.get(name) else { return };
+        self.record_hook(&begun(name));
+        let script = format!("{}{text}\n", self.prelude(programs));
+        let status = run(name, &script, &self.environment(), &self.folder).await;
+        self.record_hook(&status);
+    }
+
+    fn record_hook(&self, status: &HookStatus) {
+        let path = self.result_file(&status.name);
+        let draft = path.with_extension("new");
+        let written = serde_json::to_vec(status)
+            .map_err(io::Error::other)
+            .and_then(|text| fs::write(&draft, text))
+            .and_then(|()| fs::rename(&draft, &path));
+        if let Err(error) = written {
+            tracing::warn!(%error, hook = status.name, "could not record the result of a hook");
+        }
+    }
+
+    fn hook_result(&self, name: &str) -> Option<HookStatus> {
+        serde_json::from_slice(&fs::read(self.result_file(name)).ok()?).ok()
+    }
+
+    /// The results of the template's hooks, by their names.
+    pub(super) fn hook_results(&self, programs: &TemplatePrograms) -> Vec<HookStatus> {
+        programs.hooks.keys().filter_map(|name| self.hook_result(name)).collect()
+    }
+
+    fn result_file(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.json"))
+    }
+}
 
 /// The script of a hook.
-pub(super) fn script_name(name: &str) -> ScriptName<'_> {
+fn script_name(name: &str) -> ScriptName<'_> {
     ScriptName { kind: "hooks", name }
 }
 
 /// The status of a hook that begins.
-pub(super) fn begun(name: &str) -> HookStatus {
+fn begun(name: &str) -> HookStatus {
     HookStatus {
         name: name.to_owned(),
         status: "running".to_owned(),
@@ -22,7 +142,7 @@ pub(super) fn begun(name: &str) -> HookStatus {
 }
 
 /// Runs a script with `bash -e` to its end, or to its timeout. Its output replaces the previous one in its log.
-pub(super) async fn run(
+async fn run(
     name: &str,
     script: &str,
     environment: &[(String, String)],
@@ -44,4 +164,17 @@ pub(super) async fn run(
         }
     }
     status
+}
+
+/// The hook of this name that the service waits for.
+fn awaited(name: &str) -> Result<&'static str> {
+    let found = AWAITED.into_iter().find(|known| *known == name);
+    found.ok_or_else(|| Error::not_found("There is no hook of that name that somebody waits for"))
+}
+
+fn mark_first_boot() -> Result<(), StepError> {
+    let mark = Path::new(FIRST_BOOT_MARK);
+    let failed = StepError::at(FIRST_BOOT_MARK);
+    let made = mark.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(mark, ""));
+    made.map_err(failed)
 }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -19,35 +19,31 @@ use tokio_util::sync::CancellationToken;
 
 use crate::display::desktop::Desktop;
 use crate::files::blocking;
-use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::template::build::PROGRAMS_FILE;
-use hotdesk_domain::computer::template::hook::{AWAITED, EVERY_BOOT, FIRST_BOOT, RESUME};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::feed::Feed;
 use hotdesk_wire::agent::{GuestRequestOutcome, GuestRequestQuery, GuestRequests};
-use hotdesk_wire::programs::service::{
-    HookStatus, ServiceList, ServiceLog, ServiceProgram, TemplatePrograms,
-};
+use hotdesk_wire::programs::service::{ServiceList, ServiceLog, ServiceProgram, TemplatePrograms};
 use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
 use hotdesk_wire::template::health::RESTART_COMPUTER;
 use hotdesk_wire::template::trigger::{Trigger, TriggerAction};
 
+mod boot;
 mod health;
 mod hook;
 mod logs;
 mod metrics;
 mod outbox;
-mod probe;
 mod runtime_files;
 mod screens;
 mod script;
-mod script_run;
 mod supervisor;
 mod telemetry;
 mod terminals;
 mod triggers;
 
+use boot::BEGUN;
 use health::HealthStates;
 pub use logs::run_with_output;
 use outbox::Outbox;
@@ -57,15 +53,6 @@ use supervisor::{Supervisor, desktop_service, log_file};
 use telemetry::Exporter;
 use triggers::Triggers;
 
-/// Hooks of a boot, in their order. The first one runs once for a disk.
-const BOOT_HOOKS: [&str; 2] = [FIRST_BOOT, EVERY_BOOT];
-/// Marks on the disk that the first boot is over.
-const FIRST_BOOT_MARK: &str = "/var/lib/hotdesk/first-boot";
-/// Marks that the controller has begun the template's programs. It has the text [`CHECK`] in the check of a build.
-const BEGUN: &str = "begun";
-const CHECK: &str = "check";
-/// Marks that triggers were told of the boot.
-const TOLD: &str = "boot-told";
 /// Most bytes of the file of programs: a definition has at most 1 MiB, and its references may grow it to this.
 const MAX_PROGRAMS_BYTES: u64 = 16 << 20;
 /// Events of the computer that a trigger may not have read yet: they come one in a second at most.
@@ -136,78 +123,6 @@ impl Services {
         Self { parts: Arc::new(parts) }
     }
 
-    /// Goes on with what the controller has begun in this boot, after another agent has ended.
-    pub fn recover(&self) {
-        if let Ok(text) = fs::read_to_string(self.parts.folder.join(BEGUN)) {
-            self.spawn_boot(text == CHECK);
-        }
-    }
-
-    /// Begins the hooks of the boot in the background; services start after them. A second call has no effect. A check of a
-    /// build begins nothing that acts outside of the computer.
-    ///
-    /// # Errors
-    /// `Internal` when the runtime folder cannot be written.
-    pub async fn begin(&self, is_check: bool) -> Result<()> {
-        let folder = self.parts.folder.clone();
-        let is_new = blocking(move || {
-            fs::create_dir_all(&folder).map_err(Error::internal)?;
-            match fs::File::create_new(folder.join(BEGUN)) {
-                Ok(mut file) => {
-                    let text = if is_check { CHECK } else { "" };
-                    file.write_all(text.as_bytes()).map(|()| true).map_err(Error::internal)
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-                Err(error) => Err(Error::internal(error)),
-            }
-        });
-        if is_new.await? {
-            self.spawn_boot(is_check);
-        }
-        Ok(())
-    }
-
-    /// Runs a hook in the background, if the template has it.
-    pub fn begin_hook(&self, name: &'static str) {
-        let services = self.clone();
-        let work = async move {
-            let _turn = services.parts.running.lock().await;
-            if name == RESUME {
-                services.parts.tell_triggers("resume", []);
-            }
-            match services.parts.programs().await {
-                Ok(programs) => services.parts.run_hook(name, &programs).await,
-                Err(error) => tracing::warn!(%error, "could not read the programs of the template"),
-            }
-        };
-        let _task = self.parts.tasks.spawn("hook of the template", work);
-    }
-
-    /// Begins a hook that the service waits for, and returns its status; `None` when the template has no such hook.
-    ///
-    /// # Errors
-    /// `NotFound` for another hook; `Internal` when the file of the programs cannot be read.
-    pub async fn begin_awaited_hook(&self, name: &str) -> Result<Option<HookStatus>> {
-        let name = awaited(name)?;
-        let programs = self.parts.programs().await?;
-        // Without the folder the template has not begun, and its hooks belong to another life of the disk.
-        if !programs.hooks.contains_key(name) || !self.parts.folder.join(BEGUN).exists() {
-            return Ok(None);
-        }
-        let status = hook::begun(name);
-        self.parts.record_hook(&status);
-        self.begin_hook(name);
-        Ok(Some(status))
-    }
-
-    /// The status of a hook that the service waits for.
-    ///
-    /// # Errors
-    /// `NotFound` for another hook.
-    pub fn awaited_hook(&self, name: &str) -> Result<Option<HookStatus>> {
-        Ok(self.parts.hook_result(awaited(name)?))
-    }
-
     /// What the template asks of the service; waits for it.
     ///
     /// # Errors
@@ -258,18 +173,6 @@ impl Services {
     /// `NotFound` for a trigger that the template does not have; `TooManyRequests` when several such requests wait.
     pub fn fire(&self, name: &str, request: FireTrigger) -> Result<TriggerStatus> {
         self.parts.triggers.fire(name, request.event.unwrap_or_default())
-    }
-
-    fn spawn_boot(&self, is_check: bool) {
-        let services = self.clone();
-        let work = async move {
-            let _turn = services.parts.running.lock().await;
-            services.parts.end_lost_hooks().await;
-            if let Err(error) = Parts::boot(&services.parts, is_check).await {
-                tracing::error!(%error, "could not start the services of the template");
-            }
-        };
-        let _task = self.parts.tasks.spawn("services of the template", work);
     }
 
     /// The services and the hooks.
@@ -342,61 +245,6 @@ impl Parts {
         .await
     }
 
-    /// Records that the hooks failed which an earlier agent ran when it ended, so that nobody waits for them.
-    async fn end_lost_hooks(&self) {
-        for name in AWAITED {
-            if let Some(status) = self.hook_result(name).filter(|status| status.status == "running") {
-                hook::script_name(name).end_processes().await;
-                self.record_hook(&HookStatus { status: "failed".to_owned(), ..status });
-            }
-        }
-    }
-
-    /// Runs the hooks, and starts everything else. In a check nothing acts outside of the computer: no collector, server or
-    /// receiver hears of it.
-    async fn boot(parts: &Arc<Self>, is_check: bool) -> Result<()> {
-        let programs = parts.programs().await?;
-        parts.write_files(&programs).await;
-        if !is_check {
-            telemetry::begin(parts, programs.telemetry.as_ref());
-        }
-        parts.run_boot_hooks(&programs).await?;
-        if !(programs.services.is_empty() && programs.autostart.is_empty()) {
-            let (supervisor, environment) = (parts.supervisor.clone(), parts.environment());
-            let all = programs.clone();
-            blocking(move || {
-                supervisor.write(&all).map_err(Error::internal)?;
-                let started = supervisor.start(&environment);
-                started.map_err(|error| Error::failed(format!("s6-svscan cannot be started: {error}")))
-            })
-            .await?;
-        }
-        let prelude = parts.prelude(&programs);
-        parts.start_terminals(&programs.terminals, &prelude).await;
-        health::begin(parts, &programs.health, &prelude);
-        if is_check {
-            return Ok(());
-        }
-        triggers::begin(parts, &programs.triggers, &prelude);
-        screens::begin(parts, &programs.streams);
-        if !parts.is_done(TOLD) {
-            parts.tell_triggers("boot", []);
-            parts.mark_done(TOLD);
-        }
-        Ok(())
-    }
-
-    /// Whether a part of this boot is done, also by an earlier agent.
-    fn is_done(&self, mark: &str) -> bool {
-        self.folder.join(mark).exists()
-    }
-
-    fn mark_done(&self, mark: &str) {
-        if let Err(error) = fs::write(self.folder.join(mark), "") {
-            tracing::warn!(%error, mark, "a restart of the agent repeats a part of the template's boot");
-        }
-    }
-
     /// Tells triggers of an event of the computer.
     fn tell_triggers<const N: usize>(&self, event: &str, more: [(&str, Value); N]) {
         let fields = [("event", json!(event))].into_iter().chain(more);
@@ -404,62 +252,10 @@ impl Parts {
         let _ = self.computer_events.send(fields.map(|(name, value)| (name.to_owned(), value)).collect());
     }
 
-    async fn run_boot_hooks(&self, programs: &TemplatePrograms) -> Result<()> {
-        for name in BOOT_HOOKS {
-            if name != FIRST_BOOT || !Path::new(FIRST_BOOT_MARK).exists() {
-                // Not again after a restart of the agent, unless that ended it half-way.
-                let earlier = self.hook_result(name);
-                if earlier.as_ref().is_some_and(|result| result.status == "running") {
-                    hook::script_name(name).end_processes().await;
-                }
-                if earlier.is_none_or(|result| result.status == "running") {
-                    self.run_hook(name, programs).await;
-                }
-            }
-            if name == FIRST_BOOT {
-                mark_first_boot().map_err(Error::internal)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs a hook and records its result.
-    async fn run_hook(&self, name: &str, programs: &TemplatePrograms) {
-        let Some(text) = programs.hooks.get(name) else { return };
-        self.record_hook(&hook::begun(name));
-        let script = format!("{}{text}\n", self.prelude(programs));
-        let status = hook::run(name, &script, &self.environment(), &self.folder).await;
-        self.record_hook(&status);
-    }
-
     /// The assignments before scripts of the template: its variables with secrets.
     fn prelude(&self, programs: &TemplatePrograms) -> String {
         let none = BTreeMap::new();
         script::environment(script::pairs(&none), &programs.secret_env, &self.secrets_file)
-    }
-
-    fn record_hook(&self, status: &HookStatus) {
-        let path = self.result_file(&status.name);
-        let draft = path.with_extension("new");
-        let written = serde_json::to_vec(status)
-            .map_err(io::Error::other)
-            .and_then(|text| fs::write(&draft, text))
-            .and_then(|()| fs::rename(&draft, &path));
-        if let Err(error) = written {
-            tracing::warn!(%error, hook = status.name, "could not record the result of a hook");
-        }
-    }
-
-    fn hook_result(&self, name: &str) -> Option<HookStatus> {
-        serde_json::from_slice(&fs::read(self.result_file(name)).ok()?).ok()
-    }
-
-    fn hook_results(&self, programs: &TemplatePrograms) -> Vec<HookStatus> {
-        programs.hooks.keys().filter_map(|name| self.hook_result(name)).collect()
-    }
-
-    fn result_file(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.json"))
     }
 
     /// Environment of hooks and services: that of a login, and that of the desktop with the template's variables.
@@ -486,21 +282,8 @@ fn login_environment() -> Vec<(String, String)> {
     login.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// The hook of this name that the service waits for.
-fn awaited(name: &str) -> Result<&'static str> {
-    let found = AWAITED.into_iter().find(|known| *known == name);
-    found.ok_or_else(|| Error::not_found("There is no hook of that name that somebody waits for"))
-}
-
 /// The services, and the programs of the desktop as services.
 fn all_services(programs: &TemplatePrograms) -> Vec<ServiceProgram> {
     let desktop = programs.autostart.iter().enumerate().map(|(at, program)| desktop_service(at, program));
     programs.services.iter().cloned().chain(desktop).collect()
-}
-
-fn mark_first_boot() -> Result<(), StepError> {
-    let mark = Path::new(FIRST_BOOT_MARK);
-    let failed = StepError::at(FIRST_BOOT_MARK);
-    let made = mark.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(mark, ""));
-    made.map_err(failed)
 }

@@ -16,7 +16,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use tokio::sync::Mutex;
 
 use super::logs::tail;
-use super::script_run::{ScriptName, ScriptRun};
+use super::script::{ScriptName, ScriptRun};
 use super::{Parts, Services, login_environment};
 use crate::files::blocking;
 use hotdesk_domain::error::{Error, Result};

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Parts;
-use super::script::path_word;
-use super::script_run::{MARK, ScriptName, ScriptRun};
+use super::script::{MARK, ScriptName, ScriptRun, path_word};
 use hotdesk_wire::programs::service::TerminalProgram;
 
 /// Marks that the sessions of the boot were started: an agent that starts again does not bring back those that were closed.

@@ -9,7 +9,7 @@ use reqwest::{Client, header};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::exec::services::probe;
+use crate::exec::services::health::probe;
 use hotdesk_base::backoff::Backoff;
 
 /// Most bytes that wait: those of an hour of figures, or of a few seconds of busy logs.

@@ -13,8 +13,7 @@ use tokio::process::Command;
 
 use super::event::TriggerEvent;
 use crate::exec::services::Parts;
-use crate::exec::services::script::guest_path;
-use crate::exec::services::script_run::{ScriptName, ScriptRun};
+use crate::exec::services::script::{ScriptName, ScriptRun, guest_path};
 use crate::exec::services::supervisor::Action;
 use crate::files::blocking;
 use hotdesk_base::clock;

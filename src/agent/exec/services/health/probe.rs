@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::script_run::{ScriptName, ScriptRun};
+use crate::exec::services::script::{ScriptName, ScriptRun};
 use crate::exec::tree;
 use hotdesk_wire::programs::service::HealthProgram;
 use hotdesk_wire::template::health::HealthProbe;
@@ -15,19 +15,19 @@ use hotdesk_wire::template::health::HealthProbe;
 const MAX_COMM: usize = 15;
 
 /// What probes need of the computer.
-pub(super) struct ProbeContext<'a> {
+pub(in crate::exec::services) struct ProbeContext<'a> {
     /// Environment of commands.
-    pub(super) environment: &'a [(String, String)],
+    pub(in crate::exec::services) environment: &'a [(String, String)],
     /// Assignments before a command.
-    pub(super) prelude: &'a str,
+    pub(in crate::exec::services) prelude: &'a str,
     /// Folder in which scripts are written.
-    pub(super) folder: &'a Path,
+    pub(in crate::exec::services) folder: &'a Path,
     /// Client of HTTP probes.
-    pub(super) client: &'a reqwest::Client,
+    pub(in crate::exec::services) client: &'a reqwest::Client,
 }
 
 /// The script of an application's health check.
-pub(super) fn script_name(app: &str) -> ScriptName<'_> {
+pub(in crate::exec::services) fn script_name(app: &str) -> ScriptName<'_> {
     ScriptName { kind: "health", name: app }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn script_name(app: &str) -> ScriptName<'_> {
 ///
 /// # Errors
 /// Why the application does not work, for its author.
-pub(super) async fn check(program: &HealthProgram, context: &ProbeContext<'_>) -> Result<(), String> {
+pub(in crate::exec::services) async fn check(program: &HealthProgram, context: &ProbeContext<'_>) -> Result<(), String> {
     let timeout = Duration::from_millis(program.timeout_ms);
     let late = || format!("no answer within {timeout:?}");
     match &program.probe {
@@ -74,7 +74,7 @@ pub(super) async fn check(program: &HealthProgram, context: &ProbeContext<'_>) -
 }
 
 /// A client that follows no redirect: an answer with one is an answer.
-pub(super) fn client() -> reqwest::Result<reqwest::Client> {
+pub(in crate::exec::services) fn client() -> reqwest::Result<reqwest::Client> {
     // A process has one crypto provider; an earlier one is equally good.
     drop(rustls::crypto::ring::default_provider().install_default());
     reqwest::Client::builder()
@@ -86,7 +86,7 @@ pub(super) fn client() -> reqwest::Result<reqwest::Client> {
 }
 
 /// An error with its causes, which name the reason of a failed connection.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
+pub(in crate::exec::services) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -97,7 +97,7 @@ pub(super) fn causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Whether a process of this name runs. The kernel keeps the first 15 bytes of a name.
-pub(super) fn is_running(name: &str) -> bool {
+pub(in crate::exec::services) fn is_running(name: &str) -> bool {
     tree::processes().iter().any(|process| !process.ended && has_name(process.pid, name))
 }
 

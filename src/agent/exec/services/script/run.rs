@@ -16,36 +16,36 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Folder of the output, with a folder for each kind.
 const LOG_FOLDER: &str = "/var/log/hotdesk";
 /// Mark in the environment of the processes.
-pub(super) const MARK: &str = "HOTDESK_HOOK";
+pub(in crate::exec::services) const MARK: &str = "HOTDESK_HOOK";
 
 /// What a script is: its name is unique within its kind.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ScriptName<'a> {
+pub(in crate::exec::services) struct ScriptName<'a> {
     /// Folder of its output below [`LOG_FOLDER`], such as `hooks`.
-    pub(super) kind: &'static str,
+    pub(in crate::exec::services) kind: &'static str,
     /// Its name.
-    pub(super) name: &'a str,
+    pub(in crate::exec::services) name: &'a str,
 }
 
 /// A script to run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ScriptRun<'a> {
-    pub(super) name: ScriptName<'a>,
+pub(in crate::exec::services) struct ScriptRun<'a> {
+    pub(in crate::exec::services) name: ScriptName<'a>,
     /// Text for bash.
-    pub(super) script: &'a str,
+    pub(in crate::exec::services) script: &'a str,
     /// Whole environment.
-    pub(super) environment: &'a [(String, String)],
+    pub(in crate::exec::services) environment: &'a [(String, String)],
     /// Working directory.
-    pub(super) cwd: &'a Path,
+    pub(in crate::exec::services) cwd: &'a Path,
     /// Folder in which the script is written.
-    pub(super) folder: &'a Path,
+    pub(in crate::exec::services) folder: &'a Path,
     /// Longest run; then all processes are killed.
-    pub(super) timeout: Duration,
+    pub(in crate::exec::services) timeout: Duration,
 }
 
 impl ScriptName<'_> {
     /// The file with the output of the last run.
-    pub(super) fn log_path(self) -> PathBuf {
+    pub(in crate::exec::services) fn log_path(self) -> PathBuf {
         Path::new(LOG_FOLDER).join(self.kind).join(format!("{}.log", self.name))
     }
 
@@ -54,7 +54,7 @@ impl ScriptName<'_> {
     }
 
     /// Kills all processes of the script, also those of a run that an earlier agent began.
-    pub(super) async fn end_processes(self) {
+    pub(in crate::exec::services) async fn end_processes(self) {
         let target = Target { below: -1, session: None, marker: Some(format!("{MARK}={}", self.mark())) };
         match tokio::task::spawn_blocking(move || tree::end(&target, END_TIMEOUT)).await {
             Ok(0) => {}
@@ -69,7 +69,7 @@ impl ScriptRun<'_> {
     ///
     /// # Errors
     /// Why it did not succeed, for its author: without its output, which may hold secrets that the command has.
-    pub(super) async fn run_command(&self) -> Result<(), String> {
+    pub(in crate::exec::services) async fn run_command(&self) -> Result<(), String> {
         let why = match self.run().await {
             Ok(Some(exit)) if exit.success() => return Ok(()),
             Ok(exit) => failure(exit, self.timeout, &self.name.log_path()),
@@ -80,7 +80,7 @@ impl ScriptRun<'_> {
 
     /// Runs the script with `bash -e` to its end. Its output replaces that of the previous run. Returns `None` after
     /// the timeout.
-    pub(super) async fn run(&self) -> Result<Option<ExitStatus>, StepError> {
+    pub(in crate::exec::services) async fn run(&self) -> Result<Option<ExitStatus>, StepError> {
         let (file, log) =
             (self.folder.join(format!("{}.{}", self.name.kind, self.name.name)), self.name.log_path());
         let folder = log.parent().unwrap_or(Path::new(LOG_FOLDER));
@@ -112,7 +112,7 @@ fn failure(exit: Option<ExitStatus>, timeout: Duration, log: &Path) -> String {
 }
 
 /// The exit code of a script, or 128 and the number of the signal that ended it.
-pub(super) fn exit_code(exit: ExitStatus) -> Option<i32> {
+pub(in crate::exec::services) fn exit_code(exit: ExitStatus) -> Option<i32> {
     exit.code().or_else(|| exit.signal().map(|signal| 128 + signal))
 }
 

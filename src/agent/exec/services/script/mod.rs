@@ -1,7 +1,11 @@
-//! Parts of scripts for bash: the environment of a template's programs, and paths of its definition.
+//! Scripts for bash: their run, the environment of a template's programs, and paths of its definition.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+mod run;
+
+pub(super) use run::{MARK, ScriptName, ScriptRun, exit_code};
 
 /// Returns the assignments before a program: the template's variables, then those with secrets. The file of the secrets is only read
 /// in subshells: it may set a variable that the program inherits, such as `PATH`.

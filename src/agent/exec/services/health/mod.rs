@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::Parts;
-use super::probe::{self, ProbeContext};
 use super::supervisor::Action;
+use probe::ProbeContext;
 use hotdesk_base::clock;
 use hotdesk_domain::computer::template::health::{HealthNews, HealthRecord, HealthStatus, MIN_INTERVAL};
 use hotdesk_wire::agent::GuestRequestKind;
 use hotdesk_wire::desktop::event::{AppHealth, Event, EventData};
 use hotdesk_wire::programs::service::{AppHealthStatus, HealthProgram};
 use hotdesk_wire::template::health::{NO_ACTION, RESTART_COMPUTER, RESTART_SERVICE};
+
+pub(super) mod probe;
 
 /// The states of all health checks, by application.
 #[derive(Debug, Default)]

@@ -1,0 +1,108 @@
+//! Boot of the template's programs, in their order. What is begun is marked in the runtime folder.
+
+use std::fs;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use super::{Parts, Services, health, screens, telemetry, triggers};
+use crate::files::blocking;
+use hotdesk_domain::error::{Error, Result};
+
+/// Marks that the controller has begun the template's programs. It has the text [`CHECK`] in the check of a build.
+pub(super) const BEGUN: &str = "begun";
+const CHECK: &str = "check";
+/// Marks that triggers were told of the boot.
+const TOLD: &str = "boot-told";
+
+impl Services {
+    /// Goes on with what the controller has begun in this boot, after another agent has ended.
+    pub fn recover(&self) {
+        if let Ok(text) = fs::read_to_string(self.parts.folder.join(BEGUN)) {
+            self.spawn_boot(text == CHECK);
+        }
+    }
+
+    /// Begins the hooks of the boot in the background; services start after them. A second call has no effect. A check of a
+    /// build begins nothing that acts outside of the computer.
+    ///
+    /// # Errors
+    /// `Internal` when the runtime folder cannot be written.
+    pub async fn begin(&self, is_check: bool) -> Result<()> {
+        let folder = self.parts.folder.clone();
+        let is_new = blocking(move || {
+            fs::create_dir_all(&folder).map_err(Error::internal)?;
+            match fs::File::create_new(folder.join(BEGUN)) {
+                Ok(mut file) => {
+                    let text = if is_check { CHECK } else { "" };
+                    file.write_all(text.as_bytes()).map(|()| true).map_err(Error::internal)
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+                Err(error) => Err(Error::internal(error)),
+            }
+        });
+        if is_new.await? {
+            self.spawn_boot(is_check);
+        }
+        Ok(())
+    }
+
+    fn spawn_boot(&self, is_check: bool) {
+        let services = self.clone();
+        let work = async move {
+            let _turn = services.parts.running.lock().await;
+            services.parts.end_lost_hooks().await;
+            if let Err(error) = Parts::boot(&services.parts, is_check).await {
+                tracing::error!(%error, "could not start the services of the template");
+            }
+        };
+        let _task = self.parts.tasks.spawn("services of the template", work);
+    }
+}
+
+impl Parts {
+    /// Runs the hooks, and starts everything else. In a check nothing acts outside of the computer: no collector, server or
+    /// receiver hears of it.
+    async fn boot(parts: &Arc<Self>, is_check: bool) -> Result<()> {
+        let programs = parts.programs().await?;
+        parts.write_files(&programs).await;
+        if !is_check {
+            telemetry::begin(parts, programs.telemetry.as_ref());
+        }
+        parts.run_boot_hooks(&programs).await?;
+        if !(programs.services.is_empty() && programs.autostart.is_empty()) {
+            let (supervisor, environment) = (parts.supervisor.clone(), parts.environment());
+            let all = programs.clone();
+            blocking(move || {
+                supervisor.write(&all).map_err(Error::internal)?;
+                let started = supervisor.start(&environment);
+                started.map_err(|error| Error::failed(format!("s6-svscan cannot be started: {error}")))
+            })
+            .await?;
+        }
+        let prelude = parts.prelude(&programs);
+        parts.start_terminals(&programs.terminals, &prelude).await;
+        health::begin(parts, &programs.health, &prelude);
+        if is_check {
+            return Ok(());
+        }
+        triggers::begin(parts, &programs.triggers, &prelude);
+        screens::begin(parts, &programs.streams);
+        if !parts.is_done(TOLD) {
+            parts.tell_triggers("boot", []);
+            parts.mark_done(TOLD);
+        }
+        Ok(())
+    }
+
+    /// Whether a part of this boot is done, also by an earlier agent.
+    pub(super) fn is_done(&self, mark: &str) -> bool {
+        self.folder.join(mark).exists()
+    }
+
+    /// Marks a part of this boot.
+    pub(super) fn mark_done(&self, mark: &str) {
+        if let Err(error) = fs::write(self.folder.join(mark), "") {
+            tracing::warn!(%error, mark, "a restart of the agent repeats a part of the template's boot");
+        }
+    }
+}
