@@ -1,202 +1,19 @@
 //! Readers of fields, which collect every error of a document with its place.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use hotdesk_domain::computer::template::bounds::{MAX_SCRIPT_BYTES, MAX_TEXT_BYTES};
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, quoted, shortened};
 
-use hotdesk_domain::computer::template::bounds::{MAX_INSERTED_BYTES, MAX_SCRIPT_BYTES, MAX_TEXT_BYTES};
-use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, nearest, quoted, shortened};
-use hotdesk_domain::computer::template::interpolation::{self, ReferenceKind};
-
-use super::answer::{ErrorList, Position, TemplateError};
+use super::answer::TemplateError;
 use super::choice::Choice;
 use super::document::{Node, NodeEntry, NodeValue, entry_path, field_path};
+use number::{integer, number};
 
-/// What has a name that must be unique in a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NameKind {
-    /// An application.
-    App,
-    /// A service of any application.
-    Service,
-    /// A secret.
-    Secret,
-    /// A trigger.
-    Trigger,
-    /// A terminal.
-    Terminal,
-    /// A stream.
-    Stream,
-    /// The path of a file.
-    File,
-    /// A port in the guest.
-    Port,
-    /// A port on the outside.
-    ExternalPort,
-}
+mod number;
+mod object;
+mod scope;
 
-impl NameKind {
-    fn noun(self) -> &'static str {
-        match self {
-            Self::App => "application",
-            Self::Service => "service",
-            Self::Secret => "secret",
-            Self::Trigger => "trigger",
-            Self::Terminal => "terminal",
-            Self::Stream => "stream",
-            Self::File => "file",
-            Self::Port => "port",
-            Self::ExternalPort => "external port",
-        }
-    }
-}
-
-/// A value that names a secret or a service.
-struct NameUse {
-    kind: NameKind,
-    name: String,
-    field: String,
-    position: Position,
-}
-
-/// What the readers of one document share.
-#[derive(Default)]
-pub struct Scope {
-    errors: RefCell<ErrorList>,
-    /// Bytes that references have inserted into texts.
-    inserted: Cell<usize>,
-    variables: RefCell<BTreeMap<String, String>>,
-    /// Literal values after interpolation, and `None` for secrets; absent while `env` itself is read.
-    environment: RefCell<Option<BTreeMap<String, Option<String>>>>,
-    names: RefCell<BTreeSet<(NameKind, String)>>,
-    uses: RefCell<Vec<NameUse>>,
-}
-
-impl Scope {
-    /// A scope that has the errors of the document's text.
-    pub fn with(errors: ErrorList) -> Self {
-        Self { errors: RefCell::new(errors), ..Self::default() }
-    }
-
-    /// Sets the variables that texts refer to.
-    pub fn define_variables(&self, variables: BTreeMap<String, String>) {
-        *self.variables.borrow_mut() = variables;
-    }
-
-    /// Sets the environment that texts refer to; `None` is the value of a secret.
-    pub fn define_environment(&self, environment: BTreeMap<String, Option<String>>) {
-        *self.environment.borrow_mut() = Some(environment);
-    }
-
-    fn push(&self, error: TemplateError) {
-        self.errors.borrow_mut().add(|| error);
-    }
-
-    /// Adds the nearest of `known` names as a hint, if the error will be listed.
-    fn suggest(&self, fault: Fault, name: &str, known: &[&str]) -> Fault {
-        if self.errors.borrow().is_full() { fault } else { with_nearest(fault, name, known) }
-    }
-
-    /// The errors in the order of the document, with those of names that nothing defines.
-    pub fn finish(self) -> Vec<TemplateError> {
-        let names = self.names.into_inner();
-        let mut errors = self.errors.into_inner();
-        for NameUse { kind, name, field, position } in self.uses.into_inner() {
-            if names.contains(&(kind, name.clone())) {
-                continue;
-            }
-            errors.add(|| {
-                let noun = kind.noun();
-                let known: Vec<&str> =
-                    names.iter().filter(|(other, _)| *other == kind).map(|(_, name)| &**name).collect();
-                let message = format!("names the {noun} {}, which the template does not have", quoted(&name));
-                let fault = with_nearest(Fault::new(FaultCode::UnknownRef, message), &name, &known);
-                let needs_hint = fault.hint.is_none() && kind == NameKind::Secret;
-                let fault = if needs_hint { fault.hint("add it to secrets") } else { fault };
-                TemplateError::new(field, position, fault)
-            });
-        }
-        errors.finish()
-    }
-
-    /// Records a name, which must be the only one of its kind in the document.
-    fn unique(&self, kind: NameKind, name: String) -> RuleResult<String> {
-        if self.names.borrow_mut().insert((kind, name.clone())) {
-            return Ok(name);
-        }
-        let message = format!("must be unique, but another {} is {}", kind.noun(), quoted(&name));
-        Err(Fault::new(FaultCode::Duplicate, message))
-    }
-
-    /// Expands the references of a text of at most `most` bytes. After the document's bound of inserted bytes, which is
-    /// reported once, no text is expanded.
-    fn expand(&self, text: &str, most: usize, report: impl Fn(Fault)) -> Option<String> {
-        if self.inserted.get() > MAX_INSERTED_BYTES {
-            return None;
-        }
-        interpolation::expand(text, most, |kind, name| self.insert(kind, name), report)
-    }
-
-    /// Expands the references of a text, of which a rule makes a value. Returns the text as it is written if it has
-    /// references.
-    fn expand_as(
-        &self,
-        text: &str,
-        rule: impl Fn(&str) -> RuleResult<String>,
-        report: impl Fn(Fault),
-    ) -> Option<String> {
-        let expanded = self.expand(text, MAX_TEXT_BYTES, &report)?;
-        let value = rule(&expanded).map_err(&report).ok()?;
-        Some(if expanded == text { value } else { text.to_owned() })
-    }
-
-    /// The value of a reference, which counts as inserted.
-    fn insert(&self, kind: ReferenceKind, name: &str) -> RuleResult<String> {
-        let value = self.value(kind, name)?;
-        self.inserted.set(self.inserted.get() + value.len());
-        if self.inserted.get() > MAX_INSERTED_BYTES {
-            let message = format!(
-                "makes the values that references insert into the document longer than {MAX_INSERTED_BYTES} bytes"
-            );
-            return Err(Fault::new(FaultCode::TooLarge, message));
-        }
-        Ok(value)
-    }
-
-    fn value(&self, kind: ReferenceKind, name: &str) -> RuleResult<String> {
-        let unknown = |message: String, known: Vec<&str>| {
-            Err(self.suggest(Fault::new(FaultCode::UnknownRef, message), name, &known))
-        };
-        match kind {
-            ReferenceKind::Variable => {
-                let variables = self.variables.borrow();
-                match variables.get(name) {
-                    Some(value) => Ok(value.clone()),
-                    None => unknown(
-                        format!("refers to ${{var.{name}}}, which vars does not have"),
-                        variables.keys().map(String::as_str).collect(),
-                    ),
-                }
-            }
-            ReferenceKind::Environment => match self.environment.borrow().as_ref() {
-                None => Err(Fault::invalid(format!(
-                    "refers to ${{env.{name}}}, but values of env may only refer to variables"
-                ))
-                .hint("write ${var.NAME}")),
-                Some(environment) => match environment.get(name) {
-                    Some(Some(value)) => Ok(value.clone()),
-                    Some(None) => Err(Fault::new(
-                        FaultCode::UnknownRef,
-                        format!("refers to ${{env.{name}}}, which is a secret and no literal value"),
-                    )),
-                    None => unknown(
-                        format!("refers to ${{env.{name}}}, which env does not have"),
-                        environment.keys().map(String::as_str).collect(),
-                    ),
-                },
-            },
-        }
-    }
-}
+pub use object::ObjectReader;
+pub use scope::{NameKind, Scope};
 
 /// A field and its value.
 #[derive(Clone)]
@@ -458,24 +275,9 @@ impl<'a> FieldReader<'a> {
             self.report(self.wrong_type("a map"));
             return None;
         };
-        let object =
-            ObjectReader { of: self.clone(), entries, asked: RefCell::default(), is_open: Cell::new(false) };
+        let object = ObjectReader::new(self.clone(), entries);
         let value = read(&object);
-        if object.is_open.get() {
-            return value;
-        }
-        let asked = object.asked.into_inner();
-        for entry in entries.iter().filter(|entry| !asked.contains(&&*entry.key)) {
-            let fault = Fault::new(FaultCode::UnknownField, "is not known here");
-            let fault = self.scope.suggest(fault, &entry.key, &asked);
-            let fault = match fault.hint {
-                _ if entry.key == "<<" => fault.hint("YAML 1.2 has no merge keys: write the fields out"),
-                Some(_) => fault,
-                None => fault.hint(format!("the fields are {}", asked.join(", "))),
-            };
-            let path = field_path(&self.path, &entry.key);
-            self.scope.push(TemplateError::new(path, entry.position, fault));
-        }
+        object.report_unknown();
         value
     }
 
@@ -489,12 +291,7 @@ impl<'a> FieldReader<'a> {
 
     /// Records that this field names something, which [`Scope::finish`] looks for.
     pub fn refer(&self, kind: NameKind, name: &str) {
-        self.scope.uses.borrow_mut().push(NameUse {
-            kind,
-            name: name.to_owned(),
-            field: self.path.clone(),
-            position: self.node.position,
-        });
+        self.scope.refer(kind, name, &self.path, self.node.position);
     }
 
     /// A name that is declared.
@@ -538,99 +335,4 @@ impl KeyReader<'_> {
         }
         self.scope.expand_as(key, rule, |fault| self.report(fault))
     }
-}
-
-/// The fields of an object. A field without a value (`null`) counts as absent.
-pub struct ObjectReader<'a> {
-    of: FieldReader<'a>,
-    entries: &'a [NodeEntry],
-    asked: RefCell<Vec<&'static str>>,
-    is_open: Cell<bool>,
-}
-
-impl<'a> ObjectReader<'a> {
-    /// The object itself.
-    pub fn itself(&self) -> &FieldReader<'a> {
-        &self.of
-    }
-
-    /// Accepts further fields: without a valid kind of the object, nothing is known of them.
-    pub fn leave_open(&self) {
-        self.is_open.set(true);
-    }
-
-    /// A field, if it is there.
-    pub fn get(&self, name: &'static str) -> Option<FieldReader<'a>> {
-        self.asked.borrow_mut().push(name);
-        let entry = self.entries.iter().find(|entry| entry.key == name)?;
-        let field =
-            FieldReader { node: &entry.node, path: field_path(&self.of.path, name), scope: self.of.scope };
-        (entry.node.value != NodeValue::Null).then_some(field)
-    }
-
-    /// The value of an optional field.
-    pub fn read<T>(&self, name: &'static str, read: impl FnOnce(&FieldReader<'a>) -> Option<T>) -> Option<T> {
-        self.get(name).and_then(|field| read(&field))
-    }
-
-    /// The value of a required field.
-    pub fn need<T>(&self, name: &'static str, read: impl FnOnce(&FieldReader<'a>) -> Option<T>) -> Option<T> {
-        match self.get(name) {
-            Some(field) => read(&field),
-            None => {
-                self.report_missing(name);
-                None
-            }
-        }
-    }
-
-    /// Reports that a field is absent.
-    pub fn report_missing(&self, name: &str) {
-        let fault = Fault::new(FaultCode::Required, "is required");
-        let error = TemplateError::new(field_path(&self.of.path, name), self.of.node.position, fault);
-        self.of.scope.push(error);
-    }
-
-    /// The entries of an optional list.
-    pub fn list<T>(
-        &self,
-        name: &'static str,
-        most: usize,
-        read: impl Fn(&FieldReader<'a>) -> Option<T>,
-    ) -> Vec<T> {
-        self.get(name).map_or_else(Vec::new, |field| field.list(most, read))
-    }
-}
-
-/// A fault with the nearest of `known` names as a hint.
-fn with_nearest(fault: Fault, name: &str, known: &[&str]) -> Fault {
-    match nearest(name, known) {
-        Some(near) => fault.hint(format!("did you mean {near}?")),
-        None => fault,
-    }
-}
-
-/// A number that is not infinite.
-fn number(text: &str) -> Option<f64> {
-    integer(text)
-        .map(|value| value as f64)
-        .or_else(|| text.parse().ok())
-        .filter(|value: &f64| value.is_finite())
-}
-
-/// A whole number that is not negative. It may have a point, such as `2.0` (JSON Schema, section 6.1.1).
-fn integer(text: &str) -> Option<u64> {
-    if let Some(digits) = text.strip_prefix("0x") {
-        return u64::from_str_radix(digits, 16).ok();
-    }
-    if let Some(digits) = text.strip_prefix("0o") {
-        return u64::from_str_radix(digits, 8).ok();
-    }
-    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_digits {
-        return text.parse().ok();
-    }
-    let value: f64 = text.parse().ok()?;
-    // A float knows the last digit of whole numbers up to 2 to the power of 53.
-    (value.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&value)).then_some(value as u64)
 }
