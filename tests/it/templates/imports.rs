@@ -26,12 +26,12 @@ use crate::harness::capability::Capability;
 use crate::harness::controller::{RunningController, image, remove_test_variables};
 use crate::harness::sampling::is_full_run;
 
-const OS_RELEASE: &str = "ID=debian\nPRETTY_NAME=\"Debian of the test\"\n";
+pub(super) const OS_RELEASE: &str = "ID=debian\nPRETTY_NAME=\"Debian of the test\"\n";
 /// Longest build with an installation of the desktop from Debian's packages.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// An entry of a layer.
-struct File<'a> {
+pub(super) struct File<'a> {
     path: &'a str,
     kind: EntryType,
     /// Content, or the target of a link.
@@ -40,7 +40,7 @@ struct File<'a> {
     owner: u64,
 }
 
-const fn file<'a>(path: &'a str, content: &'a [u8]) -> File<'a> {
+pub(super) const fn file<'a>(path: &'a str, content: &'a [u8]) -> File<'a> {
     File { path, kind: EntryType::Regular, content, mode: 0o644, owner: 0 }
 }
 
@@ -48,12 +48,12 @@ const fn folder(path: &str) -> File<'_> {
     File { path, kind: EntryType::Directory, content: b"", mode: 0o755, owner: 0 }
 }
 
-const fn link<'a>(path: &'a str, kind: EntryType, target: &'a str) -> File<'a> {
+pub(super) const fn link<'a>(path: &'a str, kind: EntryType, target: &'a str) -> File<'a> {
     File { path, kind, content: target.as_bytes(), mode: 0o777, owner: 0 }
 }
 
 /// The smallest image that an import accepts.
-fn debian() -> Vec<File<'static>> {
+pub(super) fn debian() -> Vec<File<'static>> {
     vec![
         file("usr/lib/os-release", OS_RELEASE.as_bytes()),
         link("etc/os-release", EntryType::Symlink, "../usr/lib/os-release"),
@@ -65,7 +65,7 @@ fn debian() -> Vec<File<'static>> {
 }
 
 /// A layer as a tar archive. The crate would refuse some of the names.
-fn layer(files: &[File<'_>]) -> Vec<u8> {
+pub(super) fn layer(files: &[File<'_>]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for File { path, kind, content, mode, owner } in files {
         let mut header = Header::new_gnu();
@@ -94,7 +94,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-fn digest(bytes: &[u8]) -> String {
+pub(super) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
 }
 
@@ -119,7 +119,7 @@ fn write_layout(at: &Path, architecture: &str, layers: &[Vec<u8>]) -> String {
     manifest["digest"].as_str().expect("a digest").to_owned()
 }
 
-fn architecture() -> &'static str {
+pub(super) fn architecture() -> &'static str {
     if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
 }
 
@@ -135,7 +135,7 @@ fn hotdesk_image(data: &Path, arguments: &[&str]) -> Output {
 
 /// Asserts that an import works; returns the root folder of the image.
 #[track_caller]
-fn import(data: &Path, name: &str, source: &str, more: &[&str]) -> PathBuf {
+pub(super) fn import(data: &Path, name: &str, source: &str, more: &[&str]) -> PathBuf {
     let done = hotdesk_image(data, &[&["import", name, source], more].concat());
     assert!(done.status.success(), "{source}: {}", String::from_utf8_lossy(&done.stderr));
     data.join("bases").join(name).join("rootfs")
@@ -143,7 +143,7 @@ fn import(data: &Path, name: &str, source: &str, more: &[&str]) -> PathBuf {
 
 /// The error of an import that is refused. Nothing stays of it.
 #[track_caller]
-fn refusal(data: &Path, source: &str, more: &[&str]) -> String {
+pub(super) fn refusal(data: &Path, source: &str, more: &[&str]) -> String {
     let done = hotdesk_image(data, &[&["import", "bad", source], more].concat());
     assert!(!done.status.success(), "{source}: {}", String::from_utf8_lossy(&done.stdout));
     let left: Vec<_> = fs::read_dir(data.join("bases")).map(|entries| entries.collect()).unwrap_or_default();
@@ -153,7 +153,7 @@ fn refusal(data: &Path, source: &str, more: &[&str]) -> String {
     error
 }
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
         Capability::Root.skip("the files of an image have several owners");

@@ -6,6 +6,7 @@
 mod accounts;
 pub mod builds;
 mod catalogue;
+mod docker_archives;
 mod downloads;
 mod health;
 mod hooks;

@@ -14,7 +14,7 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
 use super::layout::{
-    Descriptor, Index, MAX_DOCUMENT, Manifest, blob_path, check_layers, choose, is_index, parse,
+    Descriptor, Index, MAX_DOCUMENT, Manifest, blob_path, check_layer_count, choose, is_index, parse,
 };
 use crate::failure::Outcome;
 use hotdesk_engine::check_free;
@@ -68,7 +68,7 @@ pub async fn pull(text: &str, layout: &Path, most_bytes: u64) -> Outcome<()> {
         (text, _) = manifest_of(&reference.clone_with_digest(digest.clone())).await?;
     }
     let Manifest { config, layers } = parse(&digest, &text)?;
-    check_layers(&layers)?;
+    check_layer_count(layers.len())?;
     let all: u64 = layers.iter().map(|layer| layer.size).fold(config.size, u64::saturating_add);
     if all > most_bytes {
         return Err(

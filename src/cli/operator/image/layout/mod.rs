@@ -1,4 +1,4 @@
-//! OCI image layouts: a folder, or an archive with one (OCI image specification, `image-layout.md`).
+//! OCI image layouts: a folder, or an archive with one (OCI image specification, `image-layout.md`), or a Docker archive.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,6 +11,8 @@ use sha2::{Digest, Sha256};
 use crate::failure::{Failure, Outcome};
 use hotdesk_base::hex::hex;
 
+mod docker_archive;
+
 /// Most bytes of an index, a manifest or a configuration. Registries accept manifests of 4 MiB.
 pub const MAX_DOCUMENT: u64 = 4 << 20;
 /// Most layers of an image: container engines make at most 127.
@@ -19,6 +21,8 @@ const MAX_LAYERS: usize = 128;
 const MAX_MEMBERS: usize = 10_000;
 /// Most indices above a manifest. Two are usual: that of the layout, and one of platforms.
 const MAX_INDICES: usize = 4;
+/// The document of an OCI layout.
+const INDEX: &str = "index.json";
 /// First bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -34,6 +38,9 @@ pub struct Descriptor {
     pub size: u64,
     /// What the image runs on.
     pub platform: Option<Platform>,
+    /// Where it is in a Docker archive; absent where its digest says it.
+    #[serde(skip)]
+    pub member: Option<String>,
 }
 
 /// What an image runs on.
@@ -64,7 +71,7 @@ pub struct Manifest {
 /// An image of this host's platform.
 #[derive(Debug)]
 pub struct Image {
-    /// Digest of its manifest.
+    /// Digest of its manifest; in a Docker archive, of its configuration.
     pub digest: String,
     /// Its layers, the lowest first.
     pub layers: Vec<Descriptor>,
@@ -87,7 +94,7 @@ impl Layout {
     pub fn open(path: &Path) -> Outcome<Self> {
         let failed = |error: io::Error| format!("cannot read {}: {error}", path.display());
         if path.is_dir() {
-            if path.join("index.json").is_file() {
+            if path.join(INDEX).is_file() {
                 return Ok(Self::Folder(path.to_owned()));
             }
             return Err(no_layout(path));
@@ -111,7 +118,7 @@ impl Layout {
                 members.insert(name, (entry.raw_file_position(), entry.size()));
             }
         }
-        if members.contains_key("index.json") {
+        if [INDEX, docker_archive::MANIFEST].iter().any(|name| members.contains_key(*name)) {
             Ok(Self::Archive(path.to_owned(), members))
         } else {
             Err(no_layout(path))
@@ -123,7 +130,11 @@ impl Layout {
     /// # Errors
     /// When there is none, or more than one; when a document is damaged.
     pub fn image(&self) -> Outcome<Image> {
-        let mut index: Index = parse("index.json", &self.document("index.json", None)?)?;
+        // Docker 25 and later write both.
+        if matches!(self, Self::Archive(_, members) if !members.contains_key(INDEX)) {
+            return docker_archive::image(self);
+        }
+        let mut index: Index = parse(INDEX, &self.document(INDEX, None)?)?;
         for _ in 0..MAX_INDICES {
             let chosen = choose(&index)?;
             let text = self.document(&blob_name(&chosen.digest)?, Some(&chosen.digest))?;
@@ -132,7 +143,7 @@ impl Layout {
                 continue;
             }
             let Manifest { config, layers } = parse(&chosen.digest, &text)?;
-            check_layers(&layers)?;
+            check_layer_count(layers.len())?;
             let text = self.document(&blob_name(&config.digest)?, Some(&config.digest))?;
             check_platform(&parse(&config.digest, &text)?)?;
             return Ok(Image { digest: chosen.digest, layers });
@@ -146,7 +157,8 @@ impl Layout {
     /// When it is missing or damaged.
     pub fn layer(&self, layer: &Descriptor) -> Outcome<impl Read + use<>> {
         let failed = |error: io::Error| format!("cannot read the layer {}: {error}", layer.digest);
-        let (mut file, start, size) = self.open_member(&blob_name(&layer.digest)?)?;
+        let name = layer.member.clone().map_or_else(|| blob_name(&layer.digest), Ok)?;
+        let (mut file, start, size) = self.open_member(&name)?;
         if size != layer.size {
             return Err(format!(
                 "the layer {} has {size} bytes, and its manifest says {}",
@@ -168,6 +180,14 @@ impl Layout {
         // The same file, whatever has its name by now.
         file.seek(SeekFrom::Start(start)).map_err(failed)?;
         Ok(file.take(size))
+    }
+
+    /// The bytes of a member of an archive; `None` when it has no such member.
+    fn member_size(&self, name: &str) -> Option<u64> {
+        match self {
+            Self::Folder(_) => None,
+            Self::Archive(_, members) => members.get(name).map(|(_, size)| *size),
+        }
     }
 
     /// Reads a document, and checks its digest.
@@ -222,8 +242,8 @@ fn no_layout(path: &Path) -> Failure {
         )
     } else {
         format!(
-            "{shown} has no index.json of an OCI image: write it with `docker save` of Docker 25 or later, \
-             `podman save --format oci-archive`, or `skopeo copy ... oci-archive:FILE`"
+            "{shown} has no index.json of an OCI image, nor is it an archive of `docker save`: write it with `docker save`, \
+             `podman save`, or `skopeo copy ... oci-archive:FILE`"
         )
     };
     text.into()
@@ -253,11 +273,11 @@ pub fn choose(index: &Index) -> Outcome<Descriptor> {
 ///
 /// # Errors
 /// When it has more than container engines make.
-pub fn check_layers(layers: &[Descriptor]) -> Outcome<()> {
-    if layers.len() <= MAX_LAYERS {
+pub fn check_layer_count(count: usize) -> Outcome<()> {
+    if count <= MAX_LAYERS {
         return Ok(());
     }
-    Err(format!("the image has {} layers, and at most {MAX_LAYERS} are possible", layers.len()).into())
+    Err(format!("the image has {count} layers, and at most {MAX_LAYERS} are possible").into())
 }
 
 /// Refuses an image of another platform.
