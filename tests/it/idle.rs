@@ -10,6 +10,7 @@ use hotdesk::base::wait;
 use hotdesk::controller::config::AutoStopTiming;
 use hotdesk::engine::Capabilities;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::caller::id_of;
@@ -251,4 +252,21 @@ async fn a_controller_that_starts_again_counts_anew() {
     controller.restart().await;
     controller.until_status(&id, "stopped").await;
     assert!(restarted.elapsed() >= MINUTE, "suspended {:?} after the restart", restarted.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_at_an_open_port_do_not_keep_a_computer_up() {
+    let (controller, _activity) = boot_controller().await;
+    let id = computer(&controller, "open", 1).await;
+    controller.sql("UPDATE computers SET ports = '3000:http:open:site'").await;
+    let path = format!("/api/computers/{id}/ports/3000/");
+    let ask = async || controller.bare(Method::GET, &path).send().await.expect("an answer").status().as_u16();
+    let first = ask().await;
+    assert!(![401, 404, 409, 429].contains(&first), "it is admitted, and the agent has no such program: {first}");
+    let began = Instant::now();
+    while ask().await != 409 {
+        assert!(began.elapsed() < SUSPEND_TIMEOUT, "requests of strangers count as actions");
+        tokio::time::sleep(MINUTE / 8).await;
+    }
+    controller.until_status(&id, "stopped").await;
 }

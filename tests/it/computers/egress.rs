@@ -154,6 +154,16 @@ async fn a_change_that_fails_or_is_interrupted_leaves_what_the_api_says() {
     assert_eq!(failed.body["error"], "The egress policy could not be changed");
     assert_eq!(get(&controller, &id).await, first);
 
+    // A change whose answer is lost is undone.
+    let lost = EngineError::failed("change the egress policy", "its answer is lost");
+    let call = controller.engine.calls(Verb::SetEgress) + 1;
+    controller.engine.plan(Fault { verb: Verb::SetEgress, call, failure: Failure::After(lost) });
+    let failed = set(&controller, &id, &policy("block", &["lost.test"])).await;
+    assert_eq!(failed.status, 500, "{}", failed.body);
+    assert_eq!(controller.engine.calls(Verb::SetEgress), call + 1);
+    assert_eq!(get(&controller, &id).await, first);
+    assert_eq!(on_host(&controller, &id).as_deref(), Some("allow example.com"));
+
     // The row is the intent: a controller that dies before the engine acts leaves it to the next one.
     controller.end().await;
     controller.sql("UPDATE computers SET egress_policy = 'block a.test'").await;

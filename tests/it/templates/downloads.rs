@@ -3,10 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+use futures_util::stream;
+use hotdesk::base::ids::AccountId;
+use hotdesk::controller::data_dir::downloads::DownloadCaches;
+use hotdesk::domain::error_code::ErrorCode;
 use serde_json::json;
 
 use super::builds::{build, lines_of, log};
+use crate::harness::capability::Capability;
 use crate::harness::controller::RunningController;
+use crate::harness::small_disk::SmallDisk;
 
 const REGISTRY: &str = include_str!("registry.py");
 /// Installs one package of each kind from the registry, which runs beside it, and prints the requests.
@@ -95,4 +102,27 @@ async fn a_second_build_downloads_no_package_again() {
     fs::remove_dir_all(controller.data_dir().join("downloads")).expect("a folder");
     let (third, _) = requests(&controller, "lab@1.0.2", "third").await;
     assert_eq!(third.len(), 3);
+}
+
+#[tokio::test]
+async fn caches_leave_two_gibibytes_of_the_disk_free() {
+    if !nix::unistd::geteuid().is_root() {
+        return Capability::Root.skip("a file system of its own");
+    }
+    let temp = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a folder");
+    let account = AccountId::random();
+    for (mebibytes, fits) in [(2048, false), (2560, true)] {
+        let folder = temp.path().join(mebibytes.to_string());
+        fs::create_dir(&folder).expect("a folder");
+        let store = folder.join("store");
+        let _small = SmallDisk::mount(&folder, &store, mebibytes);
+        let caches = DownloadCaches::open(&store).expect("the caches");
+        let piece = stream::iter([Ok(Bytes::from(vec![b'x'; 1 << 20]))]);
+        let stored = caches.store(account, "apt", piece).await;
+        let code = stored.as_ref().err().and_then(|error| error.code);
+        assert_eq!((stored.is_ok(), code.is_none()), (fits, fits), "{mebibytes} MiB: {stored:?}");
+        assert!(fits || code == Some(ErrorCode::DiskFull), "{stored:?}");
+        let kept = files(&store.join("downloads")).len();
+        assert_eq!(kept, usize::from(fits), "{mebibytes} MiB");
+    }
 }

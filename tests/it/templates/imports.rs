@@ -88,7 +88,7 @@ pub(super) fn layer(files: &[File<'_>]) -> Vec<u8> {
     builder.into_inner().expect("an archive")
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).expect("memory");
     encoder.finish().expect("memory")
@@ -99,7 +99,7 @@ pub(super) fn digest(bytes: &[u8]) -> String {
 }
 
 /// Writes an OCI layout with these layers, and returns the digest of its manifest.
-fn write_layout(at: &Path, architecture: &str, layers: &[Vec<u8>]) -> String {
+pub(super) fn write_layout(at: &Path, architecture: &str, layers: &[Vec<u8>]) -> String {
     fs::create_dir_all(at.join("blobs/sha256")).expect("a folder");
     let blob = |media: &str, bytes: &[u8]| -> Value {
         let digest = digest(bytes);
@@ -390,14 +390,14 @@ fn bad_images_are_refused_and_leave_nothing() {
 }
 
 /// A registry with one image of a layout, at the path `team/debian`.
-struct Registry {
-    address: String,
+pub(super) struct Registry {
+    pub(super) address: String,
     _serving: tokio::task::JoinHandle<()>,
 }
 
 impl Registry {
     #[allow(clippy::disallowed_methods, reason = "the test ends with this task")]
-    async fn serve(layout: PathBuf) -> Self {
+    pub(super) async fn serve(layout: PathBuf) -> Self {
         type Layout = State<Arc<PathBuf>>;
         async fn manifest(State(layout): Layout, RoutePath(tag): RoutePath<String>) -> impl IntoResponse {
             let name = tag.strip_prefix("sha256:").map(str::to_owned).or_else(|| {

@@ -36,6 +36,10 @@ const MANIFEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// # Errors
 /// When the text is no reference, the registry has no such image for this host's platform or does not answer, or a blob is damaged.
 pub async fn pull(text: &str, layout: &Path, most_bytes: u64) -> Outcome<()> {
+    pull_within(text, layout, most_bytes, MANIFEST_TIMEOUT).await
+}
+
+async fn pull_within(text: &str, layout: &Path, most_bytes: u64, manifest_timeout: Duration) -> Outcome<()> {
     let reference: Reference = text
         .parse()
         .map_err(|error| format!("{text} is no file, no folder and no reference to an image: {error}"))?;
@@ -52,8 +56,8 @@ pub async fn pull(text: &str, layout: &Path, most_bytes: u64) -> Outcome<()> {
     });
     let manifest_of = async |reference: &Reference| -> Outcome<(Vec<u8>, String)> {
         let pulled = client.pull_manifest_raw(reference, &RegistryAuth::Anonymous, &ACCEPTED);
-        let pulled = tokio::time::timeout(MANIFEST_TIMEOUT, pulled).await.map_err(|_| {
-            format!("cannot pull {reference}: no whole manifest in {} s", MANIFEST_TIMEOUT.as_secs())
+        let pulled = tokio::time::timeout(manifest_timeout, pulled).await.map_err(|_| {
+            format!("cannot pull {reference}: no whole manifest in {} s", manifest_timeout.as_secs())
         })?;
         let (text, digest) = pulled.map_err(failed)?;
         if text.len() as u64 > MAX_DOCUMENT {
@@ -120,4 +124,60 @@ fn media_type(text: &[u8]) -> Outcome<String> {
 fn is_loopback(registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A registry that begins with `length` bytes of a manifest, and then goes on byte by byte for `more`.
+    fn serve(length: usize, more: usize) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        // It ends with the process of the test.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let request: Vec<String> =
+                    lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let is_manifest = request.first().is_some_and(|line| line.contains("/manifests/"));
+                let (length, more) = if is_manifest { (length, more) } else { (0, 0) };
+                let kind = ACCEPTED[1];
+                let total = length + more;
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {total}\r\nConnection: close\r\n\r\n"
+                );
+                // The client may have gone.
+                drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b' '; length])));
+                for _ in 0..more {
+                    std::thread::sleep(Duration::from_millis(20));
+                    if stream.write_all(b" ").is_err() {
+                        break;
+                    }
+                }
+            }
+        });
+        format!("{address}/team/debian:1")
+    }
+
+    async fn refusal(reference: &str, timeout: Duration) -> String {
+        let layout = tempfile::tempdir().unwrap();
+        let refused = pull_within(reference, layout.path(), 1 << 30, timeout).await.unwrap_err();
+        assert_eq!(fs::read_dir(layout.path()).unwrap().count(), 0);
+        refused.text().to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_manifest_is_bounded_in_bytes_and_in_time() {
+        let bytes = MAX_DOCUMENT as usize + 1;
+        let refused = refusal(&serve(bytes, 0), MANIFEST_TIMEOUT).await;
+        assert!(refused.contains(&format!("has {bytes} bytes")), "{refused}");
+        // One that is never silent for long, and has no end.
+        let refused = refusal(&serve(1, 1 << 20), Duration::from_secs(1)).await;
+        assert!(refused.ends_with("no whole manifest in 1 s"), "{refused}");
+    }
 }

@@ -412,7 +412,12 @@ fn below(path: &Path) -> Result<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+
+    /// With one attempt each, hundreds of so many fail on two cores.
+    const OPENS: usize = 100_000;
 
     #[test]
     fn folders_that_no_entry_names_count_for_the_limit() {
@@ -422,5 +427,30 @@ mod tests {
         root.folder(Path::new("a/b")).unwrap();
         let refused = root.folder(Path::new("a/d")).unwrap_err().to_string();
         assert!(refused.contains("more than 1000000 files"), "{refused}");
+    }
+
+    #[test]
+    fn renames_elsewhere_do_not_keep_a_path_with_dots_from_being_opened() {
+        let temp = tempfile::tempdir().unwrap();
+        let (root, other) = (temp.path().join("root"), temp.path().join("other"));
+        fs::create_dir_all(root.join("a")).unwrap();
+        fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink("a/../a/../a", root.join("link")).unwrap();
+        let root = RootFolder::open(&root, 0).unwrap();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (one, two) = (other.join("1"), other.join("2"));
+                fs::write(&one, "").unwrap();
+                while !ended.load(Ordering::Relaxed) {
+                    fs::rename(&one, &two).unwrap();
+                    fs::rename(&two, &one).unwrap();
+                }
+            });
+            let opened: Vec<_> = (0..OPENS).map(|_| root.existing(Path::new("link")).map(drop)).collect();
+            ended.store(true, Ordering::Relaxed);
+            let failed = opened.iter().filter(|opened| opened.is_err()).count();
+            assert_eq!(failed, 0, "of {OPENS}");
+        });
     }
 }

@@ -396,6 +396,25 @@ mod tests {
     }
 
     #[test]
+    fn at_its_own_host_a_program_sees_which_page_asks() {
+        const OWN: &str = "https://3000-c.computers.example";
+        let own = ForwardedRequest { origin: OWN, prefix: "", ..FORWARDED };
+        for (page, seen) in [
+            // Its own pages are those of the host that the program knows.
+            (OWN, "http://localhost:3000"),
+            ("https://3001-c.computers.example", "https://3001-c.computers.example"),
+            ("http://3000-c.computers.example", "http://3000-c.computers.example"),
+            ("https://evil.example", "https://evil.example"),
+            ("null", "null"),
+        ] {
+            let passed = request_fields(&fields(&[("origin", page), ("referer", page)]), &own, false);
+            assert_eq!(passed["origin"], seen, "{page}");
+            assert!(!passed.contains_key("referer"), "{page}");
+        }
+        assert!(!request_fields(&fields(&[]), &own, false).contains_key("origin"));
+    }
+
+    #[test]
     fn locations_of_the_program_s_root_lead_below_its_path() {
         let below = |path: &str| format!("{}{path}", FORWARDED.prefix);
         for (to, expected) in [

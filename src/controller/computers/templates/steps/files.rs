@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_guest::percent_encode;
 use hotdesk_wire::programs::service::RuntimeFile;
 use hotdesk_wire::template::{FileMoment, TemplateDefinition, TemplateFile, TemplateValues};
 
@@ -60,7 +61,9 @@ pub fn download(from: &str) -> Result<Download<'_>, &'static str> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         return match object.split_once('/') {
             Some((bucket, key)) if !key.is_empty() && !bucket.is_empty() && bucket.chars().all(is_plain) => {
-                Ok(Download::Url(format!("https://{bucket}.s3.amazonaws.com/{key}")))
+                // A key may have any characters.
+                let key: Vec<String> = key.split('/').map(percent_encode).collect();
+                Ok(Download::Url(format!("https://{bucket}.s3.amazonaws.com/{}", key.join("/"))))
             }
             _ => Err("s3:// without a bucket of lower-case letters, digits and dashes, and a key"),
         };
@@ -232,7 +235,7 @@ fn split(to: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::Command;
 
     use super::*;
@@ -251,6 +254,7 @@ mod tests {
         for (from, expected) in [
             ("https://example.com/a?b#c", url("https://example.com/a?b#c")),
             ("s3://bucket-1/a/b.tar", url("https://bucket-1.s3.amazonaws.com/a/b.tar")),
+            ("s3://b/a b/ä#1?.tar", url("https://b.s3.amazonaws.com/a%20b/%C3%A4%231%3F.tar")),
             ("git+https://example.com/r.git", repository("https://example.com/r.git", None)),
             ("git://example.com/r#v1.0", repository("git://example.com/r", Some("v1.0"))),
         ] {
@@ -266,6 +270,36 @@ mod tests {
             "assets/x",
         ] {
             assert!(download(from).is_err(), "{from}");
+        }
+    }
+
+    #[test]
+    fn an_object_of_s3_is_downloaded_to_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let curl = folder.path().join("curl");
+        // Writes its last argument to the file after -o.
+        let program = "#!/bin/sh\nfor last; do :; done\nuntil [ \"$1\" = -o ]; do shift; done\nprintf %s \"$last\" >\"$2\"\n";
+        fs::write(&curl, program).unwrap();
+        fs::set_permissions(&curl, fs::Permissions::from_mode(0o755)).unwrap();
+        let all = definition("[{to: /opt/x, from: \"s3://b/${var.host}/it's $(id).tar\"}]");
+        let (script, is_folder) =
+            content_script(&all.files[0], &all.values().unwrap(), "\"$place\"").unwrap();
+        assert!(!is_folder);
+        let place = folder.path().join("a place");
+        let mut command = Command::new("bash");
+        command.args(["-e", "-c", &script]).env("place", &place);
+        command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
+        assert!(command.status().unwrap().success(), "{script}");
+        let expected = "https://b.s3.amazonaws.com/example.com/it%27s%20%24%28id%29.tar";
+        assert_eq!(fs::read_to_string(&place).unwrap(), expected);
+        for when in ["build", "runtime"] {
+            let all = definition(&format!("[{{to: /opt/x, from: 's3://b/k', when: {when}, mode: '0640', owner: web}}]"));
+            let values = all.values().unwrap();
+            let script = match when {
+                "build" => build_script(&all, &values).unwrap(),
+                _ => runtime_files(&all, &values).unwrap().remove(0).script,
+            };
+            assert!(script.contains(" -- https://b.s3.amazonaws.com/k\nchmod 0640 -- "), "{script}");
         }
     }
 
