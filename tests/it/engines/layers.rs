@@ -11,8 +11,8 @@ use hotdesk::base::ids::{ComputerId, LayerId};
 use hotdesk::base::secret::Secret;
 use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::{
-    BASE_RECORD, BaseFolder, BaseRecord, Engine, EngineError, EngineKind, EngineSettings, FileKey,
-    MAX_LAYERS, MachineSpec, NetworkConfig, Observation, discard_base,
+    Engine, EngineError, EngineKind, EngineSettings, FileKey, MAX_LAYERS, MachineSpec, NetworkConfig,
+    Observation,
 };
 use uuid::Uuid;
 
@@ -78,7 +78,7 @@ async fn keep(engine: &dyn Engine, id: ComputerId, layer: LayerId) -> u64 {
     bytes
 }
 
-fn expect_failed<T: std::fmt::Debug>(outcome: Result<T, EngineError>, reason: &str) {
+pub fn expect_failed<T: std::fmt::Debug>(outcome: Result<T, EngineError>, reason: &str) {
     let refused = outcome.expect_err(reason);
     assert!(matches!(refused, EngineError::Failed { .. }), "{refused:#}");
     assert!(format!("{refused:#}").contains(reason), "{refused:#}");
@@ -252,7 +252,7 @@ pub async fn a_machine_has_all_its_layers_up_to_the_most(fixture: &dyn EngineFix
 }
 
 /// The entries of the folder with the layers.
-fn entries(fixture: &ContainerFixture) -> Vec<String> {
+pub fn entries(fixture: &ContainerFixture) -> Vec<String> {
     crate::harness::host::names_in(&fixture.engine_root().join("layers"))
 }
 
@@ -345,41 +345,6 @@ async fn what_an_interrupted_attempt_left_is_removed_unless_it_still_runs() {
     fixture.engine.keep_layer(id, layer).await.expect("a layer");
     assert_eq!(entries(&fixture), [layer.to_string()]);
     assert!(!root.join(layer.to_string()).join("rootfs/old").exists());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_layer_has_the_files_of_the_imported_image_that_was_planned() {
-    let Some(fixture) = ContainerFixture::without_network() else { return };
-    let (engine, bases) = (&fixture.engine, BaseFolder::lock(&fixture.engine_root()).expect("a folder"));
-    let publish = |id: &str| {
-        let fresh = bases.path().join(".x.new");
-        fs::create_dir_all(fresh.join("rootfs/etc")).expect("an image");
-        fs::write(fresh.join("rootfs/etc/id"), id).expect("a file");
-        let record = BaseRecord { id: id.into(), source: "x".into(), system: "x".into(), bytes: 1 };
-        fs::write(fresh.join(BASE_RECORD), serde_json::to_string(&record).expect("JSON")).expect("a record");
-        bases.publish(&fresh, "lab").expect("published");
-        discard_base(&fresh).expect("removed");
-    };
-    publish("first");
-    let (layer, other) = (LayerId::random(), LayerId::random());
-    engine.keep_base("lab", "first", layer).await.expect("a layer");
-    publish("second");
-    expect_failed(engine.keep_base("lab", "first", other).await, "replaced or removed");
-    // A removal holds the lock.
-    let folder = fs::File::open(bases.path().join("lab")).expect("a folder");
-    rustix::fs::flock(&folder, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("free");
-    expect_failed(engine.keep_base("lab", "second", other).await, "replaced or removed");
-    drop(folder);
-    engine.keep_base("lab", "second", other).await.expect("a layer");
-    assert!(bases.remove("lab").expect("removed") && !bases.remove("lab").expect("gone"));
-    expect_failed(engine.keep_base("lab", "second", LayerId::random()).await, "replaced or removed");
-    for (layer, id) in [(layer, "first"), (other, "second")] {
-        let path = fixture.engine_root().join(format!("layers/{layer}/rootfs/etc/id"));
-        assert_eq!(fs::read_to_string(path).expect("a file"), id);
-        engine.remove_layer(layer).await.expect("removed");
-    }
-    assert!(entries(&fixture).is_empty());
-    assert_eq!(fs::read_dir(bases.path()).expect("a folder").count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! Conformance tests of `hotdesk::engine::Engine` for every engine, and tests of single engines.
 
+mod bases;
 mod conformance;
 mod container;
 mod copies;
