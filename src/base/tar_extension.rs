@@ -44,11 +44,7 @@ impl TarExtension {
     ///
     /// # Errors
     /// All but `TwoSizes`.
-    pub fn read<R: Read>(
-        &mut self,
-        entry: &mut Entry<'_, R>,
-        most: u64,
-    ) -> Result<bool, TarExtensionError> {
+    pub fn read<R: Read>(&mut self, entry: &mut Entry<'_, R>, most: u64) -> Result<bool, TarExtensionError> {
         let kind = entry.header().entry_type();
         if kind == EntryType::GNULongName {
             self.path = Some(name(entry, most)?);
@@ -160,7 +156,9 @@ mod tests {
     }
 
     /// Path, target, and ids of the entry after the extensions.
-    fn read(extensions: &[(EntryType, &[u8])]) -> Result<(String, String, [Option<u64>; 2]), TarExtensionError> {
+    fn read(
+        extensions: &[(EntryType, &[u8])],
+    ) -> Result<(String, String, [Option<u64>; 2]), TarExtensionError> {
         let entry: &[(EntryType, &[u8])] = &[(EntryType::Regular, b"12")];
         let all = [extensions, entry].concat();
         let bytes = archive(&all);
@@ -180,8 +178,7 @@ mod tests {
 
     #[test]
     fn names_and_attributes_come_before_their_entry() {
-        let (name, target, attributes) =
-            (EntryType::GNULongName, EntryType::GNULongLink, EntryType::XHeader);
+        let (name, target, attributes) = (EntryType::GNULongName, EntryType::GNULongLink, EntryType::XHeader);
         let cases: [(&[(EntryType, &[u8])], &str, &str, [Option<u64>; 2]); 5] = [
             (&[], "short", "", [None, None]),
             (&[(name, b"a long one\0"), (target, b"there")], "a long one", "there", [None, None]),

@@ -262,7 +262,10 @@ async fn strangers_at_an_open_port_do_not_keep_a_computer_up() {
     let path = format!("/api/computers/{id}/ports/3000/");
     let ask = async || controller.bare(Method::GET, &path).send().await.expect("an answer").status().as_u16();
     let first = ask().await;
-    assert!(![401, 404, 409, 429].contains(&first), "it is admitted, and the agent has no such program: {first}");
+    assert!(
+        ![401, 404, 409, 429].contains(&first),
+        "it is admitted, and the agent has no such program: {first}"
+    );
     let began = Instant::now();
     while ask().await != 409 {
         assert!(began.elapsed() < SUSPEND_TIMEOUT, "requests of strangers count as actions");

@@ -86,8 +86,7 @@ async fn publish(controller: &Simulation, key: &str, receiver: &str) {
         "api_version: hotdesk/v1\nname: lab@1.0.0\ntriggers:\n  - name: file\n    source: {{type: file, path: /srv/in}}\n    \
          actions: [{{type: webhook, url: 'http://{receiver}/'}}]\n"
     );
-    let published =
-        fetch_json(controller.request_with(key, Method::POST, "/templates").body(document)).await;
+    let published = fetch_json(controller.request_with(key, Method::POST, "/templates").body(document)).await;
     assert_eq!(published.status, 201, "{}", published.body);
 }
 

@@ -266,7 +266,10 @@ async fn a_link_of_a_user_leads_the_log_of_a_service_nowhere() {
     assert_eq!(controller.bash(&id, "test -e /etc/planted || echo none").await, "none\n");
     let refused = controller.get(&log).await;
     let error = refused.body["error"].as_str().unwrap_or_default();
-    assert!(error.contains("/srv/logs/site.log cannot be read: ") && error.contains("symbolic link"), "{error}");
+    assert!(
+        error.contains("/srv/logs/site.log cannot be read: ") && error.contains("symbolic link"),
+        "{error}"
+    );
 
     controller.bash(&id, "rm /srv/logs/site.log").await;
     controller.post(&path, json!({"action": "start"})).await;

@@ -142,12 +142,7 @@ fn begun(name: &str) -> HookStatus {
 }
 
 /// Runs a script with `bash -e` to its end, or to its timeout. Its output replaces the previous one in its log.
-async fn run(
-    name: &str,
-    script: &str,
-    environment: &[(String, String)],
-    folder: &Path,
-) -> HookStatus {
+async fn run(name: &str, script: &str, environment: &[(String, String)], folder: &Path) -> HookStatus {
     let mut status = begun(name);
     let cwd = Path::new("/root");
     let run = ScriptRun { name: script_name(name), script, environment, cwd, folder, timeout: HOOK_TIMEOUT };

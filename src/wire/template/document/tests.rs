@@ -19,9 +19,7 @@ fn refused(text: &str) -> (String, u32, u32) {
 
 #[test]
 fn scalars_are_those_of_the_core_schema() {
-    for text in
-        ["no", "yes", "on", "1.2.3", "1_000", "inf", ".", "+", "0o8", "0x", "1e", "12:30", "\"1\""]
-    {
+    for text in ["no", "yes", "on", "1.2.3", "1_000", "inf", ".", "+", "0o8", "0x", "1e", "12:30", "\"1\""] {
         let found = root(&format!("[{text}]"));
         let NodeValue::List(nodes) = found else { panic!("{found:?}") };
         assert!(matches!(nodes[0].value, NodeValue::Text(_)), "{text}: {nodes:?}");
@@ -33,8 +31,7 @@ fn scalars_are_those_of_the_core_schema() {
         assert_eq!(root(text), NodeValue::Flag(value, text.into()));
     }
     for text in ["~", "null", "!!str null"] {
-        let expected =
-            if text.starts_with('!') { NodeValue::Text("null".into()) } else { NodeValue::Null };
+        let expected = if text.starts_with('!') { NodeValue::Text("null".into()) } else { NodeValue::Null };
         assert_eq!(root(text), expected);
     }
 }

@@ -8,13 +8,13 @@ use serde_json::json;
 
 use super::Parts;
 use super::supervisor::Action;
-use probe::ProbeContext;
 use hotdesk_base::clock;
 use hotdesk_domain::computer::template::health::{HealthNews, HealthRecord, HealthStatus, MIN_INTERVAL};
 use hotdesk_wire::agent::GuestRequestKind;
 use hotdesk_wire::desktop::event::{AppHealth, Event, EventData};
 use hotdesk_wire::programs::service::{AppHealthStatus, HealthProgram};
 use hotdesk_wire::template::health::{NO_ACTION, RESTART_COMPUTER, RESTART_SERVICE};
+use probe::ProbeContext;
 
 pub(super) mod probe;
 

@@ -35,7 +35,10 @@ pub(in crate::exec::services) fn script_name(app: &str) -> ScriptName<'_> {
 ///
 /// # Errors
 /// Why the application does not work, for its author.
-pub(in crate::exec::services) async fn check(program: &HealthProgram, context: &ProbeContext<'_>) -> Result<(), String> {
+pub(in crate::exec::services) async fn check(
+    program: &HealthProgram,
+    context: &ProbeContext<'_>,
+) -> Result<(), String> {
     let timeout = Duration::from_millis(program.timeout_ms);
     let late = || format!("no answer within {timeout:?}");
     match &program.probe {

@@ -293,7 +293,9 @@ mod tests {
         let expected = "https://b.s3.amazonaws.com/example.com/it%27s%20%24%28id%29.tar";
         assert_eq!(fs::read_to_string(&place).unwrap(), expected);
         for when in ["build", "runtime"] {
-            let all = definition(&format!("[{{to: /opt/x, from: 's3://b/k', when: {when}, mode: '0640', owner: web}}]"));
+            let all = definition(&format!(
+                "[{{to: /opt/x, from: 's3://b/k', when: {when}, mode: '0640', owner: web}}]"
+            ));
             let values = all.values().unwrap();
             let script = match when {
                 "build" => build_script(&all, &values).unwrap(),

@@ -68,7 +68,9 @@ impl WatchedSource {
             TriggerSource::Log { service, pattern, parse } => {
                 log::watch(service, pattern, *parse, reporter).await
             }
-            TriggerSource::Event { event } => event::watch_computer(event, &mut self.computer, reporter).await,
+            TriggerSource::Event { event } => {
+                event::watch_computer(event, &mut self.computer, reporter).await
+            }
             TriggerSource::Desktop { event } => event::watch_desktop(event, reporter).await,
         }
     }
