@@ -35,26 +35,27 @@ pub use hotdesk_domain::computer::endpoint::Endpoint;
 
 use crate::container::ContainerEngine;
 pub use crate::container::ContainerSettings;
+pub use crate::contract::error::{EngineError, EngineResult, Shortage};
+pub use crate::contract::settings::{DISK_OVERCOMMIT, HostSettings};
+pub use crate::contract::traits::Engine;
+pub(crate) use crate::contract::types::whole_cpus;
+pub use crate::contract::types::{
+    Boot, Capabilities, Change, DiskWatch, Effect, FileKey, Finding, MAX_LAYERS, MachineSpec, Observation,
+    Offer, Offers, Snapshot,
+};
 pub use crate::driver::checks::Check;
 pub use crate::driver::layers::bases::{BASE_RECORD, BaseFolder, BaseRecord, discard as discard_base};
 pub use crate::driver::layers::remove_tree;
 use crate::engine_set::EngineSet;
-pub use crate::contract::error::{EngineError, EngineResult, Shortage};
 pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkConfig, Subnet};
 pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
 pub use crate::leftovers::{Leftover, Leftovers};
 use crate::qemu::QemuEngine;
 pub use crate::qemu::QemuSettings;
-pub use crate::contract::settings::{DISK_OVERCOMMIT, HostSettings};
 pub use crate::state::disk::{DiskSpeed, check_free};
 pub use crate::state::layout::BASES;
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
-pub use crate::contract::traits::Engine;
-pub use crate::contract::types::{
-    Boot, Capabilities, Change, DiskWatch, Effect, FileKey, Finding, MAX_LAYERS, MachineSpec, Observation,
-    Offer, Offers, Snapshot,
-};
 
 /// The engines of this host with all their settings.
 #[derive(Clone, Debug)]
