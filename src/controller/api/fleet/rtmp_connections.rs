@@ -16,7 +16,7 @@ use hotdesk_domain::desktop::stream::{check_key, connection_name};
 use hotdesk_domain::name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
-use hotdesk_store::fleet::rtmp_servers::{NewRtmpConnection, RtmpConnection};
+use hotdesk_store::fleet::streams::stream_connections::{NewRtmpConnection, RtmpConnection};
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::desktop::stream::{Connection as Record, ConnectionList, SaveConnection};
 

@@ -5,7 +5,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{self, Caller, Role, Target};
 use hotdesk_domain::name;
 use hotdesk_store::Store;
-use hotdesk_store::fleet::rtmp_servers::RtmpConnection;
+use hotdesk_store::fleet::streams::stream_connections::RtmpConnection;
 
 /// Saved connections of all accounts.
 pub struct RtmpConnections {

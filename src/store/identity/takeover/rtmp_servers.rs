@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::fleet::rtmp_servers::check_connection_limit;
+use crate::fleet::streams::stream_connections::check_connection_limit;
 use crate::{Write, failed};
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_domain::computer::clone::free_name;
