@@ -16,7 +16,7 @@ impl Write {
     ///
     /// # Errors
     /// `Forbidden` when the person would have too many connections.
-    pub(super) async fn transfer_rtmp_servers(
+    pub(super) async fn transfer_stream_connections(
         &mut self,
         agent: AccountId,
         person: AccountId,
