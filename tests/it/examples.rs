@@ -16,7 +16,7 @@ use hotdesk::domain::error_code::ErrorCode;
 use hotdesk::wire::template::validate;
 
 use crate::clients::python;
-use crate::floors::root;
+use crate::floors::{root, rust_files};
 use crate::harness::controller::{RunningController, skip_reason};
 
 /// A fenced block of a page.
@@ -171,6 +171,38 @@ fn every_link_between_pages_leads_somewhere() {
         }
     }
     assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
+}
+
+/// The paths of this repository that a line has in code font. A pattern or a placeholder is none.
+fn paths_in_code(line: &str) -> impl Iterator<Item = &str> {
+    const FOLDERS: [&str; 6] = ["src/", "tests/", "packaging/", "benches/", "docs/", "xsession/"];
+    let in_code = line.split('`').skip(1).step_by(2);
+    in_code.filter(|text| {
+        let is_plain = !text.contains([' ', '<', '*', '{', '…', '$']);
+        is_plain && FOLDERS.iter().any(|folder| text.starts_with(folder))
+    })
+}
+
+#[test]
+fn every_path_in_code_font_exists() {
+    assert!(paths_in_code("`src/a.rs`, `tests/<name>.rs` and `make`").eq(["src/a.rs"]));
+    let comments = ["src", "tests", "benches"].map(|folder| rust_files(&root().join(folder))).concat();
+    let is_comment = |line: &&str| line.trim_start().starts_with("//");
+    let mut wrong = Vec::new();
+    let mut check = |file: &Path, line: &str| {
+        for path in paths_in_code(line) {
+            if !root().join(path.split('#').next().unwrap_or_default()).exists() {
+                wrong.push(format!("{}: {path}", file.strip_prefix(root()).expect("inside").display()));
+            }
+        }
+    };
+    for page in pages() {
+        read(&page).lines().for_each(|line| check(&page, line));
+    }
+    for file in comments {
+        read(&file).lines().filter(is_comment).for_each(|line| check(&file, line));
+    }
+    assert!(wrong.is_empty(), "paths that do not exist:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! screen                                     `Screen`, its `X11Worker`, its session, its supervisor
 //! screenshot   clipboard   keyboard_layout   state that a screen or its worker holds
 //! damage_history   link   process            painted areas, X connections, processes
+//! template_environment                       variables of the template for programs of screens
 //! fault   config                             failures, configuration
 //! ```
 
