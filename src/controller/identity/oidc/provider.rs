@@ -156,7 +156,7 @@ impl Provider {
             issuer: &self.issuer,
             client_id: &self.client_id,
             nonce: values.nonce,
-            now: clock::now().as_seconds(),
+            now: clock::now(),
         };
         let verified = id_token::verify(tokens.id_token.reveal(), &keys, &expected);
         let claims = verified.map_err(|why| unanswered(format_args!("the ID token is not valid: {why}")))?;
