@@ -27,7 +27,7 @@ pub mod health;
 mod reader;
 mod schema;
 mod software;
-mod surroundings;
+mod runtime;
 #[cfg(test)]
 mod tests;
 pub mod trigger;
@@ -40,14 +40,14 @@ pub use expansion::TemplateValues;
 pub use hardware::TemplateHardware;
 pub use schema::schema;
 pub use software::{FileMoment, TemplateFile};
-pub use surroundings::{Hooks, Telemetry, TemplateStream, TemplateTerminal};
+pub use runtime::{Hooks, Telemetry, TemplateStream, TemplateTerminal};
 
 use answer::Position;
 use choice::choices;
 use environment::TemplateSecret;
 use reader::{FieldReader, ObjectReader, Scope};
 use software::BuildSteps;
-use surroundings::TemplateEgress;
+use runtime::TemplateEgress;
 use trigger::Trigger;
 
 choices! {
@@ -203,12 +203,12 @@ fn read(object: &ObjectReader<'_>, scope: &Scope) -> Option<TemplateDefinition> 
     let files = software::read_files(object);
     let apps = object.list("apps", MAX_STEPS, application::read);
     let triggers = object.list("triggers", MAX_STEPS, trigger::read);
-    let terminal = object.list("terminal", MAX_STEPS, surroundings::read_terminal);
+    let terminal = object.list("terminal", MAX_STEPS, runtime::read_terminal);
     let hooks = read_hooks(object);
-    let telemetry = object.read("telemetry", surroundings::read_telemetry).unwrap_or_default();
-    let egress_policy = object.read("egress_policy", surroundings::read_egress);
+    let telemetry = object.read("telemetry", runtime::read_telemetry).unwrap_or_default();
+    let egress_policy = object.read("egress_policy", runtime::read_egress);
     let streaming =
-        object.get("streaming").map(|field| surroundings::read_streams(&field)).unwrap_or_default();
+        object.get("streaming").map(|field| runtime::read_streams(&field)).unwrap_or_default();
     Some(TemplateDefinition {
         api_version: api_version?,
         template: template?,
@@ -299,7 +299,7 @@ fn read_hardware(object: &ObjectReader<'_>) -> TemplateHardware {
 
 /// Reads `hooks`, of which `on_first_boot` has a shorthand.
 fn read_hooks(object: &ObjectReader<'_>) -> Hooks {
-    let mut hooks = object.read("hooks", surroundings::read_hooks).unwrap_or_default();
+    let mut hooks = object.read("hooks", runtime::read_hooks).unwrap_or_default();
     let script = |field: &FieldReader<'_>| field.interpolated(MAX_SCRIPT_BYTES);
     merge(object, "on_first_boot", script, "hooks.on_first_boot", &mut hooks.on_first_boot);
     hooks

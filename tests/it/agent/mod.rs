@@ -13,4 +13,4 @@ mod processes;
 mod python;
 mod sessions;
 mod stock;
-mod surroundings;
+mod exec_context;

@@ -9,4 +9,4 @@ pub mod remains;
 pub mod repair;
 mod rounds;
 mod sweep;
-mod truth;
+mod dead_machine;

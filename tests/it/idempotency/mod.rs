@@ -4,7 +4,7 @@
 mod crash;
 mod hang_ups;
 mod large;
-mod room;
+mod eviction;
 
 use std::time::Duration;
 

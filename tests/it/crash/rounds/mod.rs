@@ -6,7 +6,7 @@
 //! repeats the choices, but not their timing.
 
 mod client;
-mod desk;
+mod model;
 pub mod look;
 mod split;
 
