@@ -1,4 +1,4 @@
-//! Whether an agent answers: noted for every request, and shared by all clones of its client.
+//! Liveness of an agent: recorded for every request, and shared by all clones of its client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -165,12 +165,13 @@ pub struct Activity {
     /// Milliseconds since the last input on any screen or terminal, or since the agent's start.
     pub idle_ms: u64,
     /// Work in progress that prevents auto-stop; at most 16 entries.
-    pub held_by: Vec<Hold>,
+    pub held_by: Vec<BusyReason>,
 }
 
 /// A reason why a computer is not idle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Hold {
+#[schema(as = Hold)]
+pub struct BusyReason {
     /// `terminal`, `audio`, `stream`, `viewer`, `command`, `process`, `recording`, `transfer` or `ssh`; `unknown`
     /// when the agent does not answer.
     pub kind: String,

@@ -241,7 +241,7 @@ impl Displays {
         let stop = inner.tasks.stopping().child_token();
         let encoders = Arc::clone(&inner.encoders);
         let screen = Arc::new(Screen::new(id, display, slot == 0, size, stop, encoders));
-        let supervisor = supervise::Supervisor {
+        let supervisor = supervise::ScreenSupervisor {
             screen: Arc::clone(&screen),
             own,
             session: inner.session.clone(),

@@ -1,7 +1,7 @@
-//! Which account a person at the operator's OpenID Connect provider signs in to (docs/operating.md).
+//! Choice of the account that a person at the operator's OpenID Connect provider signs in to (docs/operating.md).
 //!
 //! The provider's id of the person decides. An address only connects an account that nobody can sign in to in
-//! another way: addresses are given to other people, and an account with a password belongs to who knows it.
+//! another way: addresses are given to other people, and an account with a password belongs to the person who knows it.
 
 use hotdesk_base::ids::AccountId;
 

@@ -14,7 +14,7 @@ pub mod tunnel;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::agent::Hold;
+use crate::agent::BusyReason;
 use crate::computer::egress::EgressPolicyRecord;
 use crate::field;
 
@@ -126,7 +126,7 @@ pub struct AutoStop {
     /// progress.
     pub suspends_at: Option<String>,
     /// Work in progress at the last check; `unknown` while its agent does not answer.
-    pub held_by: Vec<Hold>,
+    pub held_by: Vec<BusyReason>,
     /// Whether the idle computer is suspended with its memory. If not, it is stopped, what is in its memory is
     /// lost, and the next action starts it from its disk.
     pub keeps_memory: bool,

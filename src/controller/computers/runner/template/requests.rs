@@ -1,4 +1,4 @@
-//! What templates ask of the service, and hooks that the service waits for.
+//! Requests of templates to the service, and hooks that the service waits for.
 //!
 //! The agent is not trusted, T5 (docs/security.md): the number of requests and what they lead to are bounded.
 
