@@ -48,7 +48,7 @@ pub enum PutOutcome {
 pub struct PutResult {
     /// Path of the file, for example `/root/Desktop/report.pdf`.
     pub path: String,
-    /// Outcome.
+    /// Outcome of the write.
     pub outcome: PutOutcome,
 }
 

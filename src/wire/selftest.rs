@@ -22,7 +22,7 @@ pub struct Check {
     /// `screen`, `windows`, `screenshot`, `click`, `scroll`, `type`, `keys`, `clipboard`, `bash`, `python`,
     /// `files`, `audio` or `elements`.
     pub name: String,
-    /// Outcome.
+    /// Outcome of the check.
     pub outcome: CheckOutcome,
     /// What was verified, what was wrong, or why the check was skipped.
     pub detail: String,

@@ -31,7 +31,7 @@ pub struct TemplateError {
     /// Machine-readable kind (docs/templates.md#errors).
     #[schema(example = "unknown_ref")]
     pub code: String,
-    /// What is wrong with the field.
+    /// Description of the fault in the field.
     pub message: String,
     /// What to write instead, if one thing is likely.
     #[serde(skip_serializing_if = "Option::is_none")]
