@@ -99,9 +99,9 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
     driver::share(EngineSet::open(settings, mode)?, mode)
 }
 
-/// What one engine offers, and the checks whether this host can run it.
+/// Offer of one engine, and the checks whether this host can run it.
 pub struct EngineChecks<'a> {
-    /// What it offers.
+    /// Its offer.
     pub offer: Offer,
     /// The checks; each tries the real operation when it is run.
     pub checks: Vec<Check<'a>>,

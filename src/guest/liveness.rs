@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use hotdesk_base::clock;
 use hotdesk_base::time::UnixMillis;
 
-/// What the requests to one agent learnt.
+/// Outcome of the requests to one agent.
 #[derive(Clone, Debug)]
 pub(super) struct Liveness(Arc<Answers>);
 

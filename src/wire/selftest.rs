@@ -24,7 +24,7 @@ pub struct Check {
     pub name: String,
     /// Outcome of the check.
     pub outcome: CheckOutcome,
-    /// What was verified, what was wrong, or why the check was skipped.
+    /// Verified facts, the fault, or the reason why the check was skipped.
     pub detail: String,
     /// Measurements by name. The suffix is the unit: `_ms` (milliseconds), `_bytes`, `_mb_per_s` (10^6 bytes
     /// per second), `_per_s`; a name without a suffix is a count.

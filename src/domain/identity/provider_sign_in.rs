@@ -18,7 +18,7 @@ pub struct AddressMatch {
     pub has_sign_in: bool,
 }
 
-/// What the provider said about the person's address.
+/// Claims of the provider about the person's address.
 #[derive(Clone, Copy, Debug)]
 pub enum ProviderAddress {
     /// None, or one that it has not verified.
@@ -29,7 +29,7 @@ pub enum ProviderAddress {
     Account(AddressMatch),
 }
 
-/// What a sign-in by the provider does.
+/// Effect of a sign-in by the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderDecision {
     /// The person signs in to an account that is connected already.

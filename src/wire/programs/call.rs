@@ -43,7 +43,7 @@ const NUMBERS: [&str; 20] = [
 ];
 const TRUTH_VALUES: [&str; 4] = ["confidential", "double", "refuse_stale", "stop_on_focus_change"];
 
-/// What a trigger calls.
+/// Call of a trigger.
 #[derive(Clone, Debug)]
 pub enum ComputerCall {
     /// An action on the boot screen.

@@ -33,7 +33,7 @@ pub struct TemplateError {
     pub code: String,
     /// Description of the fault in the field.
     pub message: String,
-    /// What to write instead, if one thing is likely.
+    /// Text to write instead, if one is likely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Line in the document, from 1.

@@ -86,7 +86,7 @@ pub struct TemplateDefinition {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::KEBAB))]
     pub base: Option<String>,
-    /// What is installed and run when the template is built.
+    /// Software that is installed, and steps that are run, when the template is built.
     #[serde(default, skip_serializing_if = "is_default")]
     pub build: BuildSteps,
     /// Files that the template puts into the computer.
@@ -97,7 +97,7 @@ pub struct TemplateDefinition {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub apps: Vec<TemplateApp>,
-    /// What is watched, and what happens then.
+    /// Events that are watched, and the actions on them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub triggers: Vec<Trigger>,
@@ -108,7 +108,7 @@ pub struct TemplateDefinition {
     /// Scripts that run at moments of a computer's life.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hooks: Hooks,
-    /// What a computer reports about itself.
+    /// Measurements that a computer reports about itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub telemetry: Telemetry,
     /// Which destinations a computer reaches.
@@ -129,7 +129,7 @@ pub struct TemplateMetadata {
     pub name: String,
     /// Semantic version.
     pub version: String,
-    /// What the template is for.
+    /// Purpose of the template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Who publishes it.

@@ -35,7 +35,7 @@ impl fmt::Display for RefusedToken {
 
 impl std::error::Error for RefusedToken {}
 
-/// What a token must say.
+/// Values that a token must have.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedToken<'a> {
     /// Issuer, as configured.

@@ -15,7 +15,7 @@ use super::links::cookie_name;
 use crate::relay::http::{end_to_end_fields, is_of_content};
 use hotdesk_http::untrusted_content::forbid_caching;
 
-/// What a program may do in a browser: run, but not as a page of the controller, and not move the page around it.
+/// Rights of a program in a browser: it runs, but not as a page of the controller, and cannot move the page around it.
 const POLICY: HeaderValue =
     HeaderValue::from_static("sandbox allow-scripts allow-forms allow-popups allow-downloads");
 /// The port that an answer comes from: it tells the program's answers from the controller's own.

@@ -30,7 +30,7 @@ pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(start)).routes(routes!(status)).routes(routes!(stop))
 }
 
-/// What a stream is started to.
+/// Target of a new stream.
 enum StreamStart {
     /// A saved connection.
     Connection(StreamTo),

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// Most rules of a policy: those of a template.
 pub const MAX_RULES: usize = MAX_ENTRIES;
 
-/// What the rules of a policy do.
+/// Effect of the rules of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EgressMode {
     /// Only the destinations of the rules can be reached.
@@ -98,7 +98,7 @@ impl fmt::Display for EgressDestination {
 /// spaces between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressPolicy {
-    /// What the rules do.
+    /// Effect of the rules.
     pub mode: EgressMode,
     rules: Vec<EgressDestination>,
 }
