@@ -52,12 +52,7 @@ pub fn code(secret: &Secret, step: i64) -> Result<Secret> {
 ///
 /// # Errors
 /// Those of [`code`].
-pub fn accepted_step(
-    secret: &Secret,
-    typed: &str,
-    now: UnixMillis,
-    last_step: i64,
-) -> Result<Option<i64>> {
+pub fn accepted_step(secret: &Secret, typed: &str, now: UnixMillis, last_step: i64) -> Result<Option<i64>> {
     let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
     let step = step_at(now);
     for step in (step - MAX_SKEW..=step + MAX_SKEW).filter(|step| *step > last_step) {

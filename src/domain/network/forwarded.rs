@@ -19,9 +19,9 @@ impl FromStr for TrustedProxies {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let network = |part: &str| {
             let address = part.parse::<IpAddr>().map(IpNet::from);
-            address.or_else(|_| part.parse()).map_err(|_| {
-                StepError::new(format!("{part:?} is no address and no network"))
-            })
+            address
+                .or_else(|_| part.parse())
+                .map_err(|_| StepError::new(format!("{part:?} is no address and no network")))
         };
         parts.map(network).collect::<Result<_, _>>().map(Self)
     }

@@ -64,9 +64,8 @@ impl ComputerCall {
             has_reference = true;
             in_url(&event(field))
         });
-        let query = query.ok_or_else(|| {
-            StepError::new(format!("the query of {path} has more than {MAX_QUERY} bytes"))
-        })?;
+        let query = query
+            .ok_or_else(|| StepError::new(format!("the query of {path} has more than {MAX_QUERY} bytes")))?;
         let wrong = |why: StepError| StepError::new(format!("the query of {path} is wrong: {why}"));
         let name = path.strip_prefix('/').unwrap_or(path);
         if name == BASH {

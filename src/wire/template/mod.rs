@@ -25,9 +25,9 @@ mod expansion;
 mod hardware;
 pub mod health;
 mod reader;
+mod runtime;
 mod schema;
 mod software;
-mod runtime;
 #[cfg(test)]
 mod tests;
 pub mod trigger;
@@ -38,16 +38,16 @@ pub use choice::Choice;
 pub use environment::{Environment, TextOrSecret};
 pub use expansion::TemplateValues;
 pub use hardware::TemplateHardware;
+pub use runtime::{Hooks, Telemetry, TemplateStream, TemplateTerminal};
 pub use schema::schema;
 pub use software::{FileMoment, TemplateFile};
-pub use runtime::{Hooks, Telemetry, TemplateStream, TemplateTerminal};
 
 use answer::Position;
 use choice::choices;
 use environment::TemplateSecret;
 use reader::{FieldReader, ObjectReader, Scope};
-use software::BuildSteps;
 use runtime::TemplateEgress;
+use software::BuildSteps;
 use trigger::Trigger;
 
 choices! {
@@ -207,8 +207,7 @@ fn read(object: &ObjectReader<'_>, scope: &Scope) -> Option<TemplateDefinition> 
     let hooks = read_hooks(object);
     let telemetry = object.read("telemetry", runtime::read_telemetry).unwrap_or_default();
     let egress_policy = object.read("egress_policy", runtime::read_egress);
-    let streaming =
-        object.get("streaming").map(|field| runtime::read_streams(&field)).unwrap_or_default();
+    let streaming = object.get("streaming").map(|field| runtime::read_streams(&field)).unwrap_or_default();
     Some(TemplateDefinition {
         api_version: api_version?,
         template: template?,

@@ -22,8 +22,7 @@ fn paths() -> BTreeSet<String> {
     let sources = rust_files(&root().join("src/agent/routes"));
     // Channels are upgraded before they are refused (docs/channels.md).
     let gated = sources.into_iter().filter(|file| !file.ends_with("sockets.rs"));
-    let texts: Vec<String> =
-        gated.map(|file| fs::read_to_string(file).expect("a readable source")).collect();
+    let texts: Vec<String> = gated.map(|file| fs::read_to_string(file).expect("a readable source")).collect();
     let after = texts.iter().flat_map(|text| text.split(".route(").skip(1));
     let routes = after.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split_once('"'));
     let example = |path: &str| {

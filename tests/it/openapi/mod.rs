@@ -64,7 +64,9 @@ fn find_poor_texts(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             if let Some(Value::String(text)) = fields.get("description") {
-                let is_word = |word: &str| word.strip_suffix('.').is_some_and(|word| word.chars().all(char::is_alphabetic));
+                let is_word = |word: &str| {
+                    word.strip_suffix('.').is_some_and(|word| word.chars().all(char::is_alphabetic))
+                };
                 let words = |sentence: &str| sentence.split_whitespace().count();
                 let text = text.replace('\n', " ");
                 if is_word(&text) || text.split(". ").any(|sentence| words(sentence) > MAX_WORDS) {

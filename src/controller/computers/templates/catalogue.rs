@@ -37,7 +37,8 @@ static ENTRIES: LazyLock<std::result::Result<Vec<CatalogueEntry>, StepError>> = 
             let first = errors.first().map(|error| error.sentence()).unwrap_or_default();
             StepError::new(format!("the template {name} of the service is invalid: {first}"))
         })?;
-        let document = serde_json::to_string(&definition).map_err(|error| StepError::new(format!("{name}: {error}")))?;
+        let document =
+            serde_json::to_string(&definition).map_err(|error| StepError::new(format!("{name}: {error}")))?;
         let own = definition.reference();
         entries.push(CatalogueEntry {
             reference: TemplateRef::system(&own.name, &own.version),

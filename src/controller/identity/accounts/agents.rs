@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota};
 
-use super::challenges::{ProofOfWorkChallenges, ProofOfWork};
+use super::challenges::{ProofOfWork, ProofOfWorkChallenges};
 use crate::config::AgentAccounts;
 use crate::identity::auth::keys;
 use crate::identity::auth::rate::{count, rate_limited};

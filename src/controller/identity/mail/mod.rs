@@ -174,7 +174,8 @@ impl Worker {
 
     /// Hands a mail to the server. The error has no address and no text of the mail.
     async fn deliver(&self, mail: Mail) -> Result<(), StepError> {
-        let to = mail.to.parse::<Address>().map_err(|_| StepError::new("the address is not valid for mail"))?;
+        let to =
+            mail.to.parse::<Address>().map_err(|_| StepError::new("the address is not valid for mail"))?;
         let message = Message::builder()
             .from(self.from.clone())
             .to(Mailbox::new(None, to))

@@ -165,7 +165,8 @@ pub(super) fn request_fields(
 pub(super) fn answer_fields(headers: &HeaderMap, forwarded: &ForwardedRequest<'_>) -> HeaderMap {
     let passes = |name: &HeaderName| {
         let own = name.as_str();
-        is_of_content(name) || MCP_FIELDS.contains(name)
+        is_of_content(name)
+            || MCP_FIELDS.contains(name)
             || own.starts_with("x-") && !DROPPED_BEGINNINGS.iter().any(|beginning| own.starts_with(beginning))
     };
     let crossed = end_to_end_fields(headers);

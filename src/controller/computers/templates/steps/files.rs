@@ -76,13 +76,17 @@ pub fn download(from: &str) -> Result<Download<'_>, InvalidSource> {
             Some((bucket, key)) if !key.is_empty() && !bucket.is_empty() && bucket.chars().all(is_plain) => {
                 Ok(Download::Url(format!("https://{bucket}.s3.amazonaws.com/{key}")))
             }
-            _ => Err(InvalidSource("s3:// without a bucket of lower-case letters, digits and dashes, and a key")),
+            _ => Err(InvalidSource(
+                "s3:// without a bucket of lower-case letters, digits and dashes, and a key",
+            )),
         };
     }
     if from.starts_with("git://") || from.starts_with("git+https://") {
         let (url, reference) = from.split_once('#').map_or((from, None), |(url, name)| (url, Some(name)));
         if reference.is_some_and(|name| name.is_empty() || name.starts_with('-')) {
-            return Err(InvalidSource("a repository whose branch, tag or commit is empty or begins with a dash"));
+            return Err(InvalidSource(
+                "a repository whose branch, tag or commit is empty or begins with a dash",
+            ));
         }
         return Ok(Download::Repository { url: url.strip_prefix("git+").unwrap_or(url), reference });
     }
@@ -170,7 +174,8 @@ fn content_script(file: &TemplateFile, values: &TemplateValues<'_>, to: &str) ->
     }
     let Some(from) = &file.from else { return Ok((String::new(), false)) };
     let from = values.expand(from)?;
-    let refused = |why: InvalidSource| Error::internal(format!("a build began with a file that it cannot read: {why}"));
+    let refused =
+        |why: InvalidSource| Error::internal(format!("a build began with a file that it cannot read: {why}"));
     match download(&from).map_err(refused)? {
         Download::Url(url) => {
             let url = shell_words::quote(&url).into_owned();

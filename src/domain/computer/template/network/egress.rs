@@ -149,7 +149,9 @@ impl EgressPolicy {
     pub fn networks(&self) -> impl Iterator<Item = Ipv4Net> {
         self.rules.iter().filter_map(|rule| match rule {
             EgressDestination::Network(IpNet::V4(network)) => Some(*network),
-            EgressDestination::Network(IpNet::V6(_)) | EgressDestination::Domain(_) | EgressDestination::Subdomains(_) => None,
+            EgressDestination::Network(IpNet::V6(_))
+            | EgressDestination::Domain(_)
+            | EgressDestination::Subdomains(_) => None,
         })
     }
 
