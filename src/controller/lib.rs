@@ -37,7 +37,7 @@ use background::auto_stop::AutoStopper;
 use background::trials::Trials;
 use computers::directory::Directory;
 use computers::fleet::{Fleet, PreparedDesktops};
-use computers::rtmp::connections::RtmpConnections;
+use computers::rtmp::stream_connections::StreamConnections;
 use computers::rtmp::streams::RtmpStreams;
 use computers::templates::Templates;
 use computers::templates::triggers::webhooks::Webhooks;
@@ -107,7 +107,7 @@ pub struct App {
     /// Ends of RTMP streams whose owner lost access.
     pub streams: RtmpStreams,
     /// Saved RTMP connections.
-    pub rtmp_connections: RtmpConnections,
+    pub stream_connections: StreamConnections,
     /// Templates and their builds.
     pub templates: Templates,
     /// Signing of webhooks.
@@ -306,7 +306,7 @@ pub async fn start_with(
     let tickets = Arc::new(Tickets::default());
     let addresses = Arc::new(Addresses::new(store.clone(), Mailer::open(&config, tasks)?));
     let app = Arc::new(App {
-        rtmp_connections: RtmpConnections::new(store.clone(), config.streaming.allow_private),
+        stream_connections: StreamConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
         templates: Templates::new(store.clone(), fleet.clone(), plans.clone(), downloads),
         webhooks: Webhooks::new(webhook_secret, config.webhooks.allow_private),

@@ -7,6 +7,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
+//! | `contract` | the trait `Engine`, its data, its errors, and settings of every engine |
 //! | `container`, `qemu` | how a guest runs: OCI containers (runc, gVisor) and virtual machines |
 //! | `driver` | the steps of every operation that both engines share (`GuestDriver`) |
 //! | `leftovers` | search for what crashes left on the host, and its removal |
@@ -16,12 +17,8 @@
 //! | `host` | the host's kernel: control groups, mounts, network, loop devices, slots |
 //! | `simulated` | machines without guests, for tests (cargo feature `simulated`) |
 
-mod error;
-mod settings;
-mod traits;
-mod types;
-
 mod container;
+mod contract;
 mod driver;
 mod engine_set;
 mod host;
@@ -38,26 +35,27 @@ pub use hotdesk_domain::computer::endpoint::Endpoint;
 
 use crate::container::ContainerEngine;
 pub use crate::container::ContainerSettings;
+pub use crate::contract::error::{EngineError, EngineResult, Shortage};
+pub use crate::contract::settings::{DISK_OVERCOMMIT, HostSettings};
+pub use crate::contract::traits::Engine;
+pub(crate) use crate::contract::types::whole_cpus;
+pub use crate::contract::types::{
+    Boot, Capabilities, Change, DiskWatch, Effect, FileKey, Finding, MAX_LAYERS, MachineSpec, Observation,
+    Offer, Offers, Snapshot,
+};
 pub use crate::driver::checks::Check;
 pub use crate::driver::layers::bases::{BASE_RECORD, BaseFolder, BaseRecord, discard as discard_base};
 pub use crate::driver::layers::remove_tree;
 use crate::engine_set::EngineSet;
-pub use crate::error::{EngineError, EngineResult, Shortage};
 pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkConfig, Subnet};
 pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
 pub use crate::leftovers::{Leftover, Leftovers};
 use crate::qemu::QemuEngine;
 pub use crate::qemu::QemuSettings;
-pub use crate::settings::{DISK_OVERCOMMIT, HostSettings};
 pub use crate::state::disk::{DiskSpeed, check_free};
 pub use crate::state::layout::BASES;
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
-pub use crate::traits::Engine;
-pub use crate::types::{
-    Boot, Capabilities, Change, DiskWatch, Effect, FileKey, Finding, MAX_LAYERS, MachineSpec, Observation,
-    Offer, Offers, Snapshot,
-};
 
 /// The engines of this host with all their settings.
 #[derive(Clone, Debug)]
@@ -101,9 +99,9 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
     driver::share(EngineSet::open(settings, mode)?, mode)
 }
 
-/// What one engine offers, and the checks whether this host can run it.
+/// Offer of one engine, and the checks whether this host can run it.
 pub struct EngineChecks<'a> {
-    /// What it offers.
+    /// Its offer.
     pub offer: Offer,
     /// The checks; each tries the real operation when it is run.
     pub checks: Vec<Check<'a>>,

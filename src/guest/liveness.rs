@@ -1,4 +1,4 @@
-//! Whether an agent answers: noted for every request, and shared by all clones of its client.
+//! Liveness of an agent: recorded for every request, and shared by all clones of its client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use hotdesk_base::clock;
 use hotdesk_base::time::UnixMillis;
 
-/// What the requests to one agent learnt.
+/// Outcome of the requests to one agent.
 #[derive(Clone, Debug)]
 pub(super) struct Liveness(Arc<Answers>);
 

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The body of a request, as a stream of bytes: what rooms outside of the API layers read.
+/// The body of a request, as a stream of bytes: for code outside of the API layers.
 pub use axum::body::Body;
 use hotdesk_domain::error::{Error, Result};
 

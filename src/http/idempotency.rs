@@ -42,10 +42,9 @@ pub struct StoredAnswerHeader {
     /// A request that is sent again with the same key within 24 hours is executed at most once. It must
     /// have the same method, path, query, documented header fields and body. A body is compared byte for
     /// byte, a form part by part. The answer is then the stored one, with `Idempotency-Replayed: true`, or
-    /// an error: 409 `idempotency_in_progress` while the first request runs; 409 `outcome_unknown` when the
-    /// service ended meanwhile; 409 `answer_not_kept` when the request was executed, but its answer was too
-    /// long or held a secret that is shown once; 422 `idempotency_key_reused` for another request with the
-    /// same key. A request that got 401, 403, 429 or a `Retry-After` was not executed and can be sent
+    /// an error. 409 `idempotency_in_progress`: the first request runs. 409 `outcome_unknown`: the service
+    /// ended meanwhile. 409 `answer_not_kept`: the request was executed, but its answer was too long or had
+    /// a secret that is shown once. 422 `idempotency_key_reused`: another request had this key. A request that got 401, 403, 429 or a `Retry-After` was not executed and can be sent
     /// again. Two API keys may use the same key independently. With a key, a body has at most 2 MiB (413).
     #[serde(rename = "Idempotency-Key")]
     #[param(rename = "Idempotency-Key", min_length = 8, max_length = 255, pattern = "^[!-~]+$")]

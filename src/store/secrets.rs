@@ -14,7 +14,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::secret::{MAX_SECRETS, SecretName};
 
-/// What a secret belongs to.
+/// Owner of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretOwner {
     /// An account, for the computers of all its workspaces.
@@ -38,7 +38,7 @@ impl SecretOwner {
 pub struct StoredSecret {
     /// Its id, which stays when the value is replaced.
     pub id: SecretId,
-    /// What it belongs to.
+    /// Its account or workspace.
     pub owner: SecretOwner,
     /// Its name, unique for its owner.
     pub name: SecretName,

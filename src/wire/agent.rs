@@ -48,7 +48,7 @@ pub enum PutOutcome {
 pub struct PutResult {
     /// Path of the file, for example `/root/Desktop/report.pdf`.
     pub path: String,
-    /// Outcome.
+    /// Outcome of the write.
     pub outcome: PutOutcome,
 }
 
@@ -63,7 +63,7 @@ pub struct GuestRequestQuery {
     pub after: Option<u64>,
 }
 
-/// What a computer's template asks of the service.
+/// Open requests of a computer's template to the service.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GuestRequests {
     /// Id of the agent: numbers begin again with another one.
@@ -80,12 +80,12 @@ pub struct GuestRequests {
 pub struct GuestRequest {
     /// Its number.
     pub number: u64,
-    /// What is asked for.
+    /// Kind of the request.
     #[serde(flatten)]
     pub kind: GuestRequestKind,
 }
 
-/// What a template asks of the service.
+/// Kind of a request of a template to the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum GuestRequestKind {
@@ -102,7 +102,7 @@ pub enum GuestRequestKind {
         trigger: String,
         /// Place of the action in the trigger.
         action: usize,
-        /// What happened.
+        /// The event.
         event: serde_json::Value,
     },
 }
@@ -112,7 +112,7 @@ pub enum GuestRequestKind {
 pub struct GuestRequestOutcome {
     /// `instance` of the agent that asked.
     pub instance: String,
-    /// What failed; absent when the receiver has it.
+    /// Error; absent when the receiver has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -165,12 +165,13 @@ pub struct Activity {
     /// Milliseconds since the last input on any screen or terminal, or since the agent's start.
     pub idle_ms: u64,
     /// Work in progress that prevents auto-stop; at most 16 entries.
-    pub held_by: Vec<Hold>,
+    pub held_by: Vec<BusyReason>,
 }
 
 /// A reason why a computer is not idle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Hold {
+#[schema(as = Hold)]
+pub struct BusyReason {
     /// `terminal`, `audio`, `stream`, `viewer`, `command`, `process`, `recording`, `transfer` or `ssh`; `unknown`
     /// when the agent does not answer.
     pub kind: String,

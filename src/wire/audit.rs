@@ -30,22 +30,22 @@ pub struct AuditEntry {
     /// Pattern of the route, for example `/computers/{id}/bash`; `/mcp` for a request that was refused before
     /// any tool ran.
     pub route: String,
-    /// Subject, where the route does not name it: `sign_in`, `sign_out`, `password_change`,
+    /// Subject, where the route does not name it. Sign-in: `sign_in`, `sign_out`, `password_change`,
     /// `second_factor_asked` (the password was right), `second_factor_added`, `second_factor_removed`,
     /// `recovery_codes_made`, `passkey_added`, `passkey_removed`, `provider_connected`, `provider_disconnected`,
-    /// `consent_given`,
-    /// `consent_refused`, `token_issued`, `token_refreshed`, `token_reused` (a code or refresh token was used
-    /// twice, which ended the connection), `connection_revoked`, `device_approved`, `device_denied`,
-    /// `trial_end` (the service ended a computer after its trial), `billing_change` (a plan, a payment or the
-    /// billing of a computer), `account_made` and `key_made` (by `hotdesk admin`), `address_verified`.
+    /// `address_verified`. OAuth: `consent_given`, `consent_refused`, `token_issued`, `token_refreshed`,
+    /// `token_reused` (a code or refresh token was used twice, which ended the connection), `connection_revoked`.
+    /// Devices: `device_approved`, `device_denied`. Billing: `trial_end` (the service ended a computer after its
+    /// trial), `billing_change` (a plan, a payment or the billing of a computer). By `hotdesk admin`:
+    /// `account_made`, `key_made`.
     pub action: Option<String>,
     /// Workspace of the request.
     pub workspace_id: Option<String>,
     /// Computer of the request.
     pub computer_id: Option<String>,
-    /// Id of another object of the request: a key that was created or deleted, a connection of an MCP client,
-    /// a member that was changed or removed, the account of a payment or of `hotdesk admin`, or the account
-    /// of a failed sign-in (nothing is recorded for addresses without an account).
+    /// Id of another object of the request: a created or deleted key, a connection of an MCP client, or a changed
+    /// or removed member. Otherwise the account of a payment, of `hotdesk admin` or of a failed
+    /// sign-in. Nothing is recorded for addresses without an account.
     pub target_id: Option<String>,
     /// `done`, `refused` (401, 403), `failed` or `unanswered` (the client left before the answer).
     pub result: String,

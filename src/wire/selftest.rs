@@ -22,9 +22,9 @@ pub struct Check {
     /// `screen`, `windows`, `screenshot`, `click`, `scroll`, `type`, `keys`, `clipboard`, `bash`, `python`,
     /// `files`, `audio` or `elements`.
     pub name: String,
-    /// Outcome.
+    /// Outcome of the check.
     pub outcome: CheckOutcome,
-    /// What was verified, what was wrong, or why the check was skipped.
+    /// Verified facts, the fault, or the reason why the check was skipped.
     pub detail: String,
     /// Measurements by name. The suffix is the unit: `_ms` (milliseconds), `_bytes`, `_mb_per_s` (10^6 bytes
     /// per second), `_per_s`; a name without a suffix is a count.

@@ -2,22 +2,24 @@
 //!
 //! | block | check |
 //! |---|---|
-//! | `bash` | the blocks of a page run in order in one shell, against a controller with the small image |
+//! | `bash` | the blocks of a page run in order in one shell, with the small image; `docs/lifecycle.md` over gVisor |
 //! | `python` | runs with the libraries of the tests; those of `docs/channels.md` by their heading, with arguments |
 //! | `json` | parses |
 //! | `yaml` | is a valid definition file of a template, or a part of one |
+//! | `toml` | is read as configuration |
 //! | `console`, `text` | not run: they need a host of their own, or show output |
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use hotdesk::controller::config::Config;
 use hotdesk::domain::error_code::ErrorCode;
 use hotdesk::wire::template::validate;
 
 use crate::clients::python;
-use crate::floors::root;
-use crate::harness::controller::{RunningController, skip_reason};
+use crate::floors::{root, rust_files};
+use crate::harness::controller::{RunningController, gvisor, skip_reason};
 
 /// A fenced block of a page.
 struct Block {
@@ -127,10 +129,24 @@ fn every_yaml_sample_is_a_valid_definition_file() {
 }
 
 #[test]
+fn every_toml_sample_is_a_configuration() {
+    let mut count = 0;
+    for page in pages() {
+        for block in blocks(&read(&page)).iter().filter(|block| block.language == "toml") {
+            count += 1;
+            if let Err(error) = toml::from_str::<Config>(&block.text) {
+                panic!("{}, \"{}\": {error}\n{}", page.display(), block.heading, block.text);
+            }
+        }
+    }
+    assert!(count > 3, "found only {count} samples");
+}
+
+#[test]
 fn every_block_has_a_language_that_says_how_it_is_checked() {
     for page in pages() {
         for block in blocks(&read(&page)) {
-            let known = ["bash", "python", "json", "yaml", "console", "text", "toml", "rust", "typescript"];
+            let known = ["bash", "python", "json", "yaml", "toml", "console", "text"];
             assert!(known.contains(&block.language.as_str()), "{}: {:?}", page.display(), block.language);
         }
     }
@@ -173,6 +189,38 @@ fn every_link_between_pages_leads_somewhere() {
     assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
 }
 
+/// The paths of this repository that a line has in code font. A pattern or a placeholder is none.
+fn paths_in_code(line: &str) -> impl Iterator<Item = &str> {
+    const FOLDERS: [&str; 6] = ["src/", "tests/", "packaging/", "benches/", "docs/", "xsession/"];
+    let in_code = line.split('`').skip(1).step_by(2);
+    in_code.filter(|text| {
+        let is_plain = !text.contains([' ', '<', '*', '{', '…', '$']);
+        is_plain && FOLDERS.iter().any(|folder| text.starts_with(folder))
+    })
+}
+
+#[test]
+fn every_path_in_code_font_exists() {
+    assert!(paths_in_code("`src/a.rs`, `tests/<name>.rs` and `make`").eq(["src/a.rs"]));
+    let comments = ["src", "tests", "benches"].map(|folder| rust_files(&root().join(folder))).concat();
+    let is_comment = |line: &&str| line.trim_start().starts_with("//");
+    let mut wrong = Vec::new();
+    let mut check = |file: &Path, line: &str| {
+        for path in paths_in_code(line) {
+            if !root().join(path.split('#').next().unwrap_or_default()).exists() {
+                wrong.push(format!("{}: {path}", file.strip_prefix(root()).expect("inside").display()));
+            }
+        }
+    };
+    for page in pages() {
+        read(&page).lines().for_each(|line| check(&page, line));
+    }
+    for file in comments {
+        read(&file).lines().filter(is_comment).for_each(|line| check(&file, line));
+    }
+    assert!(wrong.is_empty(), "paths that do not exist:\n{}", wrong.join("\n"));
+}
+
 #[test]
 fn every_error_code_is_documented() {
     let page = read(&root().join("docs/api/errors.md"));
@@ -183,17 +231,13 @@ fn every_error_code_is_documented() {
     assert!(missing.is_empty(), "docs/api/errors.md has no row for {missing:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_shell_sample_runs() {
-    if let Some(skip) = skip_reason() {
-        return skip.report();
-    }
-    let controller = RunningController::boot().await;
+/// Runs the shell samples of pages against a controller; the errors.
+async fn run_shell_samples(controller: &RunningController, pages: Vec<PathBuf>) -> Vec<String> {
     let program = Path::new(env!("CARGO_BIN_EXE_hotdesk"));
     let path = std::env::var("PATH").expect("a PATH");
     let path = format!("{}:{path}", program.parent().expect("a folder").display());
     let mut failures = Vec::new();
-    for page in pages() {
+    for page in pages {
         let text = read(&page);
         let script: String = blocks(&text)
             .iter()
@@ -215,6 +259,30 @@ async fn every_shell_sample_runs() {
             failures.push(format!("{}: {}\n{stdout}\n{stderr}", page.display(), output.status));
         }
     }
+    failures
+}
+
+/// The page whose samples save memory.
+fn page_with_memory() -> PathBuf {
+    root().join("docs/lifecycle.md")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_shell_sample_runs() {
+    if let Some(skip) = skip_reason() {
+        return skip.report();
+    }
+    let controller = RunningController::boot_with("[agent_accounts]\nenabled = true\n").await;
+    let pages = pages().into_iter().filter(|page| *page != page_with_memory()).collect();
+    let failures = run_shell_samples(&controller, pages).await;
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shell_samples_that_save_memory_run_over_gvisor() {
+    let Some(configuration) = gvisor() else { return };
+    let controller = RunningController::boot_with(&configuration).await;
+    let failures = run_shell_samples(&controller, vec![page_with_memory()]).await;
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 

@@ -1,4 +1,5 @@
-//! Rules of the source tree that the compiler does not hold: who may use axum, SQL and X, and how large a folder may grow.
+//! Rules of the source tree that the compiler does not hold: which folders use axum, SQL and X, how large a folder may
+//! grow, and that skips of tests are counted.
 //!
 //! Which floor may use which is held by the crates' dependencies (ARCHITECTURE.md, "Floors").
 
@@ -90,6 +91,17 @@ fn no_folder_of_the_source_has_more_entries_than_one_takes_in() {
     let mut wrong = Vec::new();
     crowded(&root().join("src"), &mut wrong);
     assert!(wrong.is_empty(), "folders to group:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn skips_are_counted() {
+    let folders = ["src", "tests"].map(|folder| rust_files(&root().join(folder))).concat();
+    let own = ["tests/capability/lib.rs", "tests/it/floors.rs"].map(|file| root().join(file));
+    let others = folders.into_iter().filter(|file| !own.contains(file));
+    let wrong: Vec<PathBuf> = others
+        .filter(|file| fs::read_to_string(file).expect("a readable source").contains("println!(\"skipped"))
+        .collect();
+    assert!(wrong.is_empty(), "skips that no run counts (`Capability::skip`): {wrong:?}");
 }
 
 #[test]

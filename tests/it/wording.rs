@@ -1,5 +1,6 @@
 //! Rules of names and prose in the source tree (CONTRIBUTING.md, "Writing rules").
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use crate::floors::{code, root, rust_files};
@@ -104,6 +105,10 @@ const NOUNS: [&str; 21] = [
     "Bed",
     "Spacing",
 ];
+/// Public types of one role in each file that has them: fields of a command line, commands, rows of a table.
+const ROLES: [&str; 3] = ["Command", "Options", "Row"];
+/// Words with which a sentence or a clause begins, and no noun phrase.
+const NO_PHRASES: [&str; 5] = ["What", "Who", "Which", "Whether", "Everything"];
 /// Files outside of the repository that comments once cited: a reader cannot open them.
 const OUTSIDE: [&str; 4] = ["wire.md", "threats.md", "interface.md", "access.md"];
 
@@ -172,11 +177,30 @@ fn the_first_line_of_each_file_says_what_is_in_it() {
         let ends = opening.trim_end().ends_with(['.', ':']);
         // A `?` inside of a word begins the query of a path.
         let asks = opening.split_whitespace().any(|word| word.ends_with('?'));
-        if text.is_empty() || asks || !ends {
+        let is_clause = text.split_whitespace().next().is_some_and(|word| NO_PHRASES.contains(&word));
+        if text.is_empty() || asks || is_clause || !ends {
             wrong.push(format!("{file}: {first}"));
         }
     }
     assert!(wrong.is_empty(), "first lines that are not a noun phrase:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_crate_has_two_public_types_of_one_name() {
+    let mut files = BTreeMap::<(String, String), BTreeSet<String>>::new();
+    for (file, source) in sources() {
+        let Some(name) = file.strip_prefix("src/").and_then(|rest| Some(rest.split_once('/')?.0)) else {
+            continue;
+        };
+        let public = code(&source).filter(|line| line.trim_start().starts_with("pub "));
+        let names = public.filter_map(|line| declared(line, &["struct", "enum", "trait", "type"]));
+        // A macro's parameter is no name.
+        for found in names.filter(|name| !name.is_empty()) {
+            files.entry((name.to_owned(), found.to_owned())).or_default().insert(file.clone());
+        }
+    }
+    files.retain(|(_, name), files| files.len() > 1 && !ROLES.contains(&name.as_str()));
+    assert!(files.is_empty(), "public types of one name: {files:#?}");
 }
 
 #[test]

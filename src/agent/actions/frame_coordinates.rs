@@ -7,7 +7,7 @@ use hotdesk_domain::desktop::area::Area;
 use hotdesk_domain::desktop::pointer::Point;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_wire::desktop::action::{Action, Position};
+use hotdesk_wire::desktop::action::{Action, Coordinates};
 
 /// Distance in pixels around the target in which nothing may have been painted: half of a small button.
 const MARGIN: u16 = 8;
@@ -43,7 +43,7 @@ pub(super) async fn to_screen(screen: &Screen, mut action: Action) -> Result<Act
 
 /// Converts a position. With only one axis the pointer keeps the other one; the frame's origin replaces it
 /// for the conversion.
-fn convert(record: &FrameRecord, [x, y]: &mut Position<'_>) -> Result<()> {
+fn convert(record: &FrameRecord, [x, y]: &mut Coordinates<'_>) -> Result<()> {
     let axis = |value: &Option<&mut f64>| value.as_deref().copied().unwrap_or(0.0);
     let (on_x, on_y) = record.to_screen(axis(x), axis(y))?;
     for (value, on_screen) in [(x, on_x), (y, on_y)] {

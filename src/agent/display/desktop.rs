@@ -1,4 +1,4 @@
-//! What commands and the health check need of the desktop, with and without X screens.
+//! Interface of the desktop for commands and the health check, with and without X screens.
 
 use std::path::PathBuf;
 

@@ -11,6 +11,7 @@
 //! screen                                     `Screen`, its `X11Worker`, its session, its supervisor
 //! screenshot   clipboard   keyboard_layout   state that a screen or its worker holds
 //! damage_history   link   process            painted areas, X connections, processes
+//! template_environment                       variables of the template for programs of screens
 //! fault   config                             failures, configuration
 //! ```
 
@@ -240,7 +241,7 @@ impl Displays {
         let stop = inner.tasks.stopping().child_token();
         let encoders = Arc::clone(&inner.encoders);
         let screen = Arc::new(Screen::new(id, display, slot == 0, size, stop, encoders));
-        let supervisor = supervise::Supervisor {
+        let supervisor = supervise::ScreenSupervisor {
             screen: Arc::clone(&screen),
             own,
             session: inner.session.clone(),

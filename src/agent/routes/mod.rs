@@ -18,21 +18,17 @@ use crate::state::activity::{ActivitySources, ScreenSources};
 use crate::system::ssh::SshServers;
 use hotdesk_http::edge;
 use screens::template::ScreensOfTemplate;
+use system::{activity, health, identity, processes, provision, ssh};
 
-mod activity;
 mod events;
 mod exec;
 mod files;
 mod gate;
-mod health;
 mod idempotent;
-mod identity;
-mod processes;
-mod provision;
 pub mod screens;
 mod selftest;
 mod sockets;
-mod ssh;
+mod system;
 
 pub use idempotent::IdempotencyLayer;
 

@@ -24,10 +24,10 @@ pub enum Display {
 }
 
 impl FromStr for Display {
-    type Err = String;
+    type Err = StepError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not own, own:NUMBER, :NUMBER or none");
+    fn from_str(text: &str) -> Result<Self, StepError> {
+        let wrong = || StepError::new(format!("{text:?} is not own, own:NUMBER, :NUMBER or none"));
         // No host part, on purpose: a screen on another host cannot share memory.
         match text.split_once(':') {
             None if text == "own" => Ok(Self::Own(BOOT_DISPLAY)),

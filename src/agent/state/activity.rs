@@ -15,7 +15,7 @@ use crate::media::stream::Streams;
 use crate::state::Agent;
 use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_domain::error::Result;
-use hotdesk_wire::agent::{Activity, Hold};
+use hotdesk_wire::agent::{Activity, BusyReason};
 
 /// Most reasons that are returned: one prevents a suspension, the others inform people.
 const MAX_HOLDS: usize = 16;
@@ -71,13 +71,13 @@ impl ActivitySources {
         join_all(asked).await.into_iter().flatten().collect()
     }
 
-    async fn terminals(&self) -> Result<Vec<Hold>> {
+    async fn terminals(&self) -> Result<Vec<BusyReason>> {
         let shells = self.agent.terminals.shells();
         let jobs = blocking(move || Ok(shells.jobs())).await?;
         Ok(jobs.into_iter().map(|job| hold("terminal", format!("bash runs {}", shown(&job)))).collect())
     }
 
-    async fn sound(&self) -> Option<Hold> {
+    async fn sound(&self) -> Option<BusyReason> {
         let listeners = self.agent.channels.count(&Channel::Audio);
         if listeners == 0 || !events::is_playing(&self.agent.desktop.environment(None).ok()?).await {
             return None;
@@ -86,7 +86,7 @@ impl ActivitySources {
     }
 
     /// Streams, recordings and viewers of the screens.
-    fn screen_watchers(&self) -> Vec<Hold> {
+    fn screen_watchers(&self) -> Vec<BusyReason> {
         let mut all = Vec::new();
         if let Some(screens) = &self.screens {
             let streamed = screens.streams.screen();
@@ -100,19 +100,19 @@ impl ActivitySources {
     }
 
     /// SSH connections. What happens in them is encrypted, so an open one counts as used.
-    fn ssh(&self) -> Option<Hold> {
+    fn ssh(&self) -> Option<BusyReason> {
         let connections = self.agent.channels.count(&Channel::Ssh);
         (connections > 0).then(|| hold("ssh", plural(connections, "connection")))
     }
 
     /// Connections to ports of the computer. Programs keep them open between uses, so an open one counts as used.
-    fn tunnels(&self) -> Option<Hold> {
+    fn tunnels(&self) -> Option<BusyReason> {
         let connections = self.agent.channels.count(&Channel::Tcp);
         (connections > 0).then(|| hold("port", plural(connections, "connection")))
     }
 
     /// Commands, Python sessions, transfers and background processes that run.
-    fn commands(&self) -> Vec<Hold> {
+    fn commands(&self) -> Vec<BusyReason> {
         let agent = &self.agent;
         let mut all = Vec::new();
         let running = agent.commands.running();
@@ -138,8 +138,8 @@ async fn screen_idle(screen: &Screen) -> Option<Duration> {
     }
 }
 
-fn hold(kind: &str, detail: String) -> Hold {
-    Hold { kind: kind.to_owned(), detail }
+fn hold(kind: &str, detail: String) -> BusyReason {
+    BusyReason { kind: kind.to_owned(), detail }
 }
 
 fn plural(count: usize, what: &str) -> String {

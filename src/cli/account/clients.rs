@@ -20,7 +20,7 @@ pub enum Command {
     /// List clients.
     List(ListView),
     /// Create a client with its own workspace and API key. The key is not shown again.
-    Create(CreateOptions),
+    Create(ClientOptions),
     /// Print the monthly usage of a client.
     Usage(UsageOptions),
     /// Delete a client with its workspace and API key.
@@ -37,7 +37,7 @@ pub enum Command {
 
 /// `hotdesk clients create`.
 #[derive(Debug, Args)]
-pub struct CreateOptions {
+pub struct ClientOptions {
     /// External id, unique among your clients.
     external_id: String,
     /// Display name.
@@ -101,8 +101,8 @@ async fn list(view: ListView, session: &Session) -> Outcome<()> {
     })
 }
 
-async fn create(options: CreateOptions, session: &Session) -> Outcome<()> {
-    let CreateOptions { external_id, name, max_computers, monthly_ai_cap, billed_to } = options;
+async fn create(options: ClientOptions, session: &Session) -> Outcome<()> {
+    let ClientOptions { external_id, name, max_computers, monthly_ai_cap, billed_to } = options;
     let body =
         CreateClient { external_id, name, max_computers, monthly_ai_cap_usd: monthly_ai_cap, billed_to };
     let response = session.api.call(Method::POST, &["v1", "accounts"], Some(&body), REQUEST_TIMEOUT).await?;

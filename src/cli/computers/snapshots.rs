@@ -26,7 +26,7 @@ pub enum Command {
         view: ListView,
     },
     /// Create a snapshot of a computer.
-    Create(CreateOptions),
+    Create(SnapshotOptions),
     /// Delete a snapshot; the computer is not affected.
     Delete {
         #[command(flatten)]
@@ -40,7 +40,7 @@ pub enum Command {
 
 /// `hotdesk snapshots create`.
 #[derive(Debug, Args)]
-pub struct CreateOptions {
+pub struct SnapshotOptions {
     #[command(flatten)]
     target: ComputerArg,
     /// Name of the snapshot.
@@ -96,7 +96,7 @@ async fn list(session: &Session, target: &ComputerArg, view: ListView) -> Outcom
     })
 }
 
-async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
+async fn create(session: &Session, options: SnapshotOptions) -> Outcome<()> {
     let id = resolve::computer(&session.api, &options.target.computer).await?;
     let progress = Progress::waiting(format!("creating a snapshot of {}", options.target.computer));
     let body = CreateSnapshot { name: options.name, memory: options.memory };

@@ -16,7 +16,7 @@ use hotdesk_domain::computer::lifecycle::{Command, Status};
 use hotdesk_domain::error::Result;
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
-use hotdesk_wire::agent::{Activity, Hold};
+use hotdesk_wire::agent::{Activity, BusyReason};
 use hotdesk_wire::computer::AutoStop as Record;
 
 /// Agents that are queried concurrently. An agent that hangs takes a slot for three seconds.
@@ -33,7 +33,7 @@ struct ActivityReports(Mutex<HashMap<ComputerId, ActivityReport>>);
 #[derive(Clone, Debug)]
 struct ActivityReport {
     activity: AgentActivity,
-    held_by: Vec<Hold>,
+    held_by: Vec<BusyReason>,
 }
 
 impl ActivityReports {
@@ -42,7 +42,7 @@ impl ActivityReports {
         let at = Instant::now();
         let activity = reported.unwrap_or_else(|error| {
             let detail = format!("the computer does not say what is at work: {}", error.message);
-            Activity { idle_ms: 0, held_by: vec![Hold { kind: String::from("unknown"), detail }] }
+            Activity { idle_ms: 0, held_by: vec![BusyReason { kind: String::from("unknown"), detail }] }
         });
         let mut held_by = activity.held_by;
         held_by.truncate(MAX_HOLDS);

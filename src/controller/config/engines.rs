@@ -45,7 +45,7 @@ impl Config {
     /// configuration was when they were made.
     ///
     /// # Errors
-    /// As [`Self::engine_settings`].
+    /// Those of [`Self::engine_settings`].
     pub fn all_engine_settings(&self) -> Result<EngineSettings> {
         let mut isolations = self.engines.isolations()?;
         let others: Vec<_> =

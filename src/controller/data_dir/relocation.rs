@@ -16,7 +16,7 @@ use crate::data_dir::lock;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::AgentClient;
 
-/// What belongs to the store. The database is the last: until it has moved, the store counts as not moved.
+/// Files of the store. The database is the last: until it has moved, the store counts as not moved.
 const PARTS: [&str; 6] =
     ["blobs", "hotdesk.room", "hotdesk.key", "hotdesk.db-shm", "hotdesk.db-wal", "hotdesk.db"];
 

@@ -43,7 +43,7 @@ impl Ledger {
     }
 
     /// Adds a screenshot. Returns the ids that must be removed: the oldest of an account above its part, then the
-    /// oldest of whoever has the most.
+    /// oldest of the account that has the most.
     pub(super) fn add(&mut self, owner: Option<AccountId>, id: Uuid, bytes: u64) -> Vec<Uuid> {
         let room = self.most_bytes / ACCOUNT_PART;
         let one = self.owners.entry(owner).or_default();
@@ -85,7 +85,7 @@ impl Ledger {
         self.owners.retain(|_, one| !one.stored.is_empty());
     }
 
-    /// Removes the oldest of whoever has the most.
+    /// Removes the oldest of the account that has the most.
     fn remove_oldest_of(&mut self, amount: impl Fn(&Owner) -> u64) -> Option<Uuid> {
         let (largest, _) = self.owners.iter().max_by_key(|(_, one)| amount(one))?;
         self.remove_oldest(*largest)

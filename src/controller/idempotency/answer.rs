@@ -29,7 +29,7 @@ const STORED_FIELDS: [HeaderName; 6] = [
     HeaderName::from_static("upload-offset"),
 ];
 
-/// What a response means for its request.
+/// Meaning of a response for its request.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The request is complete.

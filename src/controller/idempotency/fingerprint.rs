@@ -17,7 +17,7 @@ use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::idempotency::digest;
 
-/// What the fingerprint of an operation's requests covers.
+/// Parts of an operation's requests that the fingerprint covers.
 #[derive(Clone, Debug)]
 pub(super) struct FingerprintRule {
     /// Whether the body is a form, whose parts are compared instead of its bytes.

@@ -73,10 +73,8 @@ const DROPPED: [HeaderName; 13] = [
     REQUEST_DIGEST,
 ];
 
-/// Header fields of an agent's response that may pass. Exact names, because browsers apply many fields to the
-/// whole origin (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS and future ones), and proxies in front obey
-/// others (`X-Accel-Redirect`, `X-Sendfile`).
-const RESPONSE_FIELDS: [HeaderName; 29] = [
+/// Header fields of an answer that concern its content alone.
+const CONTENT_FIELDS: [HeaderName; 13] = [
     header::ACCEPT_RANGES,
     header::ALLOW,
     header::CONTENT_DISPOSITION,
@@ -90,6 +88,12 @@ const RESPONSE_FIELDS: [HeaderName; 29] = [
     header::LAST_MODIFIED,
     header::RETRY_AFTER,
     header::VARY,
+];
+
+/// Header fields of an agent's response that may pass besides [`CONTENT_FIELDS`]. Exact names, because browsers apply many fields to the
+/// whole origin (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS and future ones), and proxies in front obey
+/// others (`X-Accel-Redirect`, `X-Sendfile`).
+const RESPONSE_FIELDS: [HeaderName; 16] = [
     REPLAYED,
     // Resumable uploads (tus.io).
     HeaderName::from_static("tus-extension"),
@@ -173,12 +177,17 @@ pub(super) fn end_to_end_fields(headers: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
+/// Whether a header field of an answer concerns its content alone.
+pub(super) fn is_of_content(name: &HeaderName) -> bool {
+    CONTENT_FIELDS.contains(name)
+}
+
 /// Returns the fields of an agent's response that may pass to the client.
 fn response_fields(headers: &HeaderMap) -> HeaderMap {
     let crossed = end_to_end_fields(headers);
     crossed
         .iter()
-        .filter(|(name, _)| RESPONSE_FIELDS.contains(name))
+        .filter(|(name, _)| is_of_content(name) || RESPONSE_FIELDS.contains(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }

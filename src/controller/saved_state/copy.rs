@@ -12,7 +12,7 @@ use hotdesk_base::backoff::Backoff;
 use hotdesk_base::secret::sealing::SealingKey;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_objects::{Label, Manifest, ManifestFile, PART_BYTES, Part, checksum, pack};
-use hotdesk_store::fleet::saved_copies::SavedCopy;
+use hotdesk_store::fleet::saved_state::saved_copies::SavedCopy;
 
 /// Shortest and longest pause between two attempts to store a part.
 const MIN_PAUSE: Duration = Duration::from_millis(200);

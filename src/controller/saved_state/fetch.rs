@@ -13,7 +13,7 @@ use hotdesk_engine::{EngineError, EngineResult, Extents, SavedFile};
 use hotdesk_objects::{
     Label, MANIFEST_BYTES, Manifest, ManifestFile, ObjectError, Part, STORED_PART_BYTES, unpack,
 };
-use hotdesk_store::fleet::saved_copies::SavedCopy;
+use hotdesk_store::fleet::saved_state::saved_copies::SavedCopy;
 
 /// Parts that are fetched concurrently, so that one is written while another is awaited.
 const PARTS_AT_ONCE: usize = 4;

@@ -19,7 +19,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Engine;
 use hotdesk_objects::{Label, ObjectStoreSettings, Objects};
 use hotdesk_store::Store;
-use hotdesk_store::fleet::saved_copies::SavedCopy;
+use hotdesk_store::fleet::saved_state::saved_copies::SavedCopy;
 
 /// States that are copied or verified concurrently. Each needs a core for its checksums.
 const COPIES_AT_ONCE: usize = 2;

@@ -1,5 +1,7 @@
 //! Host and Origin checks, A76 and A77 (docs/authentication-rules.md).
 
+use std::fmt;
+
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
@@ -56,12 +58,12 @@ impl Hosts {
         let public = config.public_url.split_once("://").and_then(|(_, authority)| host::parse(authority));
         let hosts = public.into_iter().chain(listed(&config.web.allowed_hosts));
         let origins = listed(&config.web.allowed_origins).map(|origin| {
-            let invalid = |why| {
+            let invalid = |why: &dyn fmt::Display| {
                 let form = "list origins such as https://app.example or http://localhost:3000";
                 Error::failed(format!("configuration: web.allowed_origins: {origin:?} {why}: {form}"))
             };
-            let parts = uri::split(origin).map_err(invalid)?;
-            let whole = if parts.rest.is_empty() { Ok(()) } else { Err(invalid("has a path")) };
+            let parts = uri::split(origin).map_err(|why| invalid(&why))?;
+            let whole = if parts.rest.is_empty() { Ok(()) } else { Err(invalid(&"has a path")) };
             // Browsers write hosts in lower case.
             whole.map(|()| origin.to_ascii_lowercase())
         });

@@ -15,7 +15,7 @@ const MAX_SUFFIX: usize = 210;
 /// The wildcard of `web.ports_host`.
 #[derive(Clone, Debug)]
 pub struct PortHosts {
-    /// What follows the label of a port, with its dot.
+    /// Suffix behind the label of a port, with its dot.
     suffix: String,
 }
 

@@ -103,7 +103,7 @@ impl UnreadAnswers {
 struct CountedBody {
     body: Body,
     budget: PollSemaphore,
-    /// What was read ahead: a frame, or the end.
+    /// Frame that was read ahead, or the end.
     ahead: Option<Option<Result<Frame<Bytes>, axum::Error>>>,
     /// Data that waits for space.
     waiting: Option<Bytes>,

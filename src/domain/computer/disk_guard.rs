@@ -49,7 +49,7 @@ pub struct MeasuredMachine {
     pub phase: GuardPhase,
 }
 
-/// What the guard did with a machine.
+/// State of a machine under the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardPhase {
     /// It runs.
@@ -63,7 +63,7 @@ pub enum GuardPhase {
     },
 }
 
-/// What to do with a machine.
+/// Action of the guard on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardStep {
     /// Nothing.

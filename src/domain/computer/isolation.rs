@@ -50,7 +50,7 @@ pub fn names(isolations: &[Isolation]) -> String {
     isolations.iter().map(|isolation| isolation.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// What decides the isolation of a new computer.
+/// Inputs that decide the isolation of a new computer.
 #[derive(Clone, Copy, Debug)]
 pub struct IsolationChoice<'a> {
     /// The isolation of the request.
@@ -59,7 +59,7 @@ pub struct IsolationChoice<'a> {
     pub of_workspace: Option<Isolation>,
     /// The default of the configuration, which is offered.
     pub configured: Isolation,
-    /// What this host offers.
+    /// Isolations that this host offers.
     pub offered: &'a [Isolation],
 }
 

@@ -1,7 +1,7 @@
-//! Which account a person at the operator's OpenID Connect provider signs in to (docs/operating.md).
+//! Choice of the account that a person at the operator's OpenID Connect provider signs in to (docs/operating.md).
 //!
 //! The provider's id of the person decides. An address only connects an account that nobody can sign in to in
-//! another way: addresses are given to other people, and an account with a password belongs to who knows it.
+//! another way: addresses are given to other people, and an account with a password belongs to the person who knows it.
 
 use hotdesk_base::ids::AccountId;
 
@@ -18,7 +18,7 @@ pub struct AddressMatch {
     pub has_sign_in: bool,
 }
 
-/// What the provider said about the person's address.
+/// Claims of the provider about the person's address.
 #[derive(Clone, Copy, Debug)]
 pub enum ProviderAddress {
     /// None, or one that it has not verified.
@@ -29,7 +29,7 @@ pub enum ProviderAddress {
     Account(AddressMatch),
 }
 
-/// What a sign-in by the provider does.
+/// Effect of a sign-in by the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderDecision {
     /// The person signs in to an account that is connected already.

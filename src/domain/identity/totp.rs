@@ -7,6 +7,7 @@ use sha1::Sha1;
 
 use crate::error::{Error, Result};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 
 /// Seconds of a time step.
 const STEP_SECONDS: i64 = 30;
@@ -23,9 +24,9 @@ pub fn secret_of(bytes: &[u8; SECRET_BYTES]) -> Secret {
     Secret::new(BASE32_NOPAD.encode(bytes))
 }
 
-/// Returns the time step at a time in seconds since 1970.
-pub fn step_at(seconds: i64) -> i64 {
-    seconds.div_euclid(STEP_SECONDS)
+/// Returns the number of the time step at a time.
+pub fn step_at(now: UnixMillis) -> i64 {
+    now.as_seconds().div_euclid(STEP_SECONDS)
 }
 
 /// Returns the code of a secret at a time step, six digits (RFC 4226 section 5.3).
@@ -51,10 +52,10 @@ pub fn code(secret: &Secret, step: i64) -> Result<Secret> {
 ///
 /// # Errors
 /// Those of [`code`].
-pub fn accepted_step(secret: &Secret, typed: &str, seconds: i64, last_step: i64) -> Result<Option<i64>> {
+pub fn accepted_step(secret: &Secret, typed: &str, now: UnixMillis, last_step: i64) -> Result<Option<i64>> {
     let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
-    let now = step_at(seconds);
-    for step in (now - MAX_SKEW..=now + MAX_SKEW).filter(|step| *step > last_step) {
+    let step = step_at(now);
+    for step in (step - MAX_SKEW..=step + MAX_SKEW).filter(|step| *step > last_step) {
         if code(secret, step)?.matches(&typed) {
             return Ok(Some(step));
         }
@@ -71,6 +72,10 @@ mod tests {
         secret_of(b"12345678901234567890")
     }
 
+    fn at(seconds: i64) -> UnixMillis {
+        UnixMillis::from_seconds(seconds, 0)
+    }
+
     #[test]
     fn codes_are_those_of_rfc_6238() {
         // The last six of the eight digits in the table of appendix B.
@@ -82,7 +87,7 @@ mod tests {
             (2_000_000_000, "279037"),
             (20_000_000_000, "353130"),
         ] {
-            assert_eq!(code(&secret(), step_at(seconds)).unwrap().reveal(), digits, "{seconds}");
+            assert_eq!(code(&secret(), step_at(at(seconds))).unwrap().reveal(), digits, "{seconds}");
         }
         for text in ["", "not base32", "GEZDGNBVGY3TQOJQ"] {
             assert!(code(&Secret::new(text), 1).is_err(), "{text}");
@@ -91,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_code_is_accepted_around_its_time_and_once() {
-        let step = step_at(59);
+        let step = step_at(at(59));
         for (typed, seconds, last_step, accepted) in [
             ("287082", 59, 0, Some(step)),
             (" 287 082 ", 59, 0, Some(step)),
@@ -105,7 +110,7 @@ mod tests {
             ("287083", 59, 0, None),
             ("", 59, 0, None),
         ] {
-            let found = accepted_step(&secret(), typed, seconds, last_step).unwrap();
+            let found = accepted_step(&secret(), typed, at(seconds), last_step).unwrap();
             assert_eq!(found, accepted, "{typed} at {seconds} after {last_step}");
         }
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Shortest time between two mails to one address: a mail usually arrives within it.
 const MIN_PAUSE: Duration = Duration::from_secs(60);
-/// Most mails to one address in [`PERIOD`]. Whoever made the account can request them, and the address may be
+/// Most mails to one address in [`PERIOD`]. The maker of the account can request them, and the address may be
 /// somebody else's.
 const MAX_MAILS: u32 = 5;
 /// Period of [`MAX_MAILS`].

@@ -6,18 +6,22 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
+use hotdesk_base::step_error::StepError;
+
 /// Trusted proxies, whose `X-Forwarded-For` is used: `127.0.0.1, 10.0.0.0/8`. Empty means none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<IpNet>);
 
 impl FromStr for TrustedProxies {
-    type Err = String;
+    type Err = StepError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, StepError> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let network = |part: &str| {
             let address = part.parse::<IpAddr>().map(IpNet::from);
-            address.or_else(|_| part.parse()).map_err(|_| format!("{part:?} is no address and no network"))
+            address
+                .or_else(|_| part.parse())
+                .map_err(|_| StepError::new(format!("{part:?} is no address and no network")))
         };
         parts.map(network).collect::<Result<_, _>>().map(Self)
     }
@@ -88,6 +92,6 @@ mod tests {
             nobody.client("127.0.0.1".parse().unwrap(), ["192.0.2.9"]),
             "127.0.0.1".parse::<IpAddr>().unwrap()
         );
-        assert!("10.0.0.0/33".parse::<TrustedProxies>().unwrap_err().contains("10.0.0.0/33"));
+        assert!("10.0.0.0/33".parse::<TrustedProxies>().unwrap_err().to_string().contains("10.0.0.0/33"));
     }
 }

@@ -4,7 +4,7 @@
 //! operation, success or an error". A request that was refused before it did anything is not a completed
 //! operation: its key can be used again.
 
-/// What happens to the `Idempotency-Key` of an answered request.
+/// Fate of the `Idempotency-Key` of an answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayRule {
     /// The request is complete; the answer is replayed.

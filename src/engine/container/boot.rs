@@ -18,7 +18,7 @@ use crate::host::command::{host_error, run_with, tool};
 use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{bandwidth, network, process, slots};
 use crate::state::{boot_files, disk, raw_disk};
-use crate::types::whole_cpus;
+use crate::whole_cpus;
 use crate::{Endpoint, EngineError, EngineResult};
 use nix::sys::resource::{Resource, getrlimit};
 

@@ -41,7 +41,7 @@ use crate::host::{process, slots};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::{agent_binary, disk, disk_copy, raw_disk};
-use crate::types::whole_cpus;
+use crate::whole_cpus;
 use crate::{
     Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, Offer, OpenMode,
 };

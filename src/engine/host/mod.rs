@@ -1,4 +1,4 @@
-//! Everything that touches the host's kernel.
+//! Resources of the host's kernel: groups, mounts, networks, processes, slots.
 
 pub(crate) mod addresses;
 pub(crate) mod bandwidth;

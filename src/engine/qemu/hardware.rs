@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::qemu::link;
-use crate::types::whole_cpus;
+use crate::whole_cpus;
 use crate::{DiskSpeed, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 

@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_transfer_that_cannot_begin_leaves_no_process() {
         if !can_compress() {
-            return eprintln!("skipped: zstd is not installed");
+            return hotdesk_capability::Capability::Qemu.skip("zstd is not installed");
         }
         for reads in [false, true] {
             let place = tempfile::tempdir().unwrap();

@@ -113,7 +113,7 @@ impl HelperConnection {
                 Err(error) => return Err(failed(error)),
             }
         };
-        // Whoever else listens there would get the tokens of agents.
+        // Another process that listens there would get the tokens of agents.
         let owner = stream.peer_cred().map_err(failed)?.uid();
         let own = rustix::process::geteuid().as_raw();
         if owner != 0 && owner != own {

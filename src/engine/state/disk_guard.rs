@@ -1,6 +1,6 @@
 //! Growth of machines on the host's disk, and which of them are frozen for it.
 //!
-//! The rules are in `hotdesk_domain::computer::disk_guard`; `driver/disk_guard.rs` measures and acts.
+//! The rules are in `hotdesk_domain::computer::disk_guard`; `driver/capacity/disk_guard.rs` measures and acts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

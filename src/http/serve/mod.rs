@@ -23,6 +23,7 @@ pub use stalled_client::ClientMayPause;
 use stalled_client::{ClientConnection, PausePermission, STALL_TIMEOUT};
 pub use tls::{CertificateFiles, Tls};
 
+use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 
 mod admission;
@@ -48,21 +49,18 @@ pub enum Listen {
 }
 
 impl FromStr for Listen {
-    type Err = String;
+    type Err = StepError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, StepError> {
+        let wrong = |why: &str| StepError::new(format!("{text:?} {why}"));
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(PathBuf::from(path)));
         }
         if let Some(number) = text.strip_prefix("fd:") {
-            let fd: RawFd = number.parse().map_err(|_| format!("{text:?} is not fd:NUMBER"))?;
-            return if fd > 2 {
-                Ok(Self::Inherited(fd))
-            } else {
-                Err(format!("{text:?} names a standard stream"))
-            };
+            let fd: RawFd = number.parse().map_err(|_| wrong("is not fd:NUMBER"))?;
+            return if fd > 2 { Ok(Self::Inherited(fd)) } else { Err(wrong("names a standard stream")) };
         }
-        text.parse().map(Self::Tcp).map_err(|_| format!("{text:?} is not ADDR:PORT, unix:PATH or fd:NUMBER"))
+        text.parse().map(Self::Tcp).map_err(|_| wrong("is not ADDR:PORT, unix:PATH or fd:NUMBER"))
     }
 }
 

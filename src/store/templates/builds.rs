@@ -8,7 +8,7 @@ use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::template::build::BuildStatus;
 use hotdesk_domain::error::{Error, Result};
 
-/// What a build made.
+/// Layers that a build made.
 #[derive(Clone, Debug)]
 pub struct BuiltLayers {
     /// The guest image below the layers.
@@ -24,7 +24,7 @@ pub struct StoredBuild {
     pub status: BuildStatus,
     /// Why it failed.
     pub error: Option<String>,
-    /// What it made, when it is ready.
+    /// Layers that it made, when it is ready.
     pub built: Option<BuiltLayers>,
     /// When it began.
     pub began_at: UnixMillis,

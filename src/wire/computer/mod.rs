@@ -14,7 +14,7 @@ pub mod tunnel;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::agent::Hold;
+use crate::agent::BusyReason;
 use crate::computer::egress::EgressPolicyRecord;
 use crate::field;
 
@@ -42,8 +42,8 @@ pub struct Computer {
     pub ram: u32,
     /// Disk, in GB.
     pub disk_size_gb: u32,
-    /// The kernel behind its programs: `sandbox` (its own, in user space; keeps memory), `shared` (the host's; keeps no
-    /// memory) or `vm` (its own, in a virtual machine; keeps memory).
+    /// The kernel behind its programs: `sandbox` (its own, in user space), `shared` (the host's) or `vm` (its own, in a
+    /// virtual machine). All but `shared` keep memory.
     pub isolation: String,
     /// Template that it was launched from, as `namespace/name@version`; null for the guest image without additions.
     #[serde(default)]
@@ -59,8 +59,8 @@ pub struct Computer {
     /// `deleting` or `error`.
     pub status: String,
     /// Why the service suspended or stopped it: `trial_ended` or `auto_stop`. After `auto_stop` the next
-    /// action wakes or starts it. `host_disk_full`: it wrote much while the host's disk was nearly full; while it
-    /// runs it is frozen until there is space, and one that still grew was stopped.
+    /// action wakes or starts it. `host_disk_full`: it wrote much while the host's disk was nearly full. While
+    /// it runs it is frozen until there is space. One that still grew was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_reason: Option<String>,
     /// Time since which its agent answers nothing, ISO 8601; absent while it answers. A restart is the remedy.
@@ -126,7 +126,7 @@ pub struct AutoStop {
     /// progress.
     pub suspends_at: Option<String>,
     /// Work in progress at the last check; `unknown` while its agent does not answer.
-    pub held_by: Vec<Hold>,
+    pub held_by: Vec<BusyReason>,
     /// Whether the idle computer is suspended with its memory. If not, it is stopped, what is in its memory is
     /// lost, and the next action starts it from its disk.
     pub keeps_memory: bool,

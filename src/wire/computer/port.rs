@@ -45,9 +45,9 @@ pub struct NewPortTicket {
 /// A link that opens a port in a browser, once.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PortTicket {
-    /// The link.
+    /// The link, which works without an API key until it expires.
     pub url: String,
-    /// The port.
+    /// Port in the computer that the link leads to.
     pub port: u16,
     /// When the link expires, ISO 8601.
     pub expires_at: String,

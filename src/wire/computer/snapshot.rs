@@ -20,9 +20,9 @@ pub struct CreateSnapshot {
 /// State of a computer at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Snapshot {
-    /// UUID.
+    /// Id of the snapshot, a UUID.
     pub id: String,
-    /// The computer.
+    /// Id of the computer that it was taken of.
     pub computer_id: String,
     /// Name, if it has one.
     pub name: Option<String>,

@@ -19,7 +19,7 @@ pub struct PublishQuery {
 /// The answer to `POST /templates`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PublishedTemplate {
-    /// The reference.
+    /// Reference of the template, `namespace/name@version`.
     #[serde(rename = "ref")]
     #[schema(example = "default/browser-lab@1.0.0")]
     pub reference: String,
@@ -35,7 +35,7 @@ pub struct PublishedTemplate {
 /// A published template.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Template {
-    /// The reference.
+    /// Reference of the template, `namespace/name@version`.
     #[serde(rename = "ref")]
     #[schema(example = "default/browser-lab@1.0.0")]
     pub reference: String,
@@ -66,7 +66,7 @@ pub struct TemplateList {
 /// The status of a template's build.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TemplateBuild {
-    /// The reference.
+    /// Reference of the template, `namespace/name@version`.
     #[serde(rename = "ref")]
     pub reference: String,
     /// Digest of the document.
@@ -89,7 +89,7 @@ pub struct TemplateBuild {
 #[schema(example = json!({"ref": "default/browser-lab@1.0.0"}))]
 #[serde(deny_unknown_fields)]
 pub struct RunTemplate {
-    /// The template.
+    /// Reference of the template, `namespace/name@version`.
     #[serde(rename = "ref")]
     pub reference: String,
 }
@@ -169,7 +169,7 @@ pub struct SaveTemplate {
     /// Reference of the new template, in the namespace `default`.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// What it is.
+    /// Description of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }

@@ -136,7 +136,7 @@ pub struct ActionResult {
     /// `key_press`, `key_down`, `key_up`, `wait`, `wait_stable`, `wait_change`, `screenshot` or
     /// `cursor_position`.
     pub action: String,
-    /// What was done, with the names of the request.
+    /// Values of the action, with the names of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub details: Option<serde_json::Value>,

@@ -130,7 +130,7 @@ pub struct SkippedApp {
     pub app: String,
     /// Process id; 0 when the process ended before it could be read.
     pub pid: u32,
-    /// Reason.
+    /// Reason why its elements are not listed.
     pub reason: String,
 }
 

@@ -31,7 +31,7 @@ pub struct StartRecording {
 /// needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Recording {
-    /// Id.
+    /// Id of the recording, for the routes below `recordings/{id}`.
     pub id: String,
     /// Id of the screen.
     pub screen: String,
@@ -104,7 +104,7 @@ pub struct TimelineEntry {
     /// Number of clicks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u8>,
-    /// Scroll direction.
+    /// Direction of a scroll action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// Number of scroll steps.

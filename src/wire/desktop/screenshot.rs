@@ -126,7 +126,7 @@ pub enum ScreenshotJson {
 /// Metadata of a stored screenshot.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ScreenshotMetadata {
-    /// Id.
+    /// Id of the screenshot.
     pub id: String,
     /// Time of the screenshot, ISO 8601.
     pub timestamp: String,

@@ -30,7 +30,7 @@ pub struct SaveConnection {
 /// A saved connection, without its key.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Connection {
-    /// Name.
+    /// Name of the connection, unique in the account.
     pub name: String,
     /// Normalized URL of the server and its application.
     pub url: String,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 pub struct Window {
     /// X id, for example `0x1400003`; it does not change while the window exists.
     pub id: String,
-    /// Title.
+    /// Title of the window.
     pub title: String,
     /// Class of the program, for example `XTerm` or `Chromium`.
     pub class: String,
@@ -48,13 +48,13 @@ pub struct Window {
 /// Width of a window's frame on each side, in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Frame {
-    /// Left side.
+    /// Width of the left side, in pixels.
     pub left: u32,
-    /// Right side.
+    /// Width of the right side, in pixels.
     pub right: u32,
-    /// Top, with the title bar.
+    /// Height of the top with the title bar, in pixels.
     pub top: u32,
-    /// Bottom.
+    /// Height of the bottom, in pixels.
     pub bottom: u32,
 }
 

@@ -58,7 +58,7 @@ pub struct FileWritten {
     pub size: u64,
     /// SHA-256 of the received bytes, in hexadecimal.
     pub sha256: String,
-    /// Outcome.
+    /// Outcome of the write.
     pub outcome: WriteOutcome,
 }
 
@@ -99,7 +99,7 @@ pub enum EntryType {
 pub struct FolderEntry {
     /// Base name; bytes that are not UTF-8 are replaced with U+FFFD.
     pub name: String,
-    /// Type.
+    /// Type of the entry.
     #[serde(rename = "type")]
     pub kind: EntryType,
     /// Size in bytes.
@@ -128,7 +128,7 @@ pub struct Listing {
 /// The answer to `GET stat`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Stat {
-    /// Absolute path.
+    /// Absolute path of the entry.
     pub path: String,
     /// The object at that path.
     #[serde(flatten)]
@@ -164,7 +164,7 @@ pub struct FolderCreated {
 pub struct MoveFile {
     /// Path of the object; for a symbolic link the link is moved.
     pub from: String,
-    /// New path.
+    /// New path of the entry.
     pub to: String,
     /// Replace an existing file; otherwise the answer is 409 `already_exists`.
     #[serde(default)]
@@ -201,7 +201,7 @@ pub struct DeleteQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Deleted)]
 pub struct DeleteResult {
-    /// Absolute path.
+    /// Absolute path of the entry that was deleted.
     pub path: String,
     /// Number of removed objects that are not folders.
     pub files: u64,

@@ -6,13 +6,13 @@ use utoipa::{IntoParams, ToSchema};
 /// A stored file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct File {
-    /// UUID.
+    /// Id of the file, a UUID.
     pub id: String,
-    /// Base name.
+    /// Name of the file, without a folder.
     pub filename: String,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// Media type.
+    /// Media type of the content.
     pub content_type: String,
     /// `upload` or `export`.
     pub source: String,
@@ -23,7 +23,7 @@ pub struct File {
 /// Result of copying an upload to one computer.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Delivery {
-    /// The computer.
+    /// Id of the computer.
     pub computer_id: String,
     /// `created`; `exists` when a file with that name existed and was not changed; `failed`, then the copy is
     /// retried at the next start.

@@ -6,7 +6,7 @@ use utoipa::{IntoParams, ToSchema};
 /// An API key without its secret.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ApiKey {
-    /// UUID.
+    /// Id of the key, a UUID.
     pub id: String,
     /// Name of the key.
     pub name: String,

@@ -8,11 +8,11 @@ use crate::field;
 /// A client of an operator.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Client {
-    /// UUID.
+    /// Id of the client, a UUID.
     pub id: String,
     /// Id that the operator chose; unique among the operator's clients.
     pub external_id: String,
-    /// Name.
+    /// Name of the client.
     pub name: String,
     /// Id of its workspace.
     pub workspace_id: String,
@@ -150,7 +150,7 @@ pub struct ClientUsage {
 /// Usage of one computer in a month.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ComputerUsage {
-    /// UUID.
+    /// Id of the computer, a UUID.
     pub computer_id: String,
     /// Running time, in hours.
     #[serde(serialize_with = "field::number")]

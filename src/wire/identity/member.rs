@@ -79,7 +79,7 @@ pub struct ChangeMember {
     /// `id` of the member.
     #[serde(rename = "memberId")]
     pub member_id: String,
-    /// New role.
+    /// New role of the member.
     pub role: AssignableRole,
 }
 
@@ -105,7 +105,7 @@ pub struct Invite {
         example = "ada@example.org"
     )]
     pub email: String,
-    /// New role.
+    /// Role that the invited person gets.
     pub permission: AssignableRole,
 }
 
@@ -115,7 +115,7 @@ pub struct Invite {
 pub struct InvitationCreated {
     /// Always true; a failure has an error body.
     pub success: bool,
-    /// The invitation.
+    /// The new invitation.
     pub invite: Invitation,
     /// Link for the invited person, who becomes a member by opening it.
     pub url: String,

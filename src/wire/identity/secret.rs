@@ -21,7 +21,7 @@ pub struct SecretQuery {
 pub struct SecretRecord {
     /// UUID; it stays when the value is replaced.
     pub id: String,
-    /// Name.
+    /// Name of the secret, unique in its account or workspace.
     pub name: String,
     /// `account` or `workspace`.
     pub scope: String,

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// A browser that is signed in to an account.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BrowserSession {
-    /// UUID.
+    /// Id of the session, a UUID.
     pub id: String,
     /// Browser and system by its `User-Agent`, such as `Firefox on Linux`; null when it names neither.
     pub browser: Option<String>,

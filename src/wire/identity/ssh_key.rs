@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// A public key with which an account opens SSH connections to computers.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SshKey {
-    /// UUID.
+    /// Id of the SSH key, a UUID.
     pub id: String,
     /// Name of the key.
     pub name: String,

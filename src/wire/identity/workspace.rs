@@ -8,7 +8,7 @@ use crate::computer::Computer;
 /// A workspace.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Workspace {
-    /// UUID.
+    /// Id of the workspace, a UUID.
     pub id: String,
     /// Name, unique per account ignoring case.
     pub name: String,
@@ -101,9 +101,9 @@ pub struct WorkspaceTransition {
 /// One computer's status.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ComputerStatus {
-    /// UUID.
+    /// Id of the computer, a UUID.
     pub id: String,
-    /// Its name.
+    /// Name of the computer.
     pub name: String,
     /// Status, as in `Computer`.
     pub status: String,

@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
 
+use hotdesk_base::step_error::StepError;
 use hotdesk_domain::computer::template::trigger::render;
 use hotdesk_domain::network::webhook::in_url;
 
@@ -42,7 +43,7 @@ const NUMBERS: [&str; 20] = [
 ];
 const TRUTH_VALUES: [&str; 4] = ["confidential", "double", "refuse_stale", "stop_on_focus_change"];
 
-/// What a trigger calls.
+/// Call of a trigger.
 #[derive(Clone, Debug)]
 pub enum ComputerCall {
     /// An action on the boot screen.
@@ -55,27 +56,29 @@ impl ComputerCall {
     /// Reads a path such as `/key?key=F5`. References to the event in its query are replaced by what `event` returns for them.
     ///
     /// # Errors
-    /// Why it is no call.
-    pub fn parse(endpoint: &str, mut event: impl FnMut(&str) -> String) -> Result<Self, String> {
+    /// The reason why it is no call.
+    pub fn parse(endpoint: &str, mut event: impl FnMut(&str) -> String) -> Result<Self, StepError> {
         let (path, query) = endpoint.split_once('?').unwrap_or((endpoint, ""));
         let mut has_reference = false;
         let query = render(query, MAX_QUERY, |field| {
             has_reference = true;
             in_url(&event(field))
         });
-        let query = query.ok_or_else(|| format!("the query of {path} has more than {MAX_QUERY} bytes"))?;
-        let wrong = |why: String| format!("the query of {path} is wrong: {why}");
+        let query = query
+            .ok_or_else(|| StepError::new(format!("the query of {path} has more than {MAX_QUERY} bytes")))?;
+        let wrong = |why: StepError| StepError::new(format!("the query of {path} is wrong: {why}"));
         let name = path.strip_prefix('/').unwrap_or(path);
         if name == BASH {
             if has_reference {
-                return Err("a reference to the event in a shell command; the action command has one safely"
-                    .to_owned());
+                return Err(StepError::new(
+                    "a reference to the event in a shell command; the action command has one safely",
+                ));
             }
             let bash = fields(Map::new(), &query).and_then(|fields| read(fields).map(Self::Bash));
             return bash.map_err(wrong);
         }
         if !Action::NAMES.contains(&name) {
-            return Err(format!("{path} is not an action of the computer"));
+            return Err(StepError::new(format!("{path} is not an action of the computer")));
         }
         let named = Map::from_iter([(ACTION.to_owned(), Value::from(name))]);
         let action = fields(named, &query).and_then(|fields| read(fields).map(Self::Action));
@@ -85,13 +88,13 @@ impl ComputerCall {
     /// Checks a path of a definition.
     ///
     /// # Errors
-    /// Why it is no call, whatever the event.
-    pub fn check(endpoint: &str) -> Result<(), String> {
+    /// The reason why it is no call, whatever the event.
+    pub fn check(endpoint: &str) -> Result<(), StepError> {
         let mut call = Self::parse(endpoint, |_| SAMPLE.to_owned())?;
         if let Self::Action(action) = &mut call {
             let positions = action.body_mut().positions();
             if positions.iter().flatten().flatten().any(|at| **at < 0.0) {
-                return Err(format!("{endpoint} has a position that is on no screen"));
+                return Err(StepError::new(format!("{endpoint} has a position that is on no screen")));
             }
         }
         Ok(())
@@ -99,9 +102,9 @@ impl ComputerCall {
 }
 
 /// Adds the fields of a query, with the types that they have in JSON. What is no number stays a text, which the action refuses.
-fn fields(mut all: Map<String, Value>, query: &str) -> Result<Map<String, Value>, String> {
+fn fields(mut all: Map<String, Value>, query: &str) -> Result<Map<String, Value>, StepError> {
     let pairs: Vec<(String, String)> =
-        serde_urlencoded::from_str(query).map_err(|error| error.to_string())?;
+        serde_urlencoded::from_str(query).map_err(|error| StepError::new(error.to_string()))?;
     for (name, text) in pairs {
         let typed = if NUMBERS.contains(&&*name) {
             text.parse::<u32>()
@@ -115,15 +118,15 @@ fn fields(mut all: Map<String, Value>, query: &str) -> Result<Map<String, Value>
             None
         };
         if all.contains_key(&name) {
-            return Err(format!("the field {name} is there twice"));
+            return Err(StepError::new(format!("the field {name} is there twice")));
         }
         all.insert(name, typed.unwrap_or(Value::String(text)));
     }
     Ok(all)
 }
 
-fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, String> {
-    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, StepError> {
+    serde_json::from_value(Value::Object(fields)).map_err(|error| StepError::new(error.to_string()))
 }
 
 #[cfg(test)]
@@ -137,7 +140,7 @@ mod tests {
         let parse = |endpoint: &str| match ComputerCall::parse(endpoint, |field| format!("<{field}>&x=1")) {
             Ok(ComputerCall::Action(action)) => serde_json::to_value(action).unwrap(),
             Ok(ComputerCall::Bash(bash)) => serde_json::to_value(bash).unwrap(),
-            Err(why) => json!(why),
+            Err(why) => json!(why.to_string()),
         };
         assert_eq!(parse("/screenshot"), json!({"action": "screenshot"}));
         assert_eq!(parse("/click?x=1&y=2.5"), json!({"action": "click", "x": 1.0, "y": 2.5}));
@@ -168,7 +171,7 @@ mod tests {
         ] {
             assert!(parse(wrong).as_str().is_some_and(|why| why.contains(part)), "{wrong}: {}", parse(wrong));
         }
-        assert_eq!(ComputerCall::check("/click?x={{event.x}}&y={{event.y}}"), Ok(()));
+        assert!(ComputerCall::check("/click?x={{event.x}}&y={{event.y}}").is_ok());
         assert!(ComputerCall::check("/drag?start_x=1&start_y=1&end_x=1&end_y=-1").is_err());
     }
 }

@@ -40,8 +40,8 @@ pub struct BashResult {
     pub action: String,
     /// The command as sent.
     pub command: String,
-    /// Standard output and standard error in the order in which they were written, with invalid UTF-8
-    /// replaced; the middle is omitted when it is longer than 1 MiB.
+    /// Standard output and standard error in the order in which they were written. Invalid UTF-8 is
+    /// replaced. The middle is omitted when it is longer than 1 MiB.
     pub output: String,
     /// Standard output alone; the middle is omitted when it is longer than 256 KiB.
     #[serde(default)]
@@ -70,7 +70,7 @@ pub struct BashResult {
 #[schema(example = json!({"code": "print(6 * 7)"}))]
 #[serde(deny_unknown_fields)]
 pub struct Exec {
-    /// Python source.
+    /// Python source that is run.
     pub code: String,
     /// Timeout in seconds, 1 to 300; 10 when absent. The code and all processes that it started are then
     /// killed.
@@ -143,7 +143,7 @@ pub struct ExecResult {
 /// A Python session.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PythonSession {
-    /// Name.
+    /// Name of the session, as in its calls.
     pub name: String,
     /// Process id in the computer; null while it starts.
     pub pid: Option<i32>,

@@ -105,7 +105,7 @@ pub struct OutputQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow: Option<bool>,
     /// True, with `both`: each piece has a header of 8 bytes. The first byte is 1 for standard output and 2 for standard
-    /// error, three bytes are 0, and four have the length of the piece, big-endian (Docker's stream format). Offsets do
+    /// error, and three bytes are 0. Four bytes have the length of the piece, big-endian (Docker's stream format). Offsets do
     /// not count headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framed: Option<bool>,

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::template::health::HealthProbe;
 use crate::template::trigger::Trigger;
 
-/// What a computer runs of its template. The build of the template writes it as JSON to
+/// Programs that a computer runs for its template. The build of the template writes it as JSON to
 /// [`PROGRAMS_FILE`](hotdesk_domain::computer::template::build::PROGRAMS_FILE) of the computer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TemplatePrograms {
@@ -36,7 +36,7 @@ pub struct TemplatePrograms {
     /// Sessions of tmux that each boot starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terminals: Vec<TerminalProgram>,
-    /// What is sent to an OpenTelemetry collector.
+    /// Measurements that are sent to an OpenTelemetry collector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<TelemetryProgram>,
     /// Servers that the screen can be streamed to.
@@ -153,7 +153,7 @@ pub struct AutostartProgram {
 pub struct HealthProgram {
     /// Name of the application.
     pub app: String,
-    /// What is checked.
+    /// Probe of the check.
     pub probe: HealthProbe,
     /// Time between two checks, in milliseconds.
     pub every_ms: u64,

@@ -43,10 +43,10 @@ pub struct TriggerRun {
     pub ended_at: Option<String>,
     /// `running`, `succeeded` or `failed`.
     pub status: String,
-    /// What happened; its fields depend on the source.
+    /// The event; its fields depend on the source.
     #[schema(value_type = Object)]
     pub event: Value,
-    /// What failed, one text for each action that did.
+    /// Errors, one text for each action that failed.
     pub errors: Vec<String>,
 }
 

@@ -31,9 +31,9 @@ pub struct TemplateError {
     /// Machine-readable kind (docs/templates.md#errors).
     #[schema(example = "unknown_ref")]
     pub code: String,
-    /// What is wrong with the field.
+    /// Description of the fault in the field.
     pub message: String,
-    /// What to write instead, if one thing is likely.
+    /// Text to write instead, if one is likely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Line in the document, from 1.

@@ -17,10 +17,10 @@ pub struct TemplateSecret {
     /// Name in lower case: `api_key` is the entry `API_KEY` of the vault.
     #[schemars(regex(pattern = r"^[a-z][a-z0-9_]{0,63}$"))]
     pub name: String,
-    /// What it is for.
+    /// Purpose of the variable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What a value looks like.
+    /// Form of a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }

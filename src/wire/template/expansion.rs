@@ -11,7 +11,7 @@ use hotdesk_domain::error::{Error, Result};
 use super::TemplateDefinition;
 use super::choice::Choice;
 use super::environment::TextOrSecret;
-use super::surroundings::TemplateEgress;
+use super::runtime::TemplateEgress;
 
 /// Values of a definition's references.
 pub struct TemplateValues<'a> {

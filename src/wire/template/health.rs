@@ -22,7 +22,7 @@ pub const RESTART_SERVICE: &str = "restart_service:";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HealthCheck {
-    /// What is checked.
+    /// Probe of the check.
     #[serde(flatten)]
     pub probe: HealthProbe,
     /// Time between two checks.
@@ -43,7 +43,7 @@ pub struct HealthCheck {
     pub on_fail: Option<String>,
 }
 
-/// What a health check looks at.
+/// Probe of a health check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HealthProbe {

@@ -25,9 +25,9 @@ mod expansion;
 mod hardware;
 pub mod health;
 mod reader;
+mod runtime;
 mod schema;
 mod software;
-mod surroundings;
 #[cfg(test)]
 mod tests;
 pub mod trigger;
@@ -38,16 +38,16 @@ pub use choice::Choice;
 pub use environment::{Environment, TextOrSecret};
 pub use expansion::TemplateValues;
 pub use hardware::TemplateHardware;
+pub use runtime::{Hooks, Telemetry, TemplateStream, TemplateTerminal};
 pub use schema::schema;
 pub use software::{FileMoment, TemplateFile};
-pub use surroundings::{Hooks, Telemetry, TemplateStream, TemplateTerminal};
 
 use answer::Position;
 use choice::choices;
 use environment::TemplateSecret;
 use reader::{FieldReader, ObjectReader, Scope};
+use runtime::TemplateEgress;
 use software::BuildSteps;
-use surroundings::TemplateEgress;
 use trigger::Trigger;
 
 choices! {
@@ -86,7 +86,7 @@ pub struct TemplateDefinition {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = schema::KEBAB))]
     pub base: Option<String>,
-    /// What is installed and run when the template is built.
+    /// Software that is installed, and steps that are run, when the template is built.
     #[serde(default, skip_serializing_if = "is_default")]
     pub build: BuildSteps,
     /// Files that the template puts into the computer.
@@ -97,7 +97,7 @@ pub struct TemplateDefinition {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub apps: Vec<TemplateApp>,
-    /// What is watched, and what happens then.
+    /// Events that are watched, and the actions on them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub triggers: Vec<Trigger>,
@@ -108,7 +108,7 @@ pub struct TemplateDefinition {
     /// Scripts that run at moments of a computer's life.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hooks: Hooks,
-    /// What a computer reports about itself.
+    /// Measurements that a computer reports about itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub telemetry: Telemetry,
     /// Which destinations a computer reaches.
@@ -129,7 +129,7 @@ pub struct TemplateMetadata {
     pub name: String,
     /// Semantic version.
     pub version: String,
-    /// What the template is for.
+    /// Purpose of the template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Who publishes it.
@@ -203,12 +203,11 @@ fn read(object: &ObjectReader<'_>, scope: &Scope) -> Option<TemplateDefinition> 
     let files = software::read_files(object);
     let apps = object.list("apps", MAX_STEPS, application::read);
     let triggers = object.list("triggers", MAX_STEPS, trigger::read);
-    let terminal = object.list("terminal", MAX_STEPS, surroundings::read_terminal);
+    let terminal = object.list("terminal", MAX_STEPS, runtime::read_terminal);
     let hooks = read_hooks(object);
-    let telemetry = object.read("telemetry", surroundings::read_telemetry).unwrap_or_default();
-    let egress_policy = object.read("egress_policy", surroundings::read_egress);
-    let streaming =
-        object.get("streaming").map(|field| surroundings::read_streams(&field)).unwrap_or_default();
+    let telemetry = object.read("telemetry", runtime::read_telemetry).unwrap_or_default();
+    let egress_policy = object.read("egress_policy", runtime::read_egress);
+    let streaming = object.get("streaming").map(|field| runtime::read_streams(&field)).unwrap_or_default();
     Some(TemplateDefinition {
         api_version: api_version?,
         template: template?,
@@ -299,7 +298,7 @@ fn read_hardware(object: &ObjectReader<'_>) -> TemplateHardware {
 
 /// Reads `hooks`, of which `on_first_boot` has a shorthand.
 fn read_hooks(object: &ObjectReader<'_>) -> Hooks {
-    let mut hooks = object.read("hooks", surroundings::read_hooks).unwrap_or_default();
+    let mut hooks = object.read("hooks", runtime::read_hooks).unwrap_or_default();
     let script = |field: &FieldReader<'_>| field.interpolated(MAX_SCRIPT_BYTES);
     merge(object, "on_first_boot", script, "hooks.on_first_boot", &mut hooks.on_first_boot);
     hooks

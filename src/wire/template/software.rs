@@ -15,7 +15,7 @@ use super::reader::{FieldReader, NameKind, ObjectReader};
 /// Path of the wallpaper in the guest image: `wallpaper` becomes a file of this path.
 const WALLPAPER: &str = "/usr/share/backgrounds/hotdesk.png";
 
-/// What is installed and run when the template is built.
+/// Software that is installed, and steps that are run, when the template is built.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuildSteps {

@@ -7,7 +7,7 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::display::desk::installed;
+use crate::display::fixture::installed;
 use crate::events::watch_audio;
 use crate::harness::agent::{RunningAgent, fetch_json};
 use crate::harness::capability::Capability;

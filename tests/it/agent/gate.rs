@@ -1,5 +1,6 @@
 //! Authentication of the agent's API, health, and start-up checks.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -8,40 +9,38 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 
+use hotdesk::wire::desktop::action::Action;
+
+use crate::floors::{root, rust_files};
 use crate::harness::agent::{OwnedChild, RunningAgent, client_builder, command, end, fetch_json};
 
-/// Every route of the agent, an unknown route and a wrong method.
-fn routes() -> Vec<(Method, &'static str)> {
-    vec![
-        (Method::GET, "/health"),
-        (Method::GET, "/activity"),
-        (Method::POST, "/identity"),
-        (Method::POST, "/bash"),
-        (Method::POST, "/exec"),
-        (Method::POST, "/wait"),
-        (Method::PUT, "/files/desktop/x.txt"),
-        (Method::GET, "/files/content?path=x"),
-        (Method::GET, "/screenshot"),
-        (Method::POST, "/click"),
-        (Method::POST, "/move"),
-        (Method::POST, "/drag"),
-        (Method::POST, "/scroll"),
-        (Method::POST, "/type"),
-        (Method::POST, "/key"),
-        (Method::GET, "/screens"),
-        (Method::POST, "/screens"),
-        (Method::PATCH, "/screens/default"),
-        (Method::DELETE, "/screens/default"),
-        (Method::GET, "/nothing/here"),
-        (Method::DELETE, "/bash"),
-        (Method::GET, "/"),
-    ]
+/// Methods that are tried on each path, whether it has them or not: the gate comes before the routes.
+const METHODS: [Method; 3] = [Method::GET, Method::POST, Method::DELETE];
+
+/// The paths of the agent's routes behind the gate: those of its sources and of the table of actions, and an unknown one.
+fn paths() -> BTreeSet<String> {
+    let sources = rust_files(&root().join("src/agent/routes"));
+    // Channels are upgraded before they are refused (docs/channels.md).
+    let gated = sources.into_iter().filter(|file| !file.ends_with("sockets.rs"));
+    let texts: Vec<String> = gated.map(|file| fs::read_to_string(file).expect("a readable source")).collect();
+    let after = texts.iter().flat_map(|text| text.split(".route(").skip(1));
+    let routes = after.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split_once('"'));
+    let example = |path: &str| {
+        let parts = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part });
+        parts.collect::<Vec<_>>().join("/")
+    };
+    let routes = routes.map(|(path, _)| example(path));
+    let actions = Action::NAMES.iter().map(|name| format!("/{name}"));
+    routes.chain(actions).chain(["/nothing/here".to_owned(), "/".to_owned()]).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_answered_without_the_token_or_for_a_web_page() {
     let Some(agent) = RunningAgent::with_screen().await else { return };
-    for (method, path) in routes() {
+    let paths = paths();
+    assert!(paths.len() > 70 && paths.contains("/windows/x/focus"), "found only {paths:?}");
+    let each = paths.iter().flat_map(|path| METHODS.map(|method| (method, path.as_str())));
+    for (method, path) in each {
         let bare = || agent.bare(method.clone(), path).body("{}");
         let half = &agent.token()[..20];
         for (what, request) in [

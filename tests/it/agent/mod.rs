@@ -4,6 +4,7 @@
 
 mod activity;
 mod bash;
+mod exec_context;
 mod files;
 mod gate;
 mod idempotency;
@@ -13,4 +14,3 @@ mod processes;
 mod python;
 mod sessions;
 mod stock;
-mod surroundings;

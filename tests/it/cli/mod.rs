@@ -17,6 +17,7 @@ mod hardware;
 mod host;
 mod keys;
 mod login;
+mod names;
 mod open;
 mod operator;
 pub mod person;
@@ -25,7 +26,6 @@ mod secrets;
 mod ssh;
 mod stand_in;
 mod tables;
-mod words;
 
 const ID: &str = "11111111-1111-4111-8111-111111111111";
 const OTHER: &str = "22222222-2222-4222-8222-222222222222";

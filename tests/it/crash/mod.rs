@@ -3,10 +3,10 @@
 mod adopt;
 mod arrival;
 mod builds;
+mod dead_machine;
 mod full;
 mod points;
 pub mod remains;
 pub mod repair;
 mod rounds;
 mod sweep;
-mod truth;

@@ -18,7 +18,7 @@ use x11rb::protocol::xproto::{
 use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::desk::{DisplayFixture, TIMEOUT, installed};
+use super::fixture::{DisplayFixture, TIMEOUT, installed};
 
 /// What another program pastes in a format.
 async fn paste_by_xclip(display: &str, arguments: &[&str]) -> Vec<u8> {
@@ -459,8 +459,8 @@ async fn an_empty_clipboard_is_empty_again_after_a_loan() {
 async fn the_clipboard_works_again_after_its_x_server_was_killed() {
     let fixture = DisplayFixture::bare(320, 240).await;
     set_clipboard(&fixture, "", json!({"text": "before"})).await;
-    let server = super::life::x_server_pid(&fixture.display());
-    super::life::kill(server, nix::sys::signal::Signal::SIGKILL);
+    let server = super::screens::x_server_pid(&fixture.display());
+    super::screens::kill(server, nix::sys::signal::Signal::SIGKILL);
     let back = || async {
         let (status, answer) = fixture.call("GET", "/clipboard", Value::Null).await;
         assert!([200, 503, 504].contains(&status.as_u16()), "{status} {answer}");

@@ -6,7 +6,7 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 
 use super::counter::{Counter, Counts};
-use super::desk::{DisplayFixture, TIMEOUT};
+use super::fixture::{DisplayFixture, TIMEOUT};
 use super::served::{Client, DisplayServer};
 use crate::harness::sampling::sampled;
 

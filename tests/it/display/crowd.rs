@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::counter::{Counter, Counts};
-use super::desk::DisplayFixture;
+use super::fixture::DisplayFixture;
 use super::served::{Client, DisplayServer};
 use crate::harness::sampling::sampled;
 

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::desk::{DisplayFixture, installed};
+use super::fixture::{DisplayFixture, installed};
 use super::receivers::{Kind, Receiver};
 use crate::harness::controller::RunningController;
 use crate::harness::process::OwnedChild;

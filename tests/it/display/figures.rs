@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::desk::{DisplayFixture, Picture, installed};
+use super::fixture::{DisplayFixture, Picture, installed};
 use super::window::{KeyReader, Window};
 use crate::harness::capability::Capability;
 use hotdesk::agent::display::ScreenSession;

@@ -8,7 +8,7 @@ use x11rb::connection::Connection as _;
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{Allow, ButtonIndex, ConnectionExt as _, EventMask, GrabMode, ModMask};
 
-use super::desk::{DisplayFixture, TIMEOUT};
+use super::fixture::{DisplayFixture, TIMEOUT};
 use super::window::{InputEvent, Window};
 
 #[tokio::test]

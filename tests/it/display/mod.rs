@@ -1,25 +1,25 @@
 //! Display subsystem on real X servers. Each test has its own displays.
 
 mod counter;
-pub mod desk;
+pub mod fixture;
 mod receivers;
 mod served;
 mod streams;
 pub mod window;
 
-mod acting;
+mod actions;
 pub mod clipboard;
+mod conditional_screenshots;
 mod counting;
 mod crowd;
 mod fidelity;
 mod figures;
 mod input;
-mod life;
 mod pictures;
 mod programs;
 mod recordings;
+mod screens;
 mod selftest;
-mod sight;
 mod through;
 mod typing;
 pub mod windows;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use x11rb::protocol::xproto::ConnectionExt as _;
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::desk::{Claim, DisplayFixture, ForeignXServer, Picture, installed};
+use super::fixture::{Claim, DisplayFixture, ForeignXServer, Picture, installed};
 use super::window::Window;
 use hotdesk::agent::display::{ScreenSession, XServer};
 

@@ -8,7 +8,7 @@ use hotdesk::agent::display::ScreenSession;
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use super::desk::{DisplayFixture, TIMEOUT, processes_of};
+use super::fixture::{DisplayFixture, TIMEOUT, processes_of};
 use super::windows::boot_with_window_manager;
 use crate::harness::capability::Capability;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hotdesk::base::wait;
 use serde_json::json;
 
-use super::desk::{DisplayFixture, TIMEOUT, installed};
+use super::fixture::{DisplayFixture, TIMEOUT, installed};
 use crate::harness::capability::Capability;
 use crate::harness::process::OwnedChild;
 

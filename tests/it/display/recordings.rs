@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::desk::{DisplayFixture, TIMEOUT, installed, processes_of};
+use super::fixture::{DisplayFixture, TIMEOUT, installed, processes_of};
 use super::through::boot_with_agent;
 use super::window::{InputEvent, Window};
 use crate::harness::agent::{RunningAgent, fetch_json};

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use x11rb::connection::Connection as _;
 use x11rb::protocol::xproto::{ConnectionExt as _, GrabMode, GrabStatus};
 
-use super::desk::{Claim, TIMEOUT, is_running};
-use super::life::kill;
+use super::fixture::{Claim, TIMEOUT, is_running};
+use super::screens::kill;
 use crate::harness::agent::RunningAgent;
 use crate::harness::capability::Capability;
 use crate::harness::controller::{RunningController, skip_reason};

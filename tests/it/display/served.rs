@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::desk::{DisplayFixture, TIMEOUT};
+use super::fixture::{DisplayFixture, TIMEOUT};
 use crate::harness::caller::Caller;
 
 /// A display fixture behind a server.

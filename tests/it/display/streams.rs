@@ -10,7 +10,7 @@ use hotdesk::base::wait;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::desk::{TIMEOUT, installed, processes_of};
+use super::fixture::{TIMEOUT, installed, processes_of};
 use super::window::Window;
 use crate::harness::agent::{HttpAnswer, RunningAgent, gone};
 use crate::harness::process::OwnedChild;

@@ -12,7 +12,7 @@ use hotdesk::http::serve::{BoundListener, serve};
 use reqwest::Method;
 use serde_json::json;
 
-use super::desk::DisplayFixture;
+use super::fixture::DisplayFixture;
 use super::window::Window;
 use crate::harness::picture;
 use crate::harness::simulation::Simulation;
@@ -111,7 +111,7 @@ async fn pictures_pass_the_controller_with_their_frame_and_their_tag() {
         let refused = controller.get(&format!("/computers/{computer}/screenshot?{query}")).await;
         assert_eq!((refused.status, &refused.body["code"]), (400, &code), "{query}: {}", refused.body);
     }
-    tasks.drain(super::desk::TIMEOUT).await;
+    tasks.drain(super::fixture::TIMEOUT).await;
     drop(window);
     fixture.close().await;
 }
@@ -153,5 +153,5 @@ async fn t4_what_a_hostile_agent_says_of_a_picture_is_read_strictly() {
     assert_eq!(get_screenshot(&controller, &computer, "", Some("\"a-2\"")).await.0, 500);
     assert_eq!(get_screenshot(&controller, &computer, "quality=1", None).await.0, 500);
     assert_eq!(get_screenshot(&controller, &computer, "quality=1", Some("*")).await.0, 500);
-    tasks.drain(super::desk::TIMEOUT).await;
+    tasks.drain(super::fixture::TIMEOUT).await;
 }

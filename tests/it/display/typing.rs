@@ -13,7 +13,7 @@ use x11rb::protocol::xkb::{ConnectionExt as _, Group};
 use x11rb::protocol::xproto::{ConnectionExt as _, KEY_PRESS_EVENT, ModMask};
 use x11rb::protocol::xtest::ConnectionExt as _;
 
-use super::desk::{DisplayFixture, TIMEOUT, installed};
+use super::fixture::{DisplayFixture, TIMEOUT, installed};
 use super::window::KeyReader;
 use hotdesk::agent::display::ScreenSession;
 use hotdesk::base::wait;

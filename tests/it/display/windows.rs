@@ -13,7 +13,7 @@ use x11rb::protocol::xproto::{
 use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::desk::{DisplayFixture, TIMEOUT, installed};
+use super::fixture::{DisplayFixture, TIMEOUT, installed};
 
 /// A fixture with a window manager, if one is installed.
 pub async fn boot_with_window_manager() -> Option<DisplayFixture> {

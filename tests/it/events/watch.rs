@@ -10,7 +10,7 @@ use hotdesk::domain::desktop::event::{EventKind, EventKinds};
 use hotdesk::http::feed::{Feed, Listener};
 use serde_json::{Value, json};
 
-use crate::display::desk::TIMEOUT;
+use crate::display::fixture::TIMEOUT;
 
 /// Time without an event that counts as silence: many times the delay of any event.
 const SILENCE: Duration = Duration::from_millis(700);

@@ -15,7 +15,7 @@ use pulseaudio::{AsPlaybackSource, Client, PlaybackStream};
 use serde_json::json;
 
 use super::watch::WatchListener;
-use crate::display::desk::{TIMEOUT, installed};
+use crate::display::fixture::{TIMEOUT, installed};
 
 /// A process that ends with the test.
 pub struct ChildProcess(Child);

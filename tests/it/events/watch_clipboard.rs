@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::watch::WatchListener;
 use crate::display::clipboard::{CLIPBOARD, SelectionOwner, copy};
-use crate::display::desk::{DisplayFixture, TIMEOUT, installed};
+use crate::display::fixture::{DisplayFixture, TIMEOUT, installed};
 
 fn clipboard_event(screen: &str, content: &str) -> Value {
     json!({"content": content, "screen": screen})

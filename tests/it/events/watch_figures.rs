@@ -11,7 +11,7 @@ use x11rb::protocol::xproto::{ConnectionExt as _, CreateWindowAux, InputFocus, W
 use x11rb::wrapper::ConnectionExt as _;
 
 use super::watch::WatchListener;
-use crate::display::desk::DisplayFixture;
+use crate::display::fixture::DisplayFixture;
 
 /// Number of measurements of each cause.
 const ROUNDS: usize = 50;
@@ -80,7 +80,7 @@ async fn what_happens_is_published_at_once() {
         File::create(home.path().join(format!("Desktop/{round}"))).expect("a file");
         assert_eq!(listener.next().await.0, "file_change");
         file.add(began);
-        if round < 10 && crate::display::desk::installed("Xvnc") {
+        if round < 10 && crate::display::fixture::installed("Xvnc") {
             let body = json!({"width": 500 + round, "height": 300 + round});
             let began = Instant::now();
             fixture.ok("PATCH", "/screens/default", body).await;

@@ -11,7 +11,7 @@ use hotdesk::domain::desktop::event::EventKind;
 use serde_json::{Value, json};
 
 use super::watch::WatchListener;
-use crate::display::desk::TIMEOUT;
+use crate::display::fixture::TIMEOUT;
 
 struct Home(tempfile::TempDir);
 

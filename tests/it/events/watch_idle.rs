@@ -6,7 +6,7 @@ use hotdesk::domain::desktop::event::EventKind;
 use serde_json::json;
 
 use super::watch::WatchListener;
-use crate::display::desk::DisplayFixture;
+use crate::display::fixture::DisplayFixture;
 
 /// Longest delay of an event. An event must never be early.
 const MAX_DELAY: Duration = Duration::from_millis(2500);

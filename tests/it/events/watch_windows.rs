@@ -11,7 +11,7 @@ use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
 use super::watch::WatchListener;
-use crate::display::desk::{DisplayFixture, TIMEOUT, processes_of};
+use crate::display::fixture::{DisplayFixture, TIMEOUT, processes_of};
 use crate::display::windows::{boot_with_window_manager, open_terminal};
 
 const WINDOWS: [EventKind; 4] =
@@ -215,7 +215,7 @@ async fn screens_that_come_go_and_restart_are_followed_each_by_itself() {
 
 #[tokio::test]
 async fn another_size_is_told_once() {
-    if !crate::display::desk::installed("Xvnc") {
+    if !crate::display::fixture::installed("Xvnc") {
         return;
     }
     let fixture = DisplayFixture::bare(640, 480).await;

@@ -1,9 +1,10 @@
 //! Test harness: processes in temporary folders, and clients for them.
 
+pub use hotdesk_capability as capability;
+
 pub mod agent;
 pub mod browser;
 pub mod caller;
-pub mod capability;
 pub mod controller;
 pub mod fake_agent;
 pub mod host;

@@ -2,9 +2,9 @@
 //! (docs/security.md).
 
 mod crash;
+mod eviction;
 mod hang_ups;
 mod large;
-mod room;
 
 use std::time::Duration;
 

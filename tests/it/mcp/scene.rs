@@ -9,7 +9,7 @@ use hotdesk::base::secret::Secret;
 use hotdesk::controller::config::Limits;
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::store::Store;
-use hotdesk::store::identity::oauth_grants::{NewGrant, TokenDigests};
+use hotdesk::store::identity::oauth::grants::{NewGrant, TokenDigests};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 //! (docs/authentication-rules.md).
 
 use hotdesk::domain::identity::access::Role;
-use hotdesk::store::identity::oauth_grants::MAX_CONNECTIONS;
+use hotdesk::store::identity::oauth::grants::MAX_CONNECTIONS;
 use reqwest::Method;
 use serde_json::json;
 

@@ -4,6 +4,8 @@ mod clients;
 mod forms;
 mod strict;
 
+use std::collections::BTreeSet;
+
 use reqwest::Method;
 use serde_json::Value;
 
@@ -52,6 +54,37 @@ pub fn operations(document: &Value) -> Vec<(Method, String, Value)> {
 /// Whether an operation needs an API key.
 pub fn needs_key(operation: &Value) -> bool {
     operation["security"].as_array().is_some_and(|schemes| !schemes.is_empty())
+}
+
+/// Longest sentence of a description, in words (CONTRIBUTING.md, "Writing rules").
+const MAX_WORDS: usize = 25;
+
+/// Adds the descriptions below a value that are one bare word, or have a sentence that is too long.
+fn find_poor_texts(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::String(text)) = fields.get("description") {
+                let is_word = |word: &str| {
+                    word.strip_suffix('.').is_some_and(|word| word.chars().all(char::is_alphabetic))
+                };
+                let words = |sentence: &str| sentence.split_whitespace().count();
+                let text = text.replace('\n', " ");
+                if is_word(&text) || text.split(". ").any(|sentence| words(sentence) > MAX_WORDS) {
+                    found.insert(text);
+                }
+            }
+            fields.values().for_each(|below| find_poor_texts(below, found));
+        }
+        Value::Array(entries) => entries.iter().for_each(|below| find_poor_texts(below, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn descriptions_are_short_sentences_and_more_than_a_word() {
+    let mut found = BTreeSet::new();
+    find_poor_texts(&document(), &mut found);
+    assert!(found.is_empty(), "descriptions of the OpenAPI document to rewrite: {found:#?}");
 }
 
 #[test]

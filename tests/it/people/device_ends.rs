@@ -3,7 +3,7 @@
 
 use hotdesk::base::clock::Moment;
 use hotdesk::domain::identity::api_key::MAX_KEYS;
-use hotdesk::store::identity::device_codes::{CodeDigest, MAX_WAITING};
+use hotdesk::store::identity::oauth::device_codes::{CodeDigest, MAX_WAITING};
 use reqwest::Method;
 use serde_json::json;
 

@@ -15,7 +15,7 @@ const SET_UP: &str = "/settings/sign-in/authenticator";
 
 /// The code that the app shows now, or `ahead` steps of 30 seconds later.
 pub fn code(secret: &str, ahead: i64) -> String {
-    let step = totp::step_at(clock::now().as_seconds()) + ahead;
+    let step = totp::step_at(clock::now()) + ahead;
     totp::code(&Secret::new(secret), step).expect("a secret").reveal().to_owned()
 }
 

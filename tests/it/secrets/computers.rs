@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::engines::qemu::qemu_skip_reason;
 use crate::engines::qemu_desktop;
 use crate::harness::caller::id_of;
+use crate::harness::capability::Capability;
 use crate::harness::controller::{
     RunningController, command_of, encryption_skip, gvisor, runsc, skip_reason,
 };
@@ -451,7 +452,7 @@ const WRITTEN_MIB: u64 = 512;
 #[tokio::test(flavor = "multi_thread")]
 async fn figures_of_encryption() {
     if std::env::var_os("HOTDESK_FIGURES").is_none() {
-        return;
+        return Capability::Host.skip("HOTDESK_FIGURES is not set");
     }
     let Some(with_memory) = gvisor() else { return };
     let unlimited = "[limits]\ndisk_mb_per_second = 0\ndisk_ops_per_second = 0\n";

@@ -40,7 +40,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The supervisor's inputs.
-pub(in crate::display) struct Supervisor {
+pub(in crate::display) struct ScreenSupervisor {
     pub(in crate::display) screen: Arc<Screen>,
     /// Whether the agent starts the X server.
     pub(in crate::display) own: bool,
@@ -50,7 +50,7 @@ pub(in crate::display) struct Supervisor {
     pub(in crate::display) tasks: Tasks,
 }
 
-impl Supervisor {
+impl ScreenSupervisor {
     /// Runs the screen until it is stopped.
     pub(in crate::display) async fn run(self) {
         let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE, STABLE_AFTER);

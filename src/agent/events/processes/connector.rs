@@ -239,7 +239,10 @@ mod tests {
     async fn what_was_lost_is_known() {
         let small = match Connector::with_queue(16 * 1024).await {
             Ok(connector) => connector,
-            Err(error) => return println!("skipped: the kernel's process connector: {error}"),
+            Err(error) => {
+                let reason = format!("the kernel's process connector: {error}");
+                return hotdesk_capability::Capability::Host.skip(reason);
+            }
         };
         let run = || {
             let mut child = std::process::Command::new("true").spawn().unwrap();

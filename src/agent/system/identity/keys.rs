@@ -138,8 +138,7 @@ mod tests {
         fs::create_dir_all(root.path().join("etc/ssh")).unwrap();
         if std::process::Command::new(KEYGEN).arg("-?").output().is_err() {
             assert!(own(root.path()).await.is_err());
-            println!("skipped: no ssh-keygen");
-            return;
+            return hotdesk_capability::Capability::Ssh.skip("no ssh-keygen");
         }
         let (path, public) = own(root.path()).await.unwrap();
         assert!(public.starts_with("ssh-ed25519 ") && path.starts_with(root.path()), "{public}");
@@ -166,8 +165,7 @@ mod tests {
         assert!(!at("ssh_host_dsa_key").exists());
         if std::process::Command::new(KEYGEN).arg("-?").output().is_err() {
             assert!(format!("{:#}", renewed[0]).starts_with("ed25519: ssh-keygen"));
-            println!("skipped: no ssh-keygen");
-            return;
+            return hotdesk_capability::Capability::Ssh.skip("no ssh-keygen");
         }
         assert!(renewed.is_empty(), "{renewed:?}");
         let key = fs::read_to_string(at("ssh_host_ed25519_key")).unwrap();

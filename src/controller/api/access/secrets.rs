@@ -84,8 +84,8 @@ async fn delete_secret(
 
 /// Writes secrets to `/root/.env` of a computer, as shell variables.
 ///
-/// Without `names` they are all that the caller may use on it: those of its workspace, and for its owner's
-/// account-wide credentials those of the account. The file is in memory, replaces the previous one, and is
+/// Without `names` they are all that the caller may use on it: those of its workspace. Account-wide credentials of its
+/// owner also write those of the account. The file is in memory, replaces the previous one, and is
 /// gone after a boot.
 #[utoipa::path(post, path = "/computers/{id}/secrets/sync", tag = "secrets", params(("id" = String, Path)),
     request_body = SyncSecrets,

@@ -11,9 +11,9 @@ pub mod egress;
 pub mod files;
 pub mod lifecycle;
 pub mod resize;
-pub mod rtmp_connections;
 pub mod snapshots;
 pub mod storage;
+pub mod stream_connections;
 pub mod suspension;
 pub mod workspaces;
 
@@ -29,5 +29,5 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(suspension::router())
         .merge(snapshots::router())
         .merge(files::router())
-        .merge(rtmp_connections::router())
+        .merge(stream_connections::router())
 }

@@ -1,4 +1,4 @@
 //! RTMP: saved connections, and ends of streams.
 
-pub mod connections;
+pub mod stream_connections;
 pub mod streams;

@@ -127,7 +127,7 @@ pub(super) struct Runner {
     template: TemplateRequests,
 }
 
-/// What to do when a computer is to resume but its memory is lost.
+/// Reaction when a computer is to resume but its memory is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WithoutMemory {
     /// It becomes `stopped`, and the caller gets an error: a boot must not be taken for a resume.

@@ -1,5 +1,5 @@
-//! What runners know of desktops that are booted before somebody asks for them: wanted boot snapshots, and the machines of
-//! the pool. `computers/prepared` makes them.
+//! Knowledge of runners about desktops that are booted before somebody asks for them: wanted boot snapshots, and the
+//! machines of the pool. `computers/prepared` makes them.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

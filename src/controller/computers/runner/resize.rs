@@ -76,7 +76,7 @@ pub(in crate::computers) fn check_running(status: Status) -> Result<()> {
     if status == Status::Running { Ok(()) } else { Err(not_running(status)) }
 }
 
-/// What the engine changed.
+/// Changes that the engine made.
 struct HardwareOutcome {
     attempts: Vec<DimensionResult>,
     restart: bool,

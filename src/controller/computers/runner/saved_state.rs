@@ -17,7 +17,7 @@ use hotdesk_domain::computer::saved_state::{CopyState, CopyTask, next_copy_task}
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{EngineError, EngineResult, SavedLocation, SavedState};
 use hotdesk_store::fleet::computers::Computer;
-use hotdesk_store::fleet::saved_copies::SavedCopy;
+use hotdesk_store::fleet::saved_state::saved_copies::SavedCopy;
 
 /// Shortest and longest pause between two attempts.
 const MIN_PAUSE: Duration = Duration::from_millis(500);

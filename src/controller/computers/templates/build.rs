@@ -53,7 +53,7 @@ pub(super) const TOKEN_CHARACTERS: usize = 43;
 /// Generation of the boot: those of computers begin at the same.
 pub(super) const GENERATION: u64 = 1;
 
-/// What a build of a definition makes.
+/// Layers that a build of a definition makes.
 pub struct Plan {
     /// The guest image below the layers.
     pub image: String,

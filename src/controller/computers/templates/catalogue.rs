@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use include_dir::{Dir, include_dir};
 
 use hotdesk_base::ids::AccountId;
+use hotdesk_base::step_error::StepError;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::error::{Error, Result};
@@ -27,16 +28,17 @@ pub struct CatalogueEntry {
     document: String,
 }
 
-static ENTRIES: LazyLock<std::result::Result<Vec<CatalogueEntry>, String>> = LazyLock::new(|| {
+static ENTRIES: LazyLock<std::result::Result<Vec<CatalogueEntry>, StepError>> = LazyLock::new(|| {
     let files = FILES.files().filter(|file| file.path().extension().is_some_and(|end| end == DEFINITION));
     let mut entries = Vec::new();
     for file in files {
         let name = file.path().display();
         let definition = validate(file.contents()).map_err(|errors| {
             let first = errors.first().map(|error| error.sentence()).unwrap_or_default();
-            format!("the template {name} of the service is invalid: {first}")
+            StepError::new(format!("the template {name} of the service is invalid: {first}"))
         })?;
-        let document = serde_json::to_string(&definition).map_err(|error| format!("{name}: {error}"))?;
+        let document =
+            serde_json::to_string(&definition).map_err(|error| StepError::new(format!("{name}: {error}")))?;
         let own = definition.reference();
         entries.push(CatalogueEntry {
             reference: TemplateRef::system(&own.name, &own.version),

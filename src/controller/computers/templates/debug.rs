@@ -1,4 +1,4 @@
-//! What a failed build has finished, for a computer in which its author looks for the cause.
+//! Finished layers of a failed build, for a computer in which its author looks for the cause.
 
 use super::build::Plan;
 use super::{LaunchSource, Templates, parse};

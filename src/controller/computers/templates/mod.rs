@@ -66,7 +66,7 @@ struct TemplatesState {
     base_turn: Mutex<()>,
 }
 
-/// What a computer is launched from.
+/// Source of a launch.
 #[derive(Clone, Debug)]
 pub struct LaunchSource {
     /// The template.

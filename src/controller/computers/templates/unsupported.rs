@@ -1,4 +1,4 @@
-//! What builds and launches cannot do yet with a valid definition. It is refused, never ignored.
+//! Parts of a valid definition that builds and launches do not support yet. They are refused, never ignored.
 
 use super::steps::files::{Download, download};
 use super::triggers;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota};
 
-use super::challenges::{Challenges, ProofOfWork};
+use super::challenges::{ProofOfWork, ProofOfWorkChallenges};
 use crate::config::AgentAccounts;
 use crate::identity::auth::keys;
 use crate::identity::auth::rate::{count, rate_limited};
@@ -37,7 +37,7 @@ pub struct AgentSignup {
     settings: AgentAccounts,
     per_source: DefaultKeyedRateLimiter<Source>,
     all: DefaultDirectRateLimiter,
-    challenges: Challenges,
+    challenges: ProofOfWorkChallenges,
 }
 
 /// New account of an agent. Its secrets are not available later.
@@ -62,7 +62,7 @@ impl AgentSignup {
             settings: settings.clone(),
             per_source: DefaultKeyedRateLimiter::keyed(hourly(settings.per_source_per_hour)),
             all: DefaultDirectRateLimiter::direct(hourly(settings.per_hour)),
-            challenges: Challenges::default(),
+            challenges: ProofOfWorkChallenges::default(),
         }
     }
 

@@ -30,20 +30,20 @@ pub struct ProofOfWork<'a> {
 }
 
 /// Challenges of this process.
-pub struct Challenges {
+pub struct ProofOfWorkChallenges {
     /// Signs challenges, which are valid only for this process.
     secret: Secret,
     /// Used challenges and their expiry times.
     used: Mutex<HashMap<String, UnixMillis>>,
 }
 
-impl Default for Challenges {
+impl Default for ProofOfWorkChallenges {
     fn default() -> Self {
         Self { secret: Secret::random(SECRET_CHARACTERS), used: Mutex::default() }
     }
 }
 
-impl Challenges {
+impl ProofOfWorkChallenges {
     /// Returns a new challenge and its expiry time.
     pub fn generate(&self) -> (String, UnixMillis) {
         let ends = clock::now().plus(CHALLENGE_LIFE);
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_challenge_is_signed_and_counts_once() {
-        let challenges = Challenges::default();
+        let challenges = ProofOfWorkChallenges::default();
         let (challenge, _) = challenges.generate();
         let solved = (0_u32..).map(|number| number.to_string());
         let nonce = solved.clone().find(|nonce| proof_of_work::solves(&challenge, nonce, 8)).unwrap();
@@ -110,7 +110,7 @@ mod tests {
         assert!(code(&challenge, &wrong).unwrap().contains("does not solve"));
         assert_eq!(code(&challenge, &nonce), None);
         assert!(code(&challenge, &nonce).unwrap().contains("used already"));
-        let foreign = Challenges::default().generate().0;
+        let foreign = ProofOfWorkChallenges::default().generate().0;
         let later = challenge.replacen(|c: char| c.is_ascii_digit(), "9", 1);
         for strange in ["", "a.b.c", &foreign, &later] {
             assert!(code(strange, &nonce).unwrap().contains("is invalid"), "{strange}");

@@ -1,4 +1,4 @@
-//! What a person recognizes a signed-in browser by: its `User-Agent` field and its address.
+//! Marks by which a person recognizes a signed-in browser: its `User-Agent` field and its address.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -25,7 +25,7 @@ use hotdesk_domain::identity::device::{
 };
 use hotdesk_store::Store;
 use hotdesk_store::identity::accounts::NewKey;
-use hotdesk_store::identity::device_codes::{
+use hotdesk_store::identity::oauth::device_codes::{
     CodeDigest, DeviceDecision, DeviceRequest, MAX_WAITING, NewDevice,
 };
 

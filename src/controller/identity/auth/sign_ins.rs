@@ -37,7 +37,7 @@ pub struct SignIns {
     pairs: Failures<(Source, String)>,
     accounts: Failures<String>,
     logged: Failures<String>,
-    /// What is counted, for messages.
+    /// Name of the counted thing, for messages.
     what: &'static str,
 }
 

@@ -33,7 +33,7 @@ const TOO_MANY: &str = "too many wrong tokens, try again in a minute";
 pub struct AdmittedSocket<T> {
     /// The computer.
     pub computer: Computer,
-    /// What the credential grants.
+    /// Rights that the credential grants.
     pub given: T,
     /// Ends when the computer's password changes while it runs.
     pub hold: Lease<PasswordDigest>,

@@ -33,10 +33,10 @@ const CHARACTERS: usize = 32;
 /// Unused tickets of one computer; 64 of about 150 bytes are 10 KB.
 const MAX_UNUSED: usize = 64;
 
-/// What a ticket for a screen grants.
+/// Rights that a ticket for a screen grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// What its holder may do.
+    /// Mode of access.
     pub mode: TicketMode,
     /// The screen.
     pub screen: String,

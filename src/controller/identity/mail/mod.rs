@@ -22,6 +22,7 @@ use crate::config::{Config, SmtpSettings, SmtpTls};
 use hotdesk_base::backoff::Backoff;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
+use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
 
@@ -172,14 +173,15 @@ impl Worker {
     }
 
     /// Hands a mail to the server. The error has no address and no text of the mail.
-    async fn deliver(&self, mail: Mail) -> Result<(), String> {
-        let to = mail.to.parse::<Address>().map_err(|_| "the address is not valid for mail")?;
+    async fn deliver(&self, mail: Mail) -> Result<(), StepError> {
+        let to =
+            mail.to.parse::<Address>().map_err(|_| StepError::new("the address is not valid for mail"))?;
         let message = Message::builder()
             .from(self.from.clone())
             .to(Mailbox::new(None, to))
             .subject(mail.subject)
             .body(mail.text.reveal().to_owned())
-            .map_err(|_| "the mail cannot be encoded")?;
+            .map_err(|_| StepError::new("the mail cannot be encoded"))?;
         let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE, MAX_PAUSE);
         let mut attempt = 1;
         loop {
@@ -190,7 +192,7 @@ impl Worker {
                 Err(_) => (false, "no answer in time".to_owned()),
             };
             if is_final || attempt >= ATTEMPTS {
-                return Err(why);
+                return Err(StepError::new(why));
             }
             attempt += 1;
             tokio::time::sleep(backoff.after(Duration::ZERO)).await;

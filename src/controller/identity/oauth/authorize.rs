@@ -25,7 +25,7 @@ use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::access::Role;
 use hotdesk_domain::identity::oauth::refusal::Code;
-use hotdesk_store::identity::oauth_grants::{GrantableWorkspace, NewGrant, workspace_not_grantable};
+use hotdesk_store::identity::oauth::grants::{GrantableWorkspace, NewGrant, workspace_not_grantable};
 
 /// Lifetime of a code: a redirect and a request, A51 (docs/authentication-rules.md).
 const CODE_LIFE: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use crate::web::page::page_to;
 use hotdesk_domain::identity::oauth::client::Client;
 use hotdesk_domain::identity::oauth::client_id;
 use hotdesk_domain::identity::oauth::redirect::Redirect;
-use hotdesk_store::identity::oauth_grants::GrantableWorkspace;
+use hotdesk_store::identity::oauth::grants::GrantableWorkspace;
 
 /// The signed-in person.
 pub(super) struct Person<'a> {

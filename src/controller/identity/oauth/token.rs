@@ -15,7 +15,7 @@ use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::identity::oauth::parameters::Parameters;
 use hotdesk_domain::identity::oauth::refusal::{Code, Refusal};
 use hotdesk_domain::identity::oauth::{pkce, request};
-use hotdesk_store::identity::oauth_grants::Grant;
+use hotdesk_store::identity::oauth::grants::Grant;
 use hotdesk_wire::identity::oauth::Tokens;
 
 /// Grant type of an exchange.

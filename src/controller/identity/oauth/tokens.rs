@@ -15,7 +15,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Credential, Intent, Role};
 use hotdesk_domain::identity::oauth::SCOPE;
 use hotdesk_store::Store;
-use hotdesk_store::identity::oauth_grants::{Grant, TokenDigests};
+use hotdesk_store::identity::oauth::grants::{Grant, TokenDigests};
 use hotdesk_wire::identity::oauth::Tokens;
 
 /// Characters of codes and access tokens: 43 of base62 are 256 random bits.

@@ -6,6 +6,8 @@
 //! Only RS256 and ES256 are accepted, by the keys that the provider publishes. The key decides about the algorithm, so
 //! a token cannot choose `none` or a MAC with a public key (RFC 8725 section 3.1).
 
+use std::fmt;
+
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
@@ -14,13 +16,26 @@ use serde_json::Value;
 
 use super::signature;
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::UnixMillis;
 
 /// Seconds that the clocks of provider and service may differ.
 const SKEW_SECONDS: u32 = 60;
 /// Longest `sub`, in characters (OpenID Connect Core section 2).
 const MAX_SUBJECT: usize = 255;
 
-/// What a token must say.
+/// Refusal of a token. The text has no part of the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedToken(&'static str);
+
+impl fmt::Display for RefusedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for RefusedToken {}
+
+/// Values that a token must have.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedToken<'a> {
     /// Issuer, as configured.
@@ -29,8 +44,8 @@ pub struct ExpectedToken<'a> {
     pub client_id: &'a str,
     /// Value that this browser's request had.
     pub nonce: &'a Secret,
-    /// Seconds since 1970, for the age. The expiry is compared with the system's clock.
-    pub now: i64,
+    /// The time, for the age. The expiry is compared with the system's clock.
+    pub now: UnixMillis,
 }
 
 /// Claims of a verified token that the sign-in uses.
@@ -78,15 +93,15 @@ pub struct KeySet {
 /// Verifies a token.
 ///
 /// # Errors
-/// The reason, for the log; it has no part of the token.
-pub fn verify(token: &str, keys: &KeySet, expected: &ExpectedToken<'_>) -> Result<Claims, &'static str> {
+/// [`RefusedToken`], with the reason for the log.
+pub fn verify(token: &str, keys: &KeySet, expected: &ExpectedToken<'_>) -> Result<Claims, RefusedToken> {
     signature::install();
     let header = jsonwebtoken::decode_header(token).map_err(|error| {
-        form(error.kind()).unwrap_or("its header is malformed, or names no known algorithm")
+        RefusedToken(form(error.kind()).unwrap_or("its header is malformed, or names no known algorithm"))
     })?;
     // Extensions that a reader must understand (RFC 7515 section 4.1.11). None is.
     if header.crit.is_some() {
-        return Err("it has an extension that is not understood");
+        return Err(RefusedToken("it has an extension that is not understood"));
     }
     for key in keys.keys.iter().filter_map(|key| Jwk::deserialize(key).ok()) {
         if !may_verify(&key, header.kid.as_deref()) {
@@ -101,12 +116,12 @@ pub fn verify(token: &str, keys: &KeySet, expected: &ExpectedToken<'_>) -> Resul
             }
             Err(error) => {
                 if let Some(why) = reason(error.kind()) {
-                    return Err(why);
+                    return Err(RefusedToken(why));
                 }
             }
         }
     }
-    Err("no key of the provider verifies its signature")
+    Err(RefusedToken("no key of the provider verifies its signature"))
 }
 
 fn validation(algorithm: Algorithm, expected: &ExpectedToken<'_>) -> Validation {
@@ -141,22 +156,22 @@ fn reason(error: &ErrorKind) -> Option<&'static str> {
     }
 }
 
-fn check(claims: &TokenClaims, expected: &ExpectedToken<'_>) -> Result<(), &'static str> {
+fn check(claims: &TokenClaims, expected: &ExpectedToken<'_>) -> Result<(), RefusedToken> {
     let has_several_audiences = claims.aud.as_array().is_some_and(|audiences| audiences.len() > 1);
     if has_several_audiences && claims.azp.is_none()
         || claims.azp.as_deref().is_some_and(|party| party != expected.client_id)
     {
-        return Err("it was issued to another client");
+        return Err(RefusedToken("it was issued to another client"));
     }
-    if claims.iat > expected.now as f64 + f64::from(SKEW_SECONDS) {
-        return Err("it is from the future");
+    if claims.iat > expected.now.as_seconds() as f64 + f64::from(SKEW_SECONDS) {
+        return Err(RefusedToken("it is from the future"));
     }
     if !expected.nonce.matches(&claims.nonce) {
-        return Err("it answers another request");
+        return Err(RefusedToken("it answers another request"));
     }
     let subject = &claims.person.sub;
     if subject.is_empty() || subject.chars().count() > MAX_SUBJECT {
-        return Err("its subject is empty or too long");
+        return Err(RefusedToken("its subject is empty or too long"));
     }
     Ok(())
 }
@@ -229,8 +244,8 @@ mod tests {
 
     fn verified(token: &str, keys: &[Value]) -> Result<Claims, &'static str> {
         let expected =
-            ExpectedToken { issuer: ISSUER, client_id: "desk", nonce: &Secret::new("n"), now: now() };
-        verify(token, &KeySet { keys: keys.to_vec() }, &expected)
+            ExpectedToken { issuer: ISSUER, client_id: "desk", nonce: &Secret::new("n"), now: clock::now() };
+        verify(token, &KeySet { keys: keys.to_vec() }, &expected).map_err(|refused| refused.0)
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub struct Callback {
     error: Option<String>,
 }
 
-/// What a browser asked the provider for: the content of its cookie.
+/// Request of a browser to the provider: the content of its cookie.
 #[derive(Debug, Deserialize)]
 struct BrowserRequest {
     state: Secret,

@@ -17,7 +17,7 @@ use hotdesk_domain::error::{Error, Result};
 /// Time for which metadata is used before it is read again. Anybody may begin a sign-in, and each beginning needs the
 /// metadata: without a cache the provider would get a request for each.
 const METADATA_LIFE: Duration = Duration::from_secs(600);
-/// What is asked for: the id of the person, and the address. Nothing else is used.
+/// Requested scope: the id of the person, and the address. Nothing else is used.
 const SCOPE: &str = "openid email";
 
 /// Provider, as configured.
@@ -46,7 +46,7 @@ pub struct Metadata {
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
 }
 
-/// What one request to the provider is bound to.
+/// Values to which one request to the provider is bound.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthorizationValues<'a> {
     /// Where the provider leads the browser back to.
@@ -156,7 +156,7 @@ impl Provider {
             issuer: &self.issuer,
             client_id: &self.client_id,
             nonce: values.nonce,
-            now: clock::now().as_seconds(),
+            now: clock::now(),
         };
         let verified = id_token::verify(tokens.id_token.reveal(), &keys, &expected);
         let claims = verified.map_err(|why| unanswered(format_args!("the ID token is not valid: {why}")))?;

@@ -101,7 +101,7 @@ async fn holdings_of(app: &App, agent: &AgentAccount) -> Result<Holdings> {
 }
 
 /// Parses the choice: `workspace.ID=take`, `computer.ID=take`, `key.ID=WORKSPACE`. An empty value ends a key.
-/// What is not named is not taken over.
+/// Things that the form does not name are not taken over.
 fn parse_choice(fields: &[(String, String)]) -> Result<TakeoverSelection> {
     let bad = |_| Error::invalid("the form has an invalid id");
     let mut choice = TakeoverSelection::default();

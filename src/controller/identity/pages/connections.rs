@@ -13,7 +13,7 @@ use crate::AppState;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::web::page::{Failure, page};
 use hotdesk_http::extract::Path;
-use hotdesk_store::identity::oauth_grants::OauthConnection;
+use hotdesk_store::identity::oauth::grants::OauthConnection;
 
 /// Returns the page's routes.
 pub fn router() -> Router<AppState> {

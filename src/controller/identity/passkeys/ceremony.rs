@@ -19,7 +19,7 @@ const MAX_CREDENTIAL_ID: usize = 1023;
 /// Stand-in for the person in a registration that is verified: the crate wants 16 bytes, and compares them with nothing.
 const ANY_PERSON: [u8; 16] = [0; 16];
 
-/// What an answer must be about.
+/// Values that an answer must match.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedCeremony<'a> {
     /// The challenge of this browser: the bytes that the browser encodes.

@@ -23,9 +23,9 @@ const MAX_ANSWERED: usize = 10_000;
 /// Challenge for one browser, and the text that proves where it comes from.
 #[derive(Clone, Debug)]
 pub struct Challenge {
-    /// What the authenticator signs.
+    /// Value that the authenticator signs.
     pub value: Secret,
-    /// What the form carries back.
+    /// Token that the form returns.
     pub token: Secret,
 }
 

@@ -58,7 +58,7 @@ impl SecondFactors {
         secret: &Secret,
         code: &str,
     ) -> Result<Vec<Secret>> {
-        let Some(step) = totp::accepted_step(secret, code, clock::now().as_seconds(), 0)? else {
+        let Some(step) = totp::accepted_step(secret, code, clock::now(), 0)? else {
             return Err(Error::invalid(
                 "The code is not right. Enter the code that the app shows now, and check the clock of its device.",
             ));
@@ -110,7 +110,7 @@ impl SecondFactors {
     async fn is_right(&self, account: AccountId, code: &str) -> Result<bool> {
         // It may have been turned off since the password was shown; then the person signs in again.
         let Some(factor) = self.store.second_factor(account).await? else { return Ok(false) };
-        let now = clock::now().as_seconds();
+        let now = clock::now();
         if let Some(step) = totp::accepted_step(&factor.secret, code, now, factor.last_step)? {
             return self.store.use_code_step(account, step).await;
         }

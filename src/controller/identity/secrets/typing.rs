@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// Most placeholders in one request: each reads and opens a value. An account has 100 secrets.
 const MAX_PLACEHOLDERS: usize = 100;
 
-/// What a request may still type.
+/// Remaining bounds of a request that types.
 struct Budget {
     bytes: usize,
     placeholders: usize,

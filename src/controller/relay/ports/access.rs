@@ -1,4 +1,4 @@
-//! Who may send requests to a port: by key, by a link, or everybody where the template says so.
+//! Access to a port: by key, by a link, or for everybody where the template says so.
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};

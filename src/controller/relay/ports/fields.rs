@@ -12,10 +12,10 @@ use cookie::Cookie;
 use url::{Position, Url};
 
 use super::links::cookie_name;
-use crate::relay::http::end_to_end_fields;
+use crate::relay::http::{end_to_end_fields, is_of_content};
 use hotdesk_http::untrusted_content::forbid_caching;
 
-/// What a program may do in a browser: run, but not as a page of the controller, and not move the page around it.
+/// Rights of a program in a browser: it runs, but not as a page of the controller, and cannot move the page around it.
 const POLICY: HeaderValue =
     HeaderValue::from_static("sandbox allow-scripts allow-forms allow-popups allow-downloads");
 /// The port that an answer comes from: it tells the program's answers from the controller's own.
@@ -39,26 +39,10 @@ const DROPPED_REQUEST_FIELDS: [HeaderName; 12] = [
     HeaderName::from_static("x-goog-iap-jwt-assertion"),
     HeaderName::from_static("x-real-ip"),
 ];
-/// Answer fields that pass besides those that begin with `x-`: those of the content. Others affect a whole origin
-/// (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS, and future ones).
-const ANSWER_FIELDS: [HeaderName; 15] = [
-    header::ACCEPT_RANGES,
-    header::ALLOW,
-    header::CONTENT_DISPOSITION,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LANGUAGE,
-    header::CONTENT_LENGTH,
-    header::CONTENT_RANGE,
-    header::CONTENT_TYPE,
-    header::DATE,
-    header::ETAG,
-    header::LAST_MODIFIED,
-    header::RETRY_AFTER,
-    header::VARY,
-    // Answers of MCP servers.
-    HeaderName::from_static("mcp-session-id"),
-    HeaderName::from_static("mcp-protocol-version"),
-];
+/// Answer fields of MCP servers, which pass besides those of the content and those that begin with `x-`. Others affect a
+/// whole origin (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS, and future ones).
+const MCP_FIELDS: [HeaderName; 2] =
+    [HeaderName::from_static("mcp-session-id"), HeaderName::from_static("mcp-protocol-version")];
 /// Answer fields that also pass at a host of a port: there they affect the pages of that port alone.
 const OWN_HOST_FIELDS: [HeaderName; 9] = [
     header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
@@ -181,7 +165,8 @@ pub(super) fn request_fields(
 pub(super) fn answer_fields(headers: &HeaderMap, forwarded: &ForwardedRequest<'_>) -> HeaderMap {
     let passes = |name: &HeaderName| {
         let own = name.as_str();
-        ANSWER_FIELDS.contains(name)
+        is_of_content(name)
+            || MCP_FIELDS.contains(name)
             || own.starts_with("x-") && !DROPPED_BEGINNINGS.iter().any(|beginning| own.starts_with(beginning))
     };
     let crossed = end_to_end_fields(headers);

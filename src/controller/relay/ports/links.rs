@@ -36,7 +36,7 @@ const FIELDS: [(HeaderName, HeaderValue); 2] = [
     (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
 ];
 
-/// What a link opens.
+/// Target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortTicket {
     /// The port, of the ticket's computer.

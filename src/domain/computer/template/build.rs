@@ -172,7 +172,7 @@ impl PlannedLayer {
 /// Time for which a layer stays that no build and no computer has: a changed template is often changed back.
 pub const KEEP_UNUSED_LAYER: Duration = Duration::from_secs(24 * 3600);
 
-/// What the retention of a layer depends on.
+/// Facts on which the retention of a layer depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetainedLayer {
     /// Whether it is complete.

@@ -69,14 +69,14 @@ impl FaultCode {
     }
 }
 
-/// What is wrong with one value. The place is added by the reader of the document.
+/// Fault of one value. The place is added by the reader of the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Kind of the fault.
     pub code: FaultCode,
-    /// What is wrong, as the end of a sentence that begins with the field.
+    /// Description, as the end of a sentence that begins with the field.
     pub message: String,
-    /// What to write instead, if one thing is likely.
+    /// Text to write instead, if one is likely.
     pub hint: Option<String>,
 }
 

@@ -28,7 +28,7 @@ const MIN_ACTION_PAUSE: Duration = Duration::from_secs(30);
 /// Longest such time.
 const MAX_ACTION_PAUSE: Duration = Duration::from_secs(3600);
 
-/// What is known about an application.
+/// Known status of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthStatus {
     /// No check has succeeded, and none has failed for long.
@@ -50,7 +50,7 @@ impl HealthStatus {
     }
 }
 
-/// What a result means beside the new status.
+/// Consequence of a result beside the new status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthNews {
     /// Nothing.

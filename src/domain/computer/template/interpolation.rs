@@ -5,7 +5,7 @@
 use super::fault::{Fault, FaultCode, RuleResult, quoted, shortened};
 use super::name;
 
-/// What a reference names.
+/// Target of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferenceKind {
     /// A variable of the template.

@@ -39,7 +39,7 @@ pub enum DedupRule {
     RateLimit(usize, Duration),
 }
 
-/// What happens with an event.
+/// Decision about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunDecision {
     /// The actions run now.

@@ -1,6 +1,6 @@
 //! Redirect URIs of apps: private-use URI schemes (RFC 8252 section 7.1).
 
-use super::uri;
+use super::uri::{self, InvalidUri};
 
 /// Longest scheme in bytes: a reversed domain name.
 const MAX_SCHEME: usize = 100;
@@ -88,27 +88,27 @@ impl<'a> AppUri<'a> {
     /// Parses `SCHEME://HOST...`, or `SCHEME:/PATH` for a scheme that is a reversed domain name.
     ///
     /// # Errors
-    /// The reason, for a message.
-    pub fn parse(uri: &'a str) -> Result<Self, &'static str> {
+    /// [`InvalidUri`], with the reason.
+    pub fn parse(uri: &'a str) -> Result<Self, InvalidUri> {
         uri::check(uri)?;
-        let (scheme, rest) = uri.split_once(':').ok_or("has no scheme")?;
+        let (scheme, rest) = uri.split_once(':').ok_or(InvalidUri("has no scheme"))?;
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+.-".contains(&byte);
         let named = scheme.starts_with(|first: char| first.is_ascii_lowercase()) && scheme.bytes().all(plain);
         if !named || scheme.len() > MAX_SCHEME {
-            return Err("has an invalid scheme");
+            return Err(InvalidUri("has an invalid scheme"));
         }
         if GENERAL.contains(&scheme) || FAMILIES.iter().any(|family| scheme.starts_with(family)) {
-            return Err("has a scheme that is no app's own");
+            return Err(InvalidUri("has a scheme that is no app's own"));
         }
         let (host, is_path) = match rest.strip_prefix("//") {
             Some(rest) => (rest.split(['/', '?']).next().unwrap_or_default(), false),
             None => ("", rest.starts_with('/')),
         };
         if host.contains('@') {
-            return Err("has user information");
+            return Err(InvalidUri("has user information"));
         }
         if host.is_empty() && !(is_path && scheme.contains('.')) {
-            return Err("has no host");
+            return Err(InvalidUri("has no host"));
         }
         Ok(Self { uri, scheme })
     }

@@ -1,7 +1,7 @@
 //! Validation of client id URLs (draft-ietf-oauth-client-id-metadata-document section 3), before any network
 //! access.
 
-use super::uri;
+use super::uri::{self, InvalidUri};
 
 /// Whether a client id is a URL; otherwise it is from a registration.
 pub fn is_url(id: &str) -> bool {
@@ -11,23 +11,23 @@ pub fn is_url(id: &str) -> bool {
 /// Checks a client id that is a URL.
 ///
 /// # Errors
-/// The reason, for a message.
-pub fn check(id: &str) -> Result<(), &'static str> {
+/// [`InvalidUri`], with the reason.
+pub fn check(id: &str) -> Result<(), InvalidUri> {
     let parts = uri::split(id)?;
     if !parts.secure {
-        return Err("is not https");
+        return Err(InvalidUri("is not https"));
     }
     if parts.host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Err("has a host in capital letters");
+        return Err(InvalidUri("has a host in capital letters"));
     }
     let path = parts.rest.split('?').next().unwrap_or_default();
     if path.len() < 2 {
-        return Err("has no path");
+        return Err(InvalidUri("has no path"));
     }
     let dots =
         |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
     if path.split('/').any(dots) {
-        return Err("has a dot segment");
+        return Err(InvalidUri("has a dot segment"));
     }
     Ok(())
 }

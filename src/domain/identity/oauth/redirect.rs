@@ -1,7 +1,7 @@
 //! Redirect URIs: which can be registered, and exact matching (RFC 9700 section 2.1).
 
 use super::app_uri::AppUri;
-use super::uri::{self, Parts};
+use super::uri::{self, InvalidUri, Parts};
 
 /// Loopback hosts; only they can be used with plain http (RFC 8252 section 7.3).
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "[::1]", "localhost"];
@@ -19,8 +19,8 @@ impl<'a> Redirect<'a> {
     /// Parses a redirect URI.
     ///
     /// # Errors
-    /// The reason, for a message.
-    pub fn parse(uri: &'a str) -> Result<Self, &'static str> {
+    /// [`InvalidUri`], with the reason.
+    pub fn parse(uri: &'a str) -> Result<Self, InvalidUri> {
         if !uri.starts_with("https:") && !uri.starts_with("http:") {
             return AppUri::parse(uri).map(Self::App);
         }
@@ -28,7 +28,7 @@ impl<'a> Redirect<'a> {
         if parts.secure || LOOPBACK.contains(&parts.host) {
             Ok(Self::Web(parts))
         } else {
-            Err("is plain http to another machine")
+            Err(InvalidUri("is plain http to another machine"))
         }
     }
 

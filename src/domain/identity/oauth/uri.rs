@@ -1,7 +1,21 @@
 //! URL splitter without normalization: text is compared and shown as it was sent (RFC 3986 section 6.2.1).
 
+use std::fmt;
+
 /// Longest URL of a client, in bytes.
 pub const MAX_BYTES: usize = 2048;
+
+/// Refusal of a URI. The text continues a sentence that begins with the URI: "is not https".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidUri(pub(super) &'static str);
+
+impl fmt::Display for InvalidUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for InvalidUri {}
 
 /// Parts of an `http` or `https` URL, which together are the whole URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +33,19 @@ pub struct Parts<'a> {
 /// Checks what holds for the URIs of every scheme.
 ///
 /// # Errors
-/// The reason, for a message: its length, a fragment, a wildcard, or an invalid character.
-pub fn check(uri: &str) -> Result<(), &'static str> {
+/// [`InvalidUri`]: its length, a fragment, a wildcard, or an invalid character.
+pub fn check(uri: &str) -> Result<(), InvalidUri> {
     if uri.len() > MAX_BYTES {
-        return Err("is longer than 2048 bytes");
+        return Err(InvalidUri("is longer than 2048 bytes"));
     }
     if !uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"\\\"<>^`{|}".contains(&byte)) {
-        return Err("has a character that is not valid in a URL");
+        return Err(InvalidUri("has a character that is not valid in a URL"));
     }
     if uri.contains('#') {
-        return Err("has a fragment");
+        return Err(InvalidUri("has a fragment"));
     }
     if uri.contains('*') {
-        return Err("has a wildcard");
+        return Err(InvalidUri("has a wildcard"));
     }
     Ok(())
 }
@@ -39,17 +53,17 @@ pub fn check(uri: &str) -> Result<(), &'static str> {
 /// Splits a URL into its parts.
 ///
 /// # Errors
-/// The reason, for a message: another scheme, user information, or what [`check`] refuses.
-pub fn split(uri: &str) -> Result<Parts<'_>, &'static str> {
+/// [`InvalidUri`]: another scheme, user information, or what [`check`] refuses.
+pub fn split(uri: &str) -> Result<Parts<'_>, InvalidUri> {
     check(uri)?;
     let (secure, rest) = match (uri.strip_prefix("https://"), uri.strip_prefix("http://")) {
         (Some(rest), _) => (true, rest),
         (None, Some(rest)) => (false, rest),
-        (None, None) => return Err("is neither https:// nor http://"),
+        (None, None) => return Err(InvalidUri("is neither https:// nor http://")),
     };
     let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     if authority.contains('@') {
-        return Err("has user information");
+        return Err(InvalidUri("has user information"));
     }
     let (host, port) = match authority.rfind(':').filter(|at| !authority[*at..].contains(']')) {
         Some(at) => (&authority[..at], Some(&authority[at + 1..])),
@@ -58,11 +72,11 @@ pub fn split(uri: &str) -> Result<Parts<'_>, &'static str> {
     let named =
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
     if !named && host != "[::1]" {
-        return Err("has an invalid host");
+        return Err(InvalidUri("has an invalid host"));
     }
     let port = port.map(|port| match port.parse() {
         Ok(number) if number > 0 && port.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
-        _ => Err("has an invalid port"),
+        _ => Err(InvalidUri("has an invalid port")),
     });
     Ok(Parts { secure, host, port: port.transpose()?, rest })
 }

@@ -160,7 +160,7 @@ mod tests {
     fn is_root() -> bool {
         let is_root = nix::unistd::geteuid().is_root();
         if !is_root {
-            println!("skipped: root (owners, whiteouts and capabilities of files)");
+            hotdesk_capability::Capability::Root.skip("owners, whiteouts and capabilities of files");
         }
         is_root
     }

@@ -4,7 +4,7 @@
 //! ```text
 //!   <layer>.<machine>.new/rootfs  -- copy, sync, rename -->  <layer>  -- rename -->  <layer>.<number>.gone  -- remove
 //! ```
-//! The rename under the final name is last, so a layer is whole or not there. Whoever makes one holds the lock of the machine
+//! The rename under the final name is last, so a layer is whole or not there. The task that makes one holds the lock of the machine
 //! in the temporary name, or, of an imported image, the lock of the temporary folder itself (flock(2)); so does the tool that
 //! copies, if the controller dies. A layer is removed only while no record of a machine names it.
 

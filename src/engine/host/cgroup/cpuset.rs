@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::host::cgroup::{self, limits};
 use crate::host::command::host_error;
-use crate::types::whole_cpus;
+use crate::whole_cpus;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 

@@ -45,7 +45,7 @@ impl Namespace {
         match made.recv().unwrap() {
             Ok(thread) => Some(Self { thread, jobs }),
             Err(error) => {
-                println!("skipped: root (a network namespace: {error})");
+                hotdesk_capability::Capability::Root.skip(format_args!("a network namespace: {error}"));
                 None
             }
         }

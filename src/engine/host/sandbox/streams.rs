@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn d15_a_tool_between_streams_opens_no_file_of_the_host_and_has_no_capability() {
         if !nix::unistd::geteuid().is_root() {
-            return println!("skipped: root (only root has capabilities to drop)");
+            return hotdesk_capability::Capability::Root.skip("only root has capabilities to drop");
         }
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("secret");

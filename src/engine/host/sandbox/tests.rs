@@ -18,7 +18,7 @@ const FILE_BYTES: usize = 32 << 10;
 /// A file with [`FILE_BYTES`]. `None` where the sandbox needs more than the test has.
 fn a_file() -> Option<tempfile::NamedTempFile> {
     if !nix::unistd::geteuid().is_root() {
-        println!("skipped: root (a sandbox needs namespaces)");
+        hotdesk_capability::Capability::Root.skip("a sandbox needs namespaces");
         return None;
     }
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -23,7 +23,7 @@ pub struct SecondFactor {
     pub recovery_codes: i64,
 }
 
-/// What a reset removed from an account.
+/// Factors that a reset removed from an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemovedFactors {
     /// Whether it had an authenticator app.

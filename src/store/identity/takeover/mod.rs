@@ -2,7 +2,7 @@
 
 mod keys;
 mod plan_check;
-mod rtmp_servers;
+mod stream_connections;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -94,7 +94,7 @@ impl Store {
             write.check_transferred_workspaces(person, &choice.workspaces, plans).await?;
         }
         write.transfer_keys(agent, person, choice).await?;
-        write.transfer_rtmp_servers(agent, person, &kept, losses.narrowed).await?;
+        write.transfer_stream_connections(agent, person, &kept, losses.narrowed).await?;
         write.commit().await?;
         self.end_password_sessions(&losses.passwords);
         losses.keys.iter().for_each(|key| self.credentials.revoke(key));

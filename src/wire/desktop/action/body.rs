@@ -1,4 +1,4 @@
-//! What follows from the body of an action alone.
+//! Properties of an action that follow from its body alone.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::desktop::effect::Options;
 use crate::desktop::recording::TimelineEntry;
 
 /// X and Y of a position in a body; each is absent if the body does not name it.
-pub type Position<'a> = [Option<&'a mut f64>; 2];
+pub type Coordinates<'a> = [Option<&'a mut f64>; 2];
 
 /// Body of an action. The defaults are those of an action that only observes, takes no time and has no
 /// position.
@@ -24,7 +24,7 @@ pub trait ActionBody {
 
     /// Returns the positions of the body, the start of the action first. With a `frame` they are pixels of
     /// that picture.
-    fn positions(&mut self) -> Vec<Position<'_>> {
+    fn positions(&mut self) -> Vec<Coordinates<'_>> {
         Vec::new()
     }
 

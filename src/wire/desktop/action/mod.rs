@@ -15,7 +15,7 @@ mod wait;
 use crate::desktop::effect::{Options, Settle};
 use crate::desktop::screenshot::ScreenshotQuery;
 
-pub use body::{ActionBody, Position};
+pub use body::{ActionBody, Coordinates};
 pub use keyboard::{KeyPress, Type};
 pub use pointer::{Click, Drag, Move, PointerButton, Scroll};
 pub use screen::{CursorPosition, ResizeScreen, Screen, ScreenList, ScreenQuery, ScreenSize};

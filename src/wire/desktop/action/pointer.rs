@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::body::{ActionBody, Position};
+use super::body::{ActionBody, Coordinates};
 use crate::desktop::effect::Options;
 use crate::desktop::recording::TimelineEntry;
 use hotdesk_domain::desktop::pointer::MAX_DRAG_SECONDS;
@@ -46,7 +46,7 @@ impl ActionBody for Click {
         Some(&self.options)
     }
 
-    fn positions(&mut self) -> Vec<Position<'_>> {
+    fn positions(&mut self) -> Vec<Coordinates<'_>> {
         vec![[Some(&mut self.x), Some(&mut self.y)]]
     }
 
@@ -78,7 +78,7 @@ impl ActionBody for Move {
         Some(&self.options)
     }
 
-    fn positions(&mut self) -> Vec<Position<'_>> {
+    fn positions(&mut self) -> Vec<Coordinates<'_>> {
         vec![[Some(&mut self.x), Some(&mut self.y)]]
     }
 
@@ -113,7 +113,7 @@ impl ActionBody for PointerButton {
         Some(&self.options)
     }
 
-    fn positions(&mut self) -> Vec<Position<'_>> {
+    fn positions(&mut self) -> Vec<Coordinates<'_>> {
         vec![[self.x.as_mut(), self.y.as_mut()]]
     }
 
@@ -169,7 +169,7 @@ impl ActionBody for Drag {
         limits::bounded_seconds(self.duration.unwrap_or(0.0), MAX_DRAG_SECONDS)
     }
 
-    fn positions(&mut self) -> Vec<Position<'_>> {
+    fn positions(&mut self) -> Vec<Coordinates<'_>> {
         let ends =
             [[self.start_x.as_mut(), self.start_y.as_mut()], [self.end_x.as_mut(), self.end_y.as_mut()]];
         let path = self.path.iter_mut().flatten().map(|[x, y]| [Some(x), Some(y)]);
@@ -226,7 +226,7 @@ impl ActionBody for Scroll {
         limits::bounded_seconds(self.duration.unwrap_or(0.0), MAX_DRAG_SECONDS)
     }
 
-    fn positions(&mut self) -> Vec<Position<'_>> {
+    fn positions(&mut self) -> Vec<Coordinates<'_>> {
         vec![[self.x.as_mut(), self.y.as_mut()]]
     }
 

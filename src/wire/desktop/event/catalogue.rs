@@ -36,7 +36,7 @@ pub struct CatalogueField {
     /// `string`, `integer` or `boolean`.
     #[serde(rename = "type")]
     pub json: String,
-    /// Meaning.
+    /// Meaning of the value.
     pub description: String,
 }
 

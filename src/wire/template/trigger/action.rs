@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::template::choice::choices;
 use crate::template::reader::{FieldReader, NameKind, ObjectReader};
 
-/// What a trigger does. Texts may refer to fields of the event: `{{ event.path }}`.
+/// Action of a trigger. Texts may refer to fields of the event: `{{ event.path }}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TriggerAction {
@@ -44,7 +44,7 @@ pub enum TriggerAction {
     },
     /// Starts, stops or restarts a service.
     Service {
-        /// What is done.
+        /// Operation on the service.
         op: ServiceOperation,
         /// Name of the service.
         target: String,
@@ -114,7 +114,7 @@ impl HttpMethod {
 }
 
 choices! {
-    /// What is done with a service.
+    /// Operation on a service.
     ServiceOperation {
         /// Start.
         Start = "start",

@@ -24,9 +24,9 @@ pub struct Trigger {
     /// Title for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What is watched.
+    /// Source of the events.
     pub source: TriggerSource,
-    /// What is done, in this order.
+    /// Actions, in this order.
     #[schemars(length(min = 1, max = 64))]
     pub actions: Vec<TriggerAction>,
     /// How often the actions run at most.
@@ -34,7 +34,7 @@ pub struct Trigger {
     pub dedup: Option<Dedup>,
 }
 
-/// What a trigger watches.
+/// Source of a trigger's events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TriggerSource {

@@ -2,7 +2,7 @@
 
 mod invalid;
 mod nobody;
-mod others;
+mod other_accounts;
 mod scoped;
 
 use hotdesk::controller::config::Limits;

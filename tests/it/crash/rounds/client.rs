@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::desk::{ComputerModel, Request};
+use super::model::{ComputerModel, Request};
 use crate::harness::caller::{Caller, id_of};
 use crate::harness::controller::RunningController;
 

@@ -8,7 +8,7 @@ use hotdesk::store::Store;
 use serde_json::{Value, json};
 
 use super::super::remains::Row;
-use super::desk::ComputerModel;
+use super::model::ComputerModel;
 use crate::harness::caller::id_of;
 use crate::harness::controller::RunningController;
 

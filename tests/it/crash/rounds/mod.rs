@@ -6,8 +6,8 @@
 //! repeats the choices, but not their timing.
 
 mod client;
-mod desk;
 pub mod look;
+mod model;
 mod split;
 
 use std::collections::BTreeMap;

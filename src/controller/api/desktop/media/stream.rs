@@ -30,7 +30,7 @@ pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(start)).routes(routes!(status)).routes(routes!(stop))
 }
 
-/// What a stream is started to.
+/// Target of a new stream.
 enum StreamStart {
     /// A saved connection.
     Connection(StreamTo),
@@ -55,10 +55,10 @@ async fn start(
     Body(wanted): Body<StartStream>,
 ) -> Result<Json<StreamStarted>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
-    let start = match app.rtmp_connections.find(&caller, &wanted.connection_name).await {
+    let start = match app.stream_connections.find(&caller, &wanted.connection_name).await {
         Ok(connection) => StreamStart::Connection(StreamTo {
             // Checked again, because the configuration may have changed since it was saved.
-            url: app.rtmp_connections.destination(&connection.url)?.to_string(),
+            url: app.stream_connections.destination(&connection.url)?.to_string(),
             key: connection.key,
             screen: wanted.screen,
             allow_private: app.config.streaming.allow_private,

@@ -1,4 +1,4 @@
-//! What templates ask of the service, and hooks that the service waits for.
+//! Requests of templates to the service, and hooks that the service waits for.
 //!
 //! The agent is not trusted, T5 (docs/security.md): the number of requests and what they lead to are bounded.
 
@@ -51,7 +51,7 @@ const MAX_HOOK_FAILURES: u32 = 2;
 /// Time beside that of the hook itself, in which the agent ends a hook that took too long.
 const HOOK_MARGIN: Duration = Duration::from_secs(15);
 
-/// What a runner remembers of its computer's requests.
+/// State of a runner about its computer's requests.
 #[derive(Debug)]
 pub(in crate::computers::runner) struct TemplateRequests {
     query: GuestRequestQuery,
@@ -96,7 +96,7 @@ pub(in crate::computers) struct WebhookRequest {
     pub(in crate::computers) trigger: String,
     /// Place of the action in the trigger.
     pub(in crate::computers) action: usize,
-    /// What happened.
+    /// The event.
     pub(in crate::computers) event: Value,
     /// Held until the outcome: of the computer, and of its account.
     pub(in crate::computers) _permits: (OwnedSemaphorePermit, Permit<AccountId>),

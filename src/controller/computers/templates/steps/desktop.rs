@@ -11,7 +11,7 @@ use include_dir::{Dir, include_dir};
 static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../packaging/image/files");
 const PACKAGES: &str = include_str!("../../../../../packaging/image/packages.small");
 const EXCLUDES: &str = include_str!("../../../../../packaging/image/dpkg-excludes");
-/// What the steps of the guest image need in their folder.
+/// Files that the steps of the guest image need in their folder.
 const PARTS: [(&str, &str); 4] = [
     ("setup", include_str!("../../../../../packaging/image/setup")),
     ("python.txt", include_str!("../../../../../packaging/image/python.txt")),

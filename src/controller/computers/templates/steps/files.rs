@@ -1,5 +1,7 @@
 //! Scripts that write the files of a definition: in a build, or whenever a computer starts.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -49,11 +51,23 @@ pub enum Download<'a> {
     },
 }
 
+/// Refusal of a source of a file: what it is instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidSource(&'static str);
+
+impl fmt::Display for InvalidSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for InvalidSource {}
+
 /// Reads a source of a file. Objects of S3 are read by anybody's URL: a template has no credentials of the operator.
 ///
 /// # Errors
-/// Why a build cannot read it.
-pub fn download(from: &str) -> Result<Download<'_>, &'static str> {
+/// [`InvalidSource`], with the reason why a build cannot read it.
+pub fn download(from: &str) -> Result<Download<'_>, InvalidSource> {
     if ["https://", "http://"].iter().any(|scheme| from.starts_with(scheme)) {
         return Ok(Download::Url(from.to_owned()));
     }
@@ -65,20 +79,24 @@ pub fn download(from: &str) -> Result<Download<'_>, &'static str> {
                 let key: Vec<String> = key.split('/').map(percent_encode).collect();
                 Ok(Download::Url(format!("https://{bucket}.s3.amazonaws.com/{}", key.join("/"))))
             }
-            _ => Err("s3:// without a bucket of lower-case letters, digits and dashes, and a key"),
+            _ => Err(InvalidSource(
+                "s3:// without a bucket of lower-case letters, digits and dashes, and a key",
+            )),
         };
     }
     if from.starts_with("git://") || from.starts_with("git+https://") {
         let (url, reference) = from.split_once('#').map_or((from, None), |(url, name)| (url, Some(name)));
         if reference.is_some_and(|name| name.is_empty() || name.starts_with('-')) {
-            return Err("a repository whose branch, tag or commit is empty or begins with a dash");
+            return Err(InvalidSource(
+                "a repository whose branch, tag or commit is empty or begins with a dash",
+            ));
         }
         return Ok(Download::Repository { url: url.strip_prefix("git+").unwrap_or(url), reference });
     }
-    Err(
+    Err(InvalidSource(
         "a path beside the definition file: hotdesk templates publish reads such a file; over HTTP write it inline, or \
          give a URL",
-    )
+    ))
 }
 
 /// Returns the script that writes all files of the build; empty without any.
@@ -159,7 +177,8 @@ fn content_script(file: &TemplateFile, values: &TemplateValues<'_>, to: &str) ->
     }
     let Some(from) = &file.from else { return Ok((String::new(), false)) };
     let from = values.expand(from)?;
-    let refused = |why| Error::internal(format!("a build began with a file that it cannot read: {why}"));
+    let refused =
+        |why: InvalidSource| Error::internal(format!("a build began with a file that it cannot read: {why}"));
     match download(&from).map_err(refused)? {
         Download::Url(url) => {
             let url = shell_words::quote(&url).into_owned();

@@ -137,7 +137,7 @@ fn terminal(entry: &TemplateTerminal, values: &TemplateValues<'_>) -> Result<Ter
     Ok(TerminalProgram { name, title, cwd: text(&entry.cwd)?, run: text(&entry.run)? })
 }
 
-/// What is sent to a collector; nothing without one.
+/// Returns the measurements that are sent to a collector; none without one.
 fn telemetry(entry: &Telemetry, values: &TemplateValues<'_>) -> Result<Option<TelemetryProgram>> {
     let Some(endpoint) = &entry.otel_endpoint else { return Ok(None) };
     if !entry.metrics && entry.logs.is_empty() {

@@ -40,7 +40,7 @@ pub struct Webhooks {
     reach: Reach,
 }
 
-/// What delivers.
+/// Sender of deliveries.
 struct WebhookSender {
     webhooks: Webhooks,
     templates: Templates,
@@ -259,7 +259,7 @@ const OWN_HEADERS: [&str; 12] = [
     "webhook-timestamp",
 ];
 
-/// What a webhook may not have, below its own field.
+/// Returns the part of a webhook that is not supported, below its own field.
 pub fn unsupported<'a>(url: &str, mut headers: impl Iterator<Item = &'a String>) -> Option<String> {
     let host = url.split_once("://").map_or("", |(_, rest)| rest);
     let host = host.split(['/', '?', '#']).next().unwrap_or_default();

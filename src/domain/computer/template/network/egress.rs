@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// Most rules of a policy: those of a template.
 pub const MAX_RULES: usize = MAX_ENTRIES;
 
-/// What the rules of a policy do.
+/// Effect of the rules of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EgressMode {
     /// Only the destinations of the rules can be reached.
@@ -40,7 +40,7 @@ impl EgressMode {
 
 /// The destination of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Destination {
+pub enum EgressDestination {
     /// One domain, in lower case.
     Domain(String),
     /// All domains below this one, at any depth, but not the domain itself.
@@ -49,7 +49,7 @@ pub enum Destination {
     Network(IpNet),
 }
 
-impl Destination {
+impl EgressDestination {
     /// Reads a domain, which may begin with `*.`, an address or a network.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Destination {
     }
 }
 
-impl fmt::Display for Destination {
+impl fmt::Display for EgressDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Domain(domain) => f.write_str(domain),
@@ -98,9 +98,9 @@ impl fmt::Display for Destination {
 /// spaces between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressPolicy {
-    /// What the rules do.
+    /// Effect of the rules.
     pub mode: EgressMode,
-    rules: Vec<Destination>,
+    rules: Vec<EgressDestination>,
 }
 
 impl EgressPolicy {
@@ -118,7 +118,7 @@ impl EgressPolicy {
             if at >= MAX_RULES {
                 return Err(Error::invalid(format!("An egress policy has at most {MAX_RULES} rules")));
             }
-            let rule = Destination::parse(rule)?;
+            let rule = EgressDestination::parse(rule)?;
             if seen.insert(rule.clone()) {
                 parsed.push(rule);
             }
@@ -127,7 +127,7 @@ impl EgressPolicy {
     }
 
     /// Its rules, in the order in which they were given.
-    pub fn rules(&self) -> &[Destination] {
+    pub fn rules(&self) -> &[EgressDestination] {
         &self.rules
     }
 
@@ -148,16 +148,18 @@ impl EgressPolicy {
     /// The IPv4 networks of its rules. Guests have no IPv6.
     pub fn networks(&self) -> impl Iterator<Item = Ipv4Net> {
         self.rules.iter().filter_map(|rule| match rule {
-            Destination::Network(IpNet::V4(network)) => Some(*network),
-            Destination::Network(IpNet::V6(_)) | Destination::Domain(_) | Destination::Subdomains(_) => None,
+            EgressDestination::Network(IpNet::V4(network)) => Some(*network),
+            EgressDestination::Network(IpNet::V6(_))
+            | EgressDestination::Domain(_)
+            | EgressDestination::Subdomains(_) => None,
         })
     }
 
     /// The domains that rules name one by one.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().filter_map(|rule| match rule {
-            Destination::Domain(domain) => Some(domain.as_str()),
-            Destination::Subdomains(_) | Destination::Network(_) => None,
+            EgressDestination::Domain(domain) => Some(domain.as_str()),
+            EgressDestination::Subdomains(_) | EgressDestination::Network(_) => None,
         })
     }
 

@@ -183,7 +183,7 @@ fn report(error: &EngineError) {
     tracing::warn!(error = format_args!("{error:#}"), "could not block the addresses of a name");
 }
 
-/// Whether a name may lead to an address. Whoever owns a name could make it lead into the operator's network (DNS rebinding, T3
+/// Whether a name may lead to an address. The owner of a name could make it lead into the operator's network (DNS rebinding, T3
 /// in docs/security.md). A network of the policy permits its addresses anyway, and with `block` the packet rules of all guests
 /// refuse special ones.
 fn may_lead_to(policy: &EgressPolicy, address: Ipv4Addr) -> bool {

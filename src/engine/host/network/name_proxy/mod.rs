@@ -212,7 +212,9 @@ mod tests {
         child.args(["-c", script]).arg(&path).stdout(OwnedFd::from(printed));
         let mut child = match child.spawn() {
             Ok(child) => child,
-            Err(error) => return println!("skipped: python3 ({error})"),
+            Err(error) => {
+                return hotdesk_capability::Capability::Python.skip(format_args!("python3: {error}"));
+            }
         };
         assert_eq!(first_line(OwnedFd::from(output)).unwrap(), "ready\n");
         assert_eq!(holder(&path).unwrap(), Some(child.id()));

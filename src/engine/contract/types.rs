@@ -13,7 +13,7 @@ use hotdesk_domain::desktop::resolution::Resolution;
 
 use crate::{Endpoint, EngineError, EngineResult};
 
-/// What an engine can do beyond the operations that every engine has. The controller reads it before it
+/// Operations of an engine beyond those that every engine has. The controller reads it before it
 /// calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
@@ -56,7 +56,7 @@ pub struct Offer {
     pub isolation: Isolation,
     /// The name of the engine that provides it: `container` or `qemu`. Saved states carry it.
     pub engine: &'static str,
-    /// What machines of this isolation can do.
+    /// Capabilities of machines of this isolation.
     pub capabilities: Capabilities,
 }
 
@@ -147,7 +147,7 @@ impl Offers {
         Ok(MachineSpec { isolation, ..spec.clone() })
     }
 
-    /// What machines of this isolation can do here; nothing where it is not offered.
+    /// Returns the capabilities of machines of this isolation here; none where it is not offered.
     pub fn capabilities(&self, isolation: Isolation) -> Capabilities {
         self.find(isolation).map(|offer| offer.capabilities).unwrap_or_default()
     }
@@ -249,7 +249,7 @@ pub struct Snapshot {
     pub memory: bool,
 }
 
-/// What a machine needs for one boot. Secrets reach the guest in a file that only its root can read, never by
+/// Inputs of a machine for one boot. Secrets reach the guest in a file that only its root can read, never by
 /// argv or environment.
 #[derive(Clone, Debug)]
 pub struct Boot {
@@ -306,9 +306,9 @@ pub struct Finding {
     pub ok: bool,
     /// Whether computers run without it, with the restriction that `detail` names.
     pub optional: bool,
-    /// What was found.
+    /// Finding, as a sentence.
     pub detail: String,
-    /// What to do when `ok` is false; empty otherwise.
+    /// Remedy when `ok` is false; empty otherwise.
     pub remedy: &'static str,
 }
 

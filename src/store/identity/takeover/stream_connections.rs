@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::fleet::rtmp_servers::check_connection_limit;
+use crate::fleet::streams::stream_connections::check_connection_limit;
 use crate::{Write, failed};
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_domain::computer::clone::free_name;
@@ -16,7 +16,7 @@ impl Write {
     ///
     /// # Errors
     /// `Forbidden` when the person would have too many connections.
-    pub(super) async fn transfer_rtmp_servers(
+    pub(super) async fn transfer_stream_connections(
         &mut self,
         agent: AccountId,
         person: AccountId,

@@ -1,4 +1,6 @@
 //! Capabilities that a test needs and a machine may lack: counted skips, or failures where the run requires them.
+//!
+//! A crate of its own, so that the unit tests of every floor reach it. Only tests depend on it.
 
 use std::fmt;
 use std::io::Write;
@@ -74,11 +76,11 @@ impl Capability {
         }
     }
 
-    /// Skips the running test, which returns after this call. The skip is printed, and added to the file that `HOTDESK_SKIPS`
-    /// names, from which the runner counts.
+    /// Skips the running test, which returns after this call. The skip is printed, and added to the file that
+    /// `HOTDESK_SKIPS` names, from which the runner counts.
     ///
     /// # Panics
-    /// When `HOTDESK_REQUIRE` lists this capability.
+    /// When `HOTDESK_REQUIRE` lists this capability, or the skip cannot be recorded.
     #[track_caller]
     pub fn skip(self, reason: impl fmt::Display) {
         let required = std::env::var("HOTDESK_REQUIRE").unwrap_or_default();
@@ -104,11 +106,15 @@ pub struct Skip {
 }
 
 impl Skip {
+    /// A skip for this reason.
     pub fn new(capability: Capability, reason: impl Into<String>) -> Self {
         Self { capability, reason: reason.into() }
     }
 
     /// Skips the running test ([`Capability::skip`]).
+    ///
+    /// # Panics
+    /// When `HOTDESK_REQUIRE` lists the capability.
     #[track_caller]
     pub fn report(self) {
         self.capability.skip(self.reason);

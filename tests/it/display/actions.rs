@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::desk::{DisplayFixture, TIMEOUT};
+use super::fixture::{DisplayFixture, TIMEOUT};
 use super::window::{InputEvent, Window};
 
 /// Left Control in the evdev keymap.
@@ -323,7 +323,7 @@ async fn typing_tells_when_another_window_takes_the_keyboard() {
 
 #[tokio::test]
 async fn a_long_text_is_pasted_and_the_clipboard_gets_back_what_it_held() {
-    if !super::desk::installed("xterm") {
+    if !super::fixture::installed("xterm") {
         return;
     }
     let fixture = DisplayFixture::bare(640, 480).await;

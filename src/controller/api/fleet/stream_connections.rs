@@ -11,12 +11,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
-use crate::computers::rtmp::connections::check_access;
+use crate::computers::rtmp::stream_connections::check_access;
 use hotdesk_domain::desktop::stream::{check_key, connection_name};
 use hotdesk_domain::name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
-use hotdesk_store::fleet::rtmp_servers::{NewRtmpConnection, RtmpConnection};
+use hotdesk_store::fleet::streams::stream_connections::{NewStreamConnection, StreamConnection};
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::desktop::stream::{Connection as Record, ConnectionList, SaveConnection};
 
@@ -55,9 +55,9 @@ async fn save(
         None => caller.scope.as_ref().map(|(id, _)| *id),
     };
     let name = connection_name(&wanted.name)?;
-    let url = app.rtmp_connections.destination(&wanted.url)?.to_string();
+    let url = app.stream_connections.destination(&wanted.url)?.to_string();
     check_key(wanted.key.reveal())?;
-    let new = NewRtmpConnection { account: caller.account, workspace, name, url, key: wanted.key };
+    let new = NewStreamConnection { account: caller.account, workspace, name, url, key: wanted.key };
     let (saved, fresh) = app.store.save_stream_connection(&new, |old| check_access(&caller, old)).await?;
     let status = if fresh { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(record(saved))))
@@ -72,12 +72,12 @@ async fn remove(
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(wanted): Path<String>,
 ) -> Result<Json<Acknowledgement>> {
-    app.rtmp_connections.find(&caller, &wanted).await?;
+    app.stream_connections.find(&caller, &wanted).await?;
     app.store.remove_stream_connection(caller.account, &name::fold(&wanted)).await?;
     Ok(Json(Acknowledgement { success: true }))
 }
 
-fn record(connection: RtmpConnection) -> Record {
+fn record(connection: StreamConnection) -> Record {
     Record {
         name: connection.name,
         url: connection.url,

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::desk::{Claim, DisplayFixture, ForeignXServer, Picture, Screenshot, TIMEOUT, installed};
+use super::fixture::{Claim, DisplayFixture, ForeignXServer, Picture, Screenshot, TIMEOUT, installed};
 use super::window::{InputEvent, Window};
 use hotdesk::agent::display::{ScreenSession, XServer};
 use hotdesk::domain::error_code::ErrorCode;

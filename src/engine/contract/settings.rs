@@ -33,7 +33,7 @@ pub struct HostSettings {
     /// First host user id of machines; each QEMU runs as the first id of its slot. It must be the same for
     /// all controllers of a host, and no account may lie above it.
     pub uid_base: u32,
-    /// What guests run instead of `hotdesk init`, for images with their own agent. It answers on descriptor
+    /// Command that guests run instead of `hotdesk init`, for images with their own agent. It answers on descriptor
     /// 3, or under gVisor and in virtual machines on [`AGENT_PORT`](crate::AGENT_PORT).
     pub init_args: Option<Vec<String>>,
 }

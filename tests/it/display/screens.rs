@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use x11rb::protocol::xproto::ConnectionExt as _;
 
-use super::desk::{Claim, DisplayFixture, TIMEOUT, installed, is_running, processes_of};
+use super::fixture::{Claim, DisplayFixture, TIMEOUT, installed, is_running, processes_of};
 use super::window::{InputEvent, Window};
 use hotdesk::agent::display::{ScreenSession, XServer};
 use hotdesk::base::wait;

@@ -8,7 +8,7 @@ use crate::state::activity::ActivitySources;
 use hotdesk_http::error_response::Result;
 use hotdesk_wire::agent::Activity;
 
-pub(super) fn router(sources: ActivitySources) -> Router {
+pub fn router(sources: ActivitySources) -> Router {
     Router::new().route("/activity", get(activity)).with_state(sources)
 }
 

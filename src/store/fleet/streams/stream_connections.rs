@@ -14,7 +14,7 @@ use hotdesk_domain::name::Name;
 
 /// A saved RTMP server.
 #[derive(Clone, Debug)]
-pub struct RtmpConnection {
+pub struct StreamConnection {
     id: String,
     /// The account that owns it.
     pub account: AccountId,
@@ -34,7 +34,7 @@ pub struct RtmpConnection {
 
 /// Record of an RTMP server to save.
 #[derive(Clone, Debug)]
-pub struct NewRtmpConnection {
+pub struct NewStreamConnection {
     /// The account.
     pub account: AccountId,
     /// The workspace whose keys may use it.
@@ -63,13 +63,13 @@ row! {
 
 impl Row {
     /// Returns the record, with its key opened.
-    fn open(self, vault: &Vault) -> Result<RtmpConnection> {
+    fn open(self, vault: &Vault) -> Result<StreamConnection> {
         let row = self;
         let workspace = match (row.workspace_id, row.workspace_name) {
             (Some(workspace), Some(name)) => Some((id(&workspace)?, name)),
             _ => None,
         };
-        Ok(RtmpConnection {
+        Ok(StreamConnection {
             key: vault.open(&STREAM_KEY, &row.id, &row.stream_key)?,
             id: row.id,
             account: id(&row.account_id)?,
@@ -95,7 +95,7 @@ impl Store {
         &self,
         account: AccountId,
         folded: Option<&str>,
-    ) -> Result<Vec<RtmpConnection>> {
+    ) -> Result<Vec<StreamConnection>> {
         let rows: Vec<Row> = sqlx::query_as(SELECT)
             .bind(account.to_string())
             .bind(folded.unwrap_or_default())
@@ -113,9 +113,9 @@ impl Store {
     /// or `Internal` when the store fails. Nothing is changed then.
     pub async fn save_stream_connection(
         &self,
-        new: &NewRtmpConnection,
-        may: impl FnOnce(&RtmpConnection) -> Result<()>,
-    ) -> Result<(RtmpConnection, bool)> {
+        new: &NewStreamConnection,
+        may: impl FnOnce(&StreamConnection) -> Result<()>,
+    ) -> Result<(StreamConnection, bool)> {
         let mut write = self.write().await?;
         let old = find(&mut write, new.account, &new.name.folded()).await?;
         match &old {
@@ -165,7 +165,7 @@ impl Store {
     }
 }
 
-async fn find(write: &mut Write, account: AccountId, folded: &str) -> Result<Option<RtmpConnection>> {
+async fn find(write: &mut Write, account: AccountId, folded: &str) -> Result<Option<StreamConnection>> {
     let row: Option<Row> = sqlx::query_as(SELECT)
         .bind(account.to_string())
         .bind(folded)

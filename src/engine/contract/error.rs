@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What every operation of an engine returns.
+/// Result of every operation of an engine.
 pub type EngineResult<T> = Result<T, EngineError>;
 
-/// What a host has too little of.
+/// Resource of which a host has too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shortage {
     /// Free space on the disk with the state folder.

@@ -12,8 +12,8 @@ use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json;
 use hotdesk_wire::agent::{Renewal, RenewalResult};
 
-/// This route is outside of [`super::gate::bound`], because it ends the term of its own token.
-pub(super) fn router() -> Router<Agent> {
+/// This route is outside of [`crate::routes::gate::bound`], because it ends the term of its own token.
+pub fn router() -> Router<Agent> {
     Router::new().route("/identity", post(renew))
 }
 

@@ -5,15 +5,15 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{self, Caller, Role, Target};
 use hotdesk_domain::name;
 use hotdesk_store::Store;
-use hotdesk_store::fleet::rtmp_servers::RtmpConnection;
+use hotdesk_store::fleet::streams::stream_connections::StreamConnection;
 
 /// Saved connections of all accounts.
-pub struct RtmpConnections {
+pub struct StreamConnections {
     store: Store,
     allow_private: bool,
 }
 
-impl RtmpConnections {
+impl StreamConnections {
     /// Creates the service. `allow_private` permits servers with private addresses.
     pub fn new(store: Store, allow_private: bool) -> Self {
         Self { store, allow_private }
@@ -23,7 +23,7 @@ impl RtmpConnections {
     ///
     /// # Errors
     /// `NotFound` ("Connection not found"); `Forbidden` for a key of another workspace.
-    pub async fn find(&self, caller: &Caller, wanted: &str) -> Result<RtmpConnection> {
+    pub async fn find(&self, caller: &Caller, wanted: &str) -> Result<StreamConnection> {
         let unknown = || Error::not_found("Connection not found");
         let folded = Some(name::fold(wanted)).filter(|folded| !folded.is_empty()).ok_or_else(unknown)?;
         let found = self.store.stream_connections(caller.account, Some(&folded)).await?.pop();
@@ -50,7 +50,7 @@ impl RtmpConnections {
 ///
 /// # Errors
 /// `Forbidden` for a key of another workspace.
-pub fn check_access(caller: &Caller, connection: &RtmpConnection) -> Result<()> {
+pub fn check_access(caller: &Caller, connection: &StreamConnection) -> Result<()> {
     match &connection.workspace {
         Some((id, name)) => {
             let role = (caller.account == connection.account).then_some(Role::Owner);

@@ -20,7 +20,7 @@ pub struct TemplateTerminal {
     /// Title for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// Purpose of the terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Working directory.
@@ -52,7 +52,7 @@ pub struct Hooks {
     pub on_shutdown: Option<String>,
 }
 
-/// What a computer reports about itself.
+/// Measurements that a computer reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Telemetry {
@@ -69,7 +69,7 @@ pub struct Telemetry {
 }
 
 choices! {
-    /// What the rules of an egress policy do.
+    /// Effect of the rules of an egress policy.
     TemplateEgressMode {
         /// Only the destinations of the rules can be reached.
         Allow = "allow",
@@ -82,7 +82,7 @@ choices! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TemplateEgress {
-    /// What the rules do.
+    /// Effect of the rules.
     pub mode: TemplateEgressMode,
     /// Domains, which may begin with `*.`, IP addresses and networks in CIDR notation.
     #[serde(default)]
