@@ -11,8 +11,8 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::EngineResult;
 use hotdesk_guest::Guest;
-use hotdesk_store::fleet::boot_snapshots::BootSnapshot;
 use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::prepared::boot_snapshots::BootSnapshot;
 
 impl FleetState {
     /// Whether boot snapshots are made of machines of an isolation.

@@ -20,7 +20,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{Change, EngineResult, Observation};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
-use hotdesk_store::fleet::pooled_machines::StoredMachine;
+use hotdesk_store::fleet::prepared::pooled_machines::StoredMachine;
 
 /// Time between two looks at the pool: at its machines, their age, and the host's memory.
 const LOOK_INTERVAL: Duration = Duration::from_secs(15);
