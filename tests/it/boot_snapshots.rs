@@ -29,7 +29,7 @@ async fn simulation(keep: u32) -> Simulation {
 
 impl Simulation {
     /// Waits until this number of boot snapshots is ready, and returns their machines.
-    async fn until_boot_snapshots(&self, count: usize) -> Vec<ComputerId> {
+    pub async fn until_boot_snapshots(&self, count: usize) -> Vec<ComputerId> {
         let store = self.store().await;
         let ready = wait::until(MADE_TIMEOUT, || async {
             let all = store.boot_snapshots().await.expect("the store");

@@ -10,7 +10,7 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use super::boot_snapshots::count_begun;
 use crate::computers::fleet::Fleet;
-use crate::computers::runner::Runner;
+use crate::computers::runner::{NewIdentity, Runner};
 use crate::computers::runner::registry::FleetState;
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
@@ -172,7 +172,7 @@ impl Runner {
         if row.egress.is_some() {
             engine.set_egress(self.id, row.egress.as_ref()).await.map_err(Error::internal)?;
         }
-        self.renew_or_end(row, endpoint, false).await
+        NewIdentity::of(row, false).give(&**engine, endpoint).await
     }
 }
 
