@@ -11,12 +11,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::container::boot::ContainerStarter;
 use crate::container::runtime::ContainerState;
 use crate::container::{ContainerEngine, oci, runsc};
-use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause};
+use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause, log_pause};
 use crate::host::cgroup::limits;
 use crate::host::command::{self, host_error, run, run_with_timeout};
 use crate::host::{network, process, slots};
@@ -50,12 +50,14 @@ impl GuestMemory for ContainerEngine {
         fresh: &Path,
         to: &Path,
     ) -> EngineResult<MemoryManifest> {
-        let taken = self.pause(folder).and_then(|state| {
+        let taken = self.pause(folder).and_then(|(state, since)| {
             self.checkpoint(folder, memory)?;
             let manifest = self.manifest(folder, &state)?;
-            disk_copy::copy_disk(&folder.disk(), fresh, to).map(|()| manifest)
+            disk_copy::copy_disk(&folder.disk(), fresh, to).map(|()| (manifest, since))
         });
-        after_unpause(folder, taken, self.unpause(folder))
+        let (manifest, since) = after_unpause(folder, taken, self.unpause(folder))?;
+        log_pause(folder, since);
+        Ok(manifest)
     }
 
     fn recover_resume(&self, folder: &Folder) -> EngineResult<()> {
@@ -140,10 +142,12 @@ impl ContainerEngine {
 
     fn save_paused(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         let fresh = memory::create_fresh(folder)?;
-        let state = self.pause(folder)?;
+        let (state, since) = self.pause(folder)?;
         self.checkpoint(folder, &fresh)?;
         let manifest = self.manifest(folder, &state)?;
-        memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })
+        memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })?;
+        log_pause(folder, since);
+        Ok(())
     }
 
     /// Sets the host name in a guest that resumed another machine's memory. The guest's root lacks the
@@ -166,8 +170,8 @@ impl ContainerEngine {
         }
     }
 
-    /// Blocks the agent's clients, ends their connections, and pauses the guest.
-    fn pause(&self, folder: &Folder) -> EngineResult<ContainerState> {
+    /// Blocks the agent's clients, ends their connections, and pauses the guest. Returns since when it stands still.
+    fn pause(&self, folder: &Folder) -> EngineResult<(ContainerState, Instant)> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
         let agent = match slots::of_machine(&folder.path)? {
             Some(slot) => {
@@ -176,6 +180,7 @@ impl ContainerEngine {
             }
             None => None,
         };
+        let mut since = Instant::now();
         if state.status != "paused" {
             // Before the pause, so that the guest's kernel closes its ends: a paused one would save them half
             // open.
@@ -183,12 +188,13 @@ impl ContainerEngine {
                 super::cut_connections(agent)?;
                 self.await_hangup(folder.id, agent);
             }
+            since = Instant::now();
             let mut command = self.runtime.call();
             command.arg("pause").arg(folder.id.to_string());
             run("pause the guest", command)?;
         }
         agent.map_or(Ok(()), super::cut_connections)?;
-        Ok(state)
+        Ok((state, since))
     }
 
     /// Waits until the guest's kernel has processed the end of its agent's connections.
