@@ -192,12 +192,6 @@ enum Command {
     /// Supervise one command for the agent.
     #[command(hide = true)]
     ExecShim,
-    /// Set the host name of this computer. The engine runs this after a fork.
-    #[command(hide = true)]
-    SetHostname {
-        /// Host name.
-        name: String,
-    },
     /// Set how many CPUs the programs of this computer see. The engine runs this after a change of vCPUs.
     #[command(hide = true)]
     SetCpus {
@@ -252,7 +246,6 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         }
         Command::VmInit { command } => hotdesk_agent::system::vm::run(&command)?,
         Command::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
-        Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
         Command::SetCpus { count } => hotdesk_agent::system::cpus::limit_all(count)?,
         Command::NameProxy { settings } => {
             hotdesk_engine::run_name_proxy(&settings).map_err(|error| format!("{error:#}"))?;

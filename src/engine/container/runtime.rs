@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use crate::container::{ContainerSettings, runsc};
-use crate::host::command::{self, check_status, host_error, run, run_with_timeout, tool};
 use crate::host::cgroup::stopped;
+use crate::host::command::{self, check_status, host_error, run, run_with_timeout, tool};
 use crate::host::{cgroup, process, syscalls};
 use crate::state::disk;
 use crate::state::layout::Folder;

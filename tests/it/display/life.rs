@@ -225,8 +225,12 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
     let (link, _) = x11rb::connect(Some(&fixture.display())).expect("an X connection");
     windows(&link).expect("a window manager");
     // The screen waits for no window of a program that is not installed.
-    let named = std::fs::read_to_string(fixture.home().join("session/windows")).expect("the session's windows");
-    assert_eq!((named.contains("dock"), named.contains("desktop")), (installed("tint2"), installed("pcmanfm")));
+    let named =
+        std::fs::read_to_string(fixture.home().join("session/windows")).expect("the session's windows");
+    assert_eq!(
+        (named.contains("dock"), named.contains("desktop")),
+        (installed("tint2"), installed("pcmanfm"))
+    );
     let server = x_server_pid(&fixture.display());
     let openbox = || {
         let of = processes_of(&fixture.display()).into_iter();

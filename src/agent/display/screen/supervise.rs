@@ -234,9 +234,8 @@ async fn announced(handle: &WorkerHandle) -> Option<()> {
 
 /// Waits until the screen shows windows of these kinds; false when it does not within [`DESKTOP_TIMEOUT`].
 async fn shown(handle: &WorkerHandle, kinds: String) -> bool {
-    let (job, _start, answered) = x11_worker::job(move |worker, cancelled| {
-        worker.wait_for_windows(&kinds, DESKTOP_TIMEOUT, cancelled)
-    });
+    let (job, _start, answered) =
+        x11_worker::job(move |worker, cancelled| worker.wait_for_windows(&kinds, DESKTOP_TIMEOUT, cancelled));
     handle.jobs.send(job).await.is_ok() && matches!(answered.await, Ok(Ok(true)))
 }
 

@@ -18,8 +18,7 @@ const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The EWMH types of windows of these kinds, which are words. Unknown words are ignored.
 fn window_types(kinds: &str, atoms: &EwmhAtoms) -> Vec<u32> {
-    let known =
-        [("desktop", atoms._NET_WM_WINDOW_TYPE_DESKTOP), ("dock", atoms._NET_WM_WINDOW_TYPE_DOCK)];
+    let known = [("desktop", atoms._NET_WM_WINDOW_TYPE_DESKTOP), ("dock", atoms._NET_WM_WINDOW_TYPE_DOCK)];
     let of = |kind| known.iter().find(|(name, _)| *name == kind).map(|(_, atom)| *atom);
     kinds.split_whitespace().filter_map(of).collect()
 }
@@ -87,7 +86,9 @@ impl X11Worker {
             self.deadline.allow(left.min(CANCEL_INTERVAL));
             match self.link.wait_for_event().map_err(Fault::from) {
                 Ok(Event::MapNotify(_)) => return Ok(true),
-                Ok(Event::PropertyNotify(change)) if change.atom == atoms._NET_CLIENT_LIST => return Ok(true),
+                Ok(Event::PropertyNotify(change)) if change.atom == atoms._NET_CLIENT_LIST => {
+                    return Ok(true);
+                }
                 Ok(event) => {
                     self.rearm();
                     self.handle_event(&event)?;

@@ -10,8 +10,8 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use super::boot_snapshots::count_begun;
 use crate::computers::fleet::Fleet;
-use crate::computers::runner::{NewIdentity, Runner};
 use crate::computers::runner::registry::FleetState;
+use crate::computers::runner::{NewIdentity, Runner};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::prepared::pool::{PoolPlan, PooledMachine, is_low_memory, plan};

@@ -95,14 +95,8 @@ impl GuestMemory for ContainerEngine {
         // The tool shares the lock: if this controller dies, the next one waits for its end.
         restore.stdin(lock.share().map_err(host_error(STEP, &used))?);
         runsc::run_with_guest_network(STEP, restore, TIMEOUT)?;
-        // The guest runs from here on. Each of the two takes up to 0.1 s.
-        let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
-        std::thread::scope(|both| {
-            both.spawn(|| memory::remove_used(folder));
-            if another && let Err(error) = self.set_guest_hostname(folder.id) {
-                tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not set a fork's host name; it has its source's");
-            }
-        });
+        // The guest runs from here on.
+        memory::remove_used(folder);
         Ok(endpoint)
     }
 
@@ -148,15 +142,6 @@ impl ContainerEngine {
         memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })?;
         log_pause(folder, since);
         Ok(())
-    }
-
-    /// Sets the host name in a guest that resumed another machine's memory. The guest's root lacks the
-    /// capability; this call grants it to the agent's executable, which the guest cannot replace.
-    fn set_guest_hostname(&self, id: ComputerId) -> EngineResult<()> {
-        let mut call = self.runtime.call();
-        call.args(["exec", "--cap", "CAP_SYS_ADMIN"]).arg(id.to_string());
-        call.args(["/usr/bin/hotdesk", "set-hostname"]).arg(id.hostname());
-        run("set the guest's host name", call).map(drop)
     }
 
     /// Sets how many CPUs the programs of a running guest see.
@@ -229,11 +214,10 @@ impl ContainerEngine {
     /// The manifest of this guest's memory, without its files.
     fn manifest(&self, folder: &Folder, state: &ContainerState) -> EngineResult<MemoryManifest> {
         let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &folder.path))?;
-        let (runtime, slot, hostname) =
-            (self.runtime.version()?, slots::of_machine(&folder.path)?, Some(folder.id.hostname()));
+        let (runtime, slot) = (self.runtime.version()?, slots::of_machine(&folder.path)?);
         let image =
             state.annotations.get(oci::IMAGE).map_or_else(|| self.host.settings.image.clone(), Into::into);
-        Ok(MemoryManifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
+        Ok(MemoryManifest { host_boot, runtime, image, slot, parts: Vec::new() })
     }
 
     /// Invalidates what was saved of a guest, then unpauses it and unblocks its clients. Accepts a guest that

@@ -23,7 +23,9 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::sched::{CloneFlags, setns};
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, netlink, recv, send, socket_with};
+use rustix::net::{
+    RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, netlink, recv, send, socket_with,
+};
 
 use crate::host::command::TIMEOUT;
 use crate::host::network::uplinks::Route;
@@ -254,10 +256,11 @@ mod tests {
             ),
             // The interface with number 9 is gone.
             (
-                message(RouteType::Unicast, 8, vec![
-                    to("10.0.0.0"),
-                    RouteAttribute::MultiPath(vec![way(1), way(9)]),
-                ]),
+                message(
+                    RouteType::Unicast,
+                    8,
+                    vec![to("10.0.0.0"), RouteAttribute::MultiPath(vec![way(1), way(9)])],
+                ),
                 route("10.0.0.0/8", true, &["eth0"]),
             ),
             (message(RouteType::Local, 32, vec![to("192.0.2.2"), RouteAttribute::Oif(1)]), None),
