@@ -60,7 +60,7 @@ bench: deps-bench image image-small ## measure against named peers (QUICK=1: onl
 	$(BENCH) benches/lifecycle.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/commands.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/ready.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
-	$(BENCH) benches/templates.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
+	$(BENCH) benches/templates.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/key_check.py
 	$(BENCH) benches/goals.py
 

@@ -3,28 +3,35 @@
 
 usage: templates.py HOTDESK_BINARY IMAGE_FOLDER
 
-The template has 300 MB of files and ten services. Nothing is downloaded: the figures do not depend on a network.
+The template has 300 MB of files and ten services. Nothing is downloaded for it: its figures do not depend on a network. A
+launch is usable when its services run, a command has run, and its desktop looks as a second later. The launch of `system/browser`
+is usable when also the DevTools of its browser answer. Its build needs registries of packages.
 """
 
 import os
 import subprocess
 import time
 
-from controller import RUNC, Controller
+from controller import RUNC, Controller, RequestFailed
 from lifecycle import RUNSC
 from ready import GVISOR, Host
-from steps import duration
-from support import QUICK, Table, arguments, scaled
+from support import QUICK, Table, arguments
 
-ROUNDS = scaled(10)
 DATA_MB = 30 if QUICK else 300
 SERVICES = 10
 LAUNCHES = 4
+BROWSER = "system/browser@1.0.0"
+DEVTOOLS_ANSWER = "curl -sf -o /dev/null http://127.0.0.1:9222/json/version"
+# Most milliseconds of a launch with its browser open, and of four at once.
+BROWSER_MS, BROWSERS_MS = 800, 1600
 DISK_LAUNCHES = 3 if QUICK else 20
 BUILD_SECONDS = 600
+# Templates that are built before the launches.
+BUILT = 2
 # Steps of the template; a person without templates runs them in each new computer.
 STEPS = [f"head -c {DATA_MB}000000 /dev/urandom >/opt/packages",
          "for n in $(seq 2000); do echo $n >/opt/file-$n; done"]
+START_SERVICES = f"for n in $(seq {SERVICES}); do setsid sleep infinity >/dev/null 2>&1 </dev/null & done"
 
 
 def definition(version, last):
@@ -38,14 +45,25 @@ def build(host, document):
     ref = host.api("POST", "/templates", document)["ref"]
     path = "/templates/" + ref.replace("@", "/") + "/build"
     host.api("POST", path)
+    return ref, wait_for_build(host, path)
+
+
+def wait_for_build(host, path):
+    """Returns the seconds of a build that was begun."""
     until = time.time() + BUILD_SECONDS
     while (status := host.api("GET", path))["status"] == "building":
         if time.time() > until:
-            raise SystemExit(f"the build takes more than {BUILD_SECONDS} s")
+            raise RequestFailed(f"the build takes more than {BUILD_SECONDS} s")
         time.sleep(0.1)
     if status["status"] != "ready":
-        raise SystemExit(f"the build failed: {status.get('error')}")
-    return ref, status["build_time_ms"] / 1000
+        raise RequestFailed(f"the build failed: {status.get('error')}")
+    return status["build_time_ms"] / 1000
+
+
+def until_services_run(api, computer):
+    """Waits until all services of a computer run."""
+    while any(service["status"] != "running" for service in api("GET", f"/computers/{computer}/services")["services"]):
+        time.sleep(0.005)
 
 
 def disk_mb(folder):
@@ -54,38 +72,71 @@ def disk_mb(folder):
     return int(ran.stdout.split()[0]) / 1e6
 
 
-def measure(host, name, has_memory):
+def measure(host, has_memory):
     table, api = host.table, host.api
     ref, seconds = build(host, definition("1.0.0", "true"))
     table.row(f"build with {DATA_MB} MB and {SERVICES} services (s)", seconds, None, None)
     _, seconds = build(host, definition("1.0.1", "echo changed >/opt/last"))
     table.goal("rebuild after a change of the last step, which takes no time", seconds, most=2, unit="s")
 
-    def launch(api_=None, template=None):
+    def create(api_=api, template=None):
         body = {"workspace_id": host.workspace, "name": f"t{time.monotonic_ns()}"}
-        return (api_ or api)("POST", "/computers", body | ({"template_ref": template} if template else {}))["id"]
+        return api_("POST", "/computers", body | ({"template_ref": template} if template else {}))["id"]
+
+    def launch(api_=api):
+        computer = create(api_, ref)
+        until_services_run(api_, computer)
+        return computer
 
     if has_memory:
-        # The first of a size boots; a boot snapshot of it is made afterwards.
-        host.remove(launch())
-        host.wait_for("hotdesk_boot_snapshots", 2)
-    plain = host.start("create without a template, until usable", None, launch)
-    launched = host.start("launch of the template, until usable", None, lambda: launch(template=ref))
+        # The first of a size boots. Each built template gets a boot snapshot of its own.
+        host.remove(create())
+        host.wait_for("hotdesk_boot_snapshots", BUILT + 1)
+    plain = host.start("create without a template, until usable", None, create)
+    launched = host.start("launch of the template, until usable", None, launch)
     table.goal("a launch, as multiple of a create", launched / plain, most=1.2, unit="times")
-    host.at_once(f"{LAUNCHES} launches at once", None, LAUNCHES, lambda other: launch(other, ref))
+    host.at_once(f"{LAUNCHES} launches at once", None, LAUNCHES, launch)
 
     def by_hand():
-        computer = launch()
-        for step in [*STEPS, "true"]:
+        computer = create()
+        for step in [*STEPS, "true", START_SERVICES]:
             api("POST", f"/computers/{computer}/bash", {"command": step, "timeout": 120})
-        host.remove(computer)
-    table.durations("create, and the steps run in it by hand", [duration(by_hand) for _ in range(3)], None, None)
+        return computer
+    host.start("create, and the steps and services run in it by hand", None, by_hand)
 
     machines = os.path.join(host.controller.data, "machines")
     before = disk_mb(machines)
-    computers = [launch(template=ref) for _ in range(DISK_LAUNCHES)]
-    table.goal(f"disk of {DISK_LAUNCHES} launches, each", (disk_mb(machines) - before) / DISK_LAUNCHES, most=10, unit="MB")
+    grown, computers = [], []
+    for _ in range(DISK_LAUNCHES):
+        computers.append(launch())
+        grown.append(disk_mb(machines) - before)
+        before += grown[-1]
+    table.row("disk of a launch (MB)", sum(grown) / len(grown), min(grown), max(grown))
+    table.goal(f"disk of {DISK_LAUNCHES} launches, each", max(grown), most=10, unit="MB")
     host.remove(*computers)
+
+
+def measure_browser(host):
+    """The template of the service whose browser is open."""
+    name, version = BROWSER.split("@")
+    path = f"/templates/{name}/{version}/build"
+    try:
+        host.api("POST", path)
+        wait_for_build(host, path)
+    except RequestFailed as failure:
+        host.table.skip("launch with a browser", str(failure)[:100])
+        return
+    host.wait_for("hotdesk_boot_snapshots", BUILT + 2)
+
+    def launch(api=host.api):
+        body = {"workspace_id": host.workspace, "name": f"b{time.monotonic_ns()}", "template_ref": BROWSER}
+        computer = api("POST", "/computers", body)["id"]
+        while True:
+            answer = api("POST", f"/computers/{computer}/bash", {"command": DEVTOOLS_ANSWER})
+            if answer["exit_code"] == 0:
+                return computer
+    host.start("launch with its browser open, until usable", BROWSER_MS, launch)
+    host.at_once(f"{LAUNCHES} such launches at once", BROWSERS_MS, LAUNCHES, launch)
 
 
 def main():
@@ -96,7 +147,10 @@ def main():
             table.skip("all", f"{RUNSC} does not exist (packaging/dev/deps bench)")
             continue
         with Controller(binary, image, lines) as controller:
-            measure(Host(controller, table), name, lines == GVISOR)
+            host = Host(controller, table)
+            measure(host, lines == GVISOR)
+            if lines == GVISOR:
+                measure_browser(host)
         table.save()
 
 

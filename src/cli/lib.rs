@@ -201,12 +201,6 @@ enum Command {
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
-    /// Set the host name of this computer. The engine runs this after a fork.
-    #[command(hide = true)]
-    SetHostname {
-        /// Host name.
-        name: String,
-    },
     /// Set how many CPUs the programs of this computer see. The engine runs this after a change of vCPUs.
     #[command(hide = true)]
     SetCpus {
@@ -264,7 +258,6 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::AppendOutput { file, command } => {
             hotdesk_agent::exec::services::run_with_output(&file, &command)?;
         }
-        Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
         Command::SetCpus { count } => hotdesk_agent::system::cpus::limit_all(count)?,
         Command::NameProxy { settings } => {
             hotdesk_engine::run_name_proxy(&settings).map_err(|error| format!("{error:#}"))?;

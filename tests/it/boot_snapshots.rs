@@ -29,7 +29,7 @@ async fn simulation(keep: u32) -> Simulation {
 
 impl Simulation {
     /// Waits until this number of boot snapshots is ready, and returns their machines.
-    async fn until_boot_snapshots(&self, count: usize) -> Vec<ComputerId> {
+    pub async fn until_boot_snapshots(&self, count: usize) -> Vec<ComputerId> {
         let store = self.store().await;
         let ready = wait::until(MADE_TIMEOUT, || async {
             let all = store.boot_snapshots().await.expect("the store");
@@ -162,6 +162,9 @@ async fn without_a_snapshot_to_keep_every_computer_boots() {
     assert_eq!(controller.machines().len(), 2, "the snapshot's machine is removed");
 }
 
+/// Bit of the capability in `/proc/PID/status` (capabilities(7)).
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+
 /// Commands that print what identifies a computer to its programs. The last one is new with each call.
 const IDENTITY: [&str; 6] = [
     "hostname",
@@ -221,6 +224,17 @@ async fn check_real(mut controller: RunningController) {
         let path = format!("/computers/{id}/screenshot?response_format=binary");
         let shot = controller.request(Method::GET, &path).send().await.expect("an answer");
         assert_eq!(picture::size(&shot.bytes().await.expect("a picture")), (1280, 720));
+    }
+    // The agent alone may set the host name, and its root gains nothing by it.
+    for id in [&all[0], &all[2]] {
+        let sets = controller.bash(id, "grep -h -e CapPrm -e CapBnd /proc/self/status | cut -f2").await;
+        for set in sets.lines() {
+            let set = u64::from_str_radix(set, 16).expect("a set of capabilities");
+            assert_eq!(set & CAP_SYS_ADMIN, 0, "{sets}");
+        }
+        let agent = "pgrep -o -f 'hotdesk agent'";
+        let refused = format!("hostname other || echo refused; cat /proc/$({agent})/environ || echo refused");
+        assert_eq!(controller.bash(id, &refused).await, "refused\nrefused\n");
     }
     let written = controller.bash(&all[2], "echo own >/root/file; sync; cat /root/file").await;
     assert_eq!(written, "own\n");

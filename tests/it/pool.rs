@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::controller::config::{Config, Limits, PoolSettings, PoolSizeSettings};
+use hotdesk::engine::EngineError;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -26,9 +27,13 @@ fn pool(wanted: u32) -> PoolSettings {
 }
 
 async fn simulation(wanted: u32, limits: Limits) -> Simulation {
+    simulation_with(wanted, Setup { limits, ..Setup::default() }).await
+}
+
+async fn simulation_with(wanted: u32, setup: Setup) -> Simulation {
     let agent = Arc::new(|_: &_| crate::harness::simulation::default_agent());
     let config = Config { pool: pool(wanted), ..Config::default() };
-    Simulation::boot_with_agent(agent, Setup { limits, config, ..Setup::default() }).await
+    Simulation::boot_with_agent(agent, Setup { config, ..setup }).await
 }
 
 impl Simulation {
@@ -163,6 +168,35 @@ async fn a_machine_of_the_pool_that_cannot_be_used_is_made_anew() {
     let made = controller.computer(&workspace, "one").await;
     assert_eq!(controller.status(&made).await, "running");
     assert_eq!(controller.command(format!("/computers/{made}/click")).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pool_is_filled_from_the_boot_snapshot_of_its_size() {
+    let controller = simulation_with(1, Setup { boot_snapshots: 2, ..Setup::default() }).await;
+    let workspace = controller.workspace("w").await;
+    // The first machine boots, and its size is wanted.
+    controller.until_pool(1).await;
+    controller.until_boot_snapshots(1).await;
+    let calls = |verb| controller.engine.calls(verb);
+    let (boots, launches) = (calls(Verb::Start), calls(Verb::Launch));
+    controller.computer(&workspace, "first").await;
+    let refilled = controller.until_pool(1).await;
+    assert_eq!((calls(Verb::Start), calls(Verb::Launch)), (boots, launches + 1), "it did not boot");
+    // It is claimed as any other.
+    let second = controller.computer(&workspace, "second").await;
+    assert!(refilled.contains(&second), "{second} is not of {refilled:?}");
+    assert_eq!(controller.command(format!("/computers/{second}/click")).await.status, 200);
+    controller.until_pool(1).await;
+    // A damaged snapshot is removed, and the pool is filled by a boot.
+    let call = calls(Verb::Launch) + 1;
+    let damaged = EngineError::Damaged("a part differs".to_owned());
+    controller.engine.plan(Fault { verb: Verb::Launch, call, failure: Failure::Before(damaged) });
+    controller.computer(&workspace, "third").await;
+    controller.until_pool(1).await;
+    assert_eq!((calls(Verb::Start), calls(Verb::Launch)), (boots + 1, call));
+    assert!(controller.store().await.boot_snapshots().await.expect("the store").is_empty());
+    // Three computers and one machine of the pool: nothing is left of the failed attempt.
+    assert_eq!(controller.machines().len(), 4);
 }
 
 /// The token of a computer's agent, and what else identifies it to its programs.

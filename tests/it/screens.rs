@@ -4,7 +4,9 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::display::desk::Picture;
 use crate::harness::agent::{HttpAnswer, fetch_json};
+use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, skip_reason};
 use crate::harness::picture;
 
@@ -56,6 +58,34 @@ impl Desk<'_> {
 fn record(id: &str, display: &str, size: (u32, u32), default: bool) -> Value {
     json!({"id": id, "display": display, "width": size.0, "height": size.1, "default": default,
         "vnc_port": null, "ws_port": null})
+}
+
+/// Largest part of a desktop that may differ between its first screenshot and a later one: the clock of the panel and
+/// the pointer take less.
+const STILL: f64 = 0.02;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_screenshot_of_a_new_computer_shows_its_desktop() {
+    if let Some(skip) = skip_reason() {
+        return skip.report();
+    }
+    // Over runc every computer boots; over the other engines most begin from a settled desktop.
+    let controller = RunningController::boot_with("[engines]\noffered = \"shared\"\n").await;
+    let workspace = controller.workspace("demo").await;
+    let id = id_of(&controller.computer(&workspace, "one").await);
+    let screenshot = || async {
+        let path = format!("/computers/{id}/screenshot?response_format=binary");
+        let answer = controller.request(Method::GET, &path).send().await.expect("an answer");
+        Picture::decode(&answer.bytes().await.expect("a picture"))
+    };
+    let first = screenshot().await;
+    let settled = controller.act(&id, "wait_stable", json!({"quiet_ms": 1500, "timeout_ms": 30_000})).await;
+    assert_eq!(settled.status, 200, "{}", settled.body);
+    let last = screenshot().await;
+    let pixels = first.rgb.chunks(3).zip(last.rgb.chunks(3));
+    let differing = pixels.filter(|(one, other)| one != other).count();
+    let part = differing as f64 / (last.rgb.len() / 3) as f64;
+    assert!(part < STILL, "{:.0} % of the desktop was not drawn", part * 100.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

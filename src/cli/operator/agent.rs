@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 use hotdesk_agent::display::ScreenSession;
 use hotdesk_agent::display::config::SESSION_DIR;
@@ -41,6 +42,9 @@ pub struct Options {
     /// Folder for sockets and other runtime files.
     #[arg(long, value_name = "DIR", default_value = "/run/hotdesk-agent")]
     runtime_dir: PathBuf,
+    /// Keep `CAP_SYS_ADMIN` from all programs that the agent starts. It needs it to set the host name after a fork.
+    #[arg(long, hide = true)]
+    confine_admin: bool,
     /// Home folder of the user.
     #[arg(long, value_name = "DIR", default_value = "/root")]
     home: PathBuf,
@@ -68,6 +72,11 @@ pub fn run(options: Options) -> Result<(), String> {
     telemetry::init(&options.log, false)?;
     // Before any thread starts: `hotdesk init` blocks signals, and threads inherit the mask.
     hotdesk_agent::unblock_signals()?;
+    if options.confine_admin {
+        // Of this thread, which all others and all programs inherit.
+        remove_capability_from_bounding_set(CapabilitySet::SYS_ADMIN)
+            .map_err(|error| format!("cannot confine CAP_SYS_ADMIN to the agent: {error}"))?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

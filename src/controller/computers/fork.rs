@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::fleet::Fleet;
-use super::runner::{Runner, Work, boot_spec, computer_not_found, machine_spec, refused};
+use super::runner::{NewIdentity, Runner, Work, boot_spec, computer_not_found, machine_spec, refused};
 use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
 use hotdesk_domain::computer::clone::{check_fork, check_launch, copies_no_memory};
 use hotdesk_domain::computer::snapshot::check_ready;
@@ -84,7 +84,7 @@ impl Runner {
         let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let resumed = shared.engine.resume(&machine_spec(row), &boot_spec(row)).await;
         let endpoint = resumed.map_err(fork_error)?;
-        self.renew_or_end(row, endpoint, true).await
+        NewIdentity::of(row, true).give(&*shared.engine, endpoint).await
     }
 }
 

@@ -168,11 +168,9 @@ fn listen(path: &Path) -> EngineResult<OwnedFd> {
 
 /// Writes [`NAMESPACE_LIMITS`] from inside the guest's user namespace.
 fn limit_namespace(pid: u32) -> EngineResult<()> {
-    for (name, limit) in NAMESPACE_LIMITS {
-        let mut enter = tool("nsenter");
-        enter.arg(format!("--user=/proc/{pid}/ns/user")).args(["--setuid=0", "--setgid=0", "--", "tee"]);
-        enter.arg(format!("/proc/sys/user/{name}"));
-        run_with("limit the guest's namespace", enter, &limit.to_string())?;
-    }
-    Ok(())
+    let lines = NAMESPACE_LIMITS.map(|(name, limit)| format!("echo {limit} >/proc/sys/user/{name}\n"));
+    // Of one thread, as setns(2) requires: the controller has many.
+    let mut enter = tool("nsenter");
+    enter.arg(format!("--user=/proc/{pid}/ns/user")).args(["--setuid=0", "--setgid=0", "--", "sh", "-e"]);
+    run_with("limit the guest's namespace", enter, &lines.concat()).map(drop)
 }

@@ -47,6 +47,9 @@ const CAPABILITIES: [&str; 11] = [
     "CAP_SETUID",
     "CAP_SYS_CHROOT",
 ];
+/// Of the first processes of a guest with a kernel of its own: the agent sets the host name after a fork. It drops it from
+/// what its programs can have (`hotdesk agent --confine-admin`).
+const HOSTNAME_CAPABILITY: &str = "CAP_SYS_ADMIN";
 
 /// Paths that reveal data of the host.
 const MASKED: [&str; 18] = [
@@ -117,6 +120,8 @@ impl HostLimits {
 pub(super) fn config(plan: &BootPlan<'_>) -> Value {
     let id = plan.spec.id;
     let open_files = plan.limits.max_open_files();
+    let own_kernel = plan.agent.map(|_| HOSTNAME_CAPABILITY);
+    let capabilities: Vec<_> = CAPABILITIES.into_iter().chain(own_kernel).collect();
     let mapping = json!([{ "containerID": 0, "hostID": plan.first_id, "size": IDS_PER_MACHINE }]);
     let namespaces =
         ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"].map(|kind| json!({ "type": kind }));
@@ -136,7 +141,7 @@ pub(super) fn config(plan: &BootPlan<'_>) -> Value {
                 "container=hotdesk",
             ],
             "capabilities": {
-                "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
+                "bounding": capabilities, "effective": capabilities, "permitted": capabilities,
                 "inheritable": [], "ambient": [],
             },
             "rlimits": [

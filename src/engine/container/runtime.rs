@@ -5,13 +5,14 @@ use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use crate::container::{ContainerSettings, runsc};
+use crate::host::cgroup::stopped;
 use crate::host::command::{self, check_status, host_error, run, run_with_timeout, tool};
 use crate::host::{cgroup, process, syscalls};
 use crate::state::disk;
@@ -161,14 +162,12 @@ impl Runtime {
         }
     }
 
-    /// The state of a machine's container; `None` when there is none. That of a gVisor guest is the recorded one while its
-    /// kernel runs, because `runsc` takes 20 to 50 ms. Unlike `runsc` it says `running` while a kernel whose process 1 has
-    /// ended still exits, and `created` while a start has not recorded its end.
+    /// The state of a machine's container; `None` when there is none. It is the recorded one while the first process on the
+    /// host runs, because a question to the runtime takes 20 to 50 ms. For gVisor it says `running`, unlike `runsc`, while a
+    /// kernel whose process 1 has ended still exits, and `created` while a start has not recorded its end.
     pub(super) fn state(&self, id: ComputerId) -> EngineResult<Option<ContainerState>> {
         const STEP: &str = "read the container's state";
-        if self.kind == RuntimeKind::Gvisor
-            && let Some(recorded) = self.recorded_state(id)
-        {
+        if let Some(recorded) = self.recorded_state(id) {
             return Ok(Some(recorded));
         }
         let mut state = self.call();
@@ -181,15 +180,21 @@ impl Runtime {
         serde_json::from_str(&answer).map(Some).map_err(|error| EngineError::failed(STEP, error))
     }
 
-    /// `runsc`'s record of a guest whose kernel runs; `None` for any other, and while the record is being written.
+    /// The runtime's record of a container whose first process on the host runs; `None` for any other, and while the record
+    /// is being written.
     fn recorded_state(&self, id: ComputerId) -> Option<ContainerState> {
-        let record = runsc::record(&self.root, id).ok().flatten()?;
-        let pid = record.sandbox.pid;
-        let (status, annotations) = (record.status, record.spec.annotations);
-        let kernel = process::open(pid).ok().flatten()?;
+        let state = match self.kind {
+            RuntimeKind::Shared => runc_record(&self.root.join(id.to_string()), stopped::is_frozen(id))?,
+            RuntimeKind::Gvisor => {
+                let record = runsc::record(&self.root, id).ok().flatten()?;
+                let (status, annotations) = (record.status, record.spec.annotations);
+                ContainerState { status, pid: record.sandbox.pid, annotations }
+            }
+        };
+        let first = process::open(state.pid).ok().flatten()?;
         // An ended process keeps its group until the host's process 1 has reaped it.
-        let runs = cgroup::contains(id, pid) && !process::wait_exit(&kernel, Instant::now()).ok()?;
-        runs.then_some(ContainerState { status, pid, annotations })
+        let runs = cgroup::contains(id, state.pid) && !process::wait_exit(&first, Instant::now()).ok()?;
+        runs.then_some(state)
     }
 
     /// Removes the container's record in any state. Its processes end with the machine's control groups.
@@ -200,6 +205,10 @@ impl Runtime {
             return runsc::remove_record(&self.root, id).map_err(host_error(STEP, &self.root));
         }
         let record = self.root.join(id.to_string());
+        // A first start has nothing to delete.
+        if !record.exists() {
+            return Ok(());
+        }
         let mut delete = self.call();
         delete.args(["delete", "--force"]).arg(id.to_string());
         let (status, _, complaint) = run_with_timeout(STEP, &mut delete, None, command::TIMEOUT)?;
@@ -235,6 +244,36 @@ impl Runtime {
     }
 }
 
+/// The beginning of `runc`'s record of a container (`State` of libcontainer).
+#[derive(Deserialize)]
+struct RuncRecord {
+    init_process_pid: u32,
+    config: RuncConfig,
+}
+
+#[derive(Deserialize)]
+struct RuncConfig {
+    /// The annotations, each as `name=value`.
+    labels: Vec<String>,
+}
+
+/// `runc`'s record in a folder, with the status that `runc state` gives while the first process runs: `paused` in frozen
+/// groups, and `created` as long as there is a pipe on which that process waits. `None` when it cannot be read.
+fn runc_record(folder: &Path, is_frozen: bool) -> Option<ContainerState> {
+    let text = fs::read(folder.join("state.json")).ok()?;
+    let RuncRecord { init_process_pid: pid, config } = serde_json::from_slice(&text).ok()?;
+    let status = if is_frozen {
+        "paused"
+    } else if folder.join("exec.fifo").exists() {
+        "created"
+    } else {
+        "running"
+    };
+    let labels = config.labels.iter().filter_map(|label| label.split_once('='));
+    let annotations = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Some(ContainerState { status: status.to_owned(), pid, annotations })
+}
+
 /// Reads a pid; `runsc` writes -1 for none.
 fn pid_or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     i64::deserialize(from).map(|number| u32::try_from(number).unwrap_or(0))
@@ -244,7 +283,7 @@ fn is_absent(complaint: &str) -> bool {
     complaint.contains("does not exist") || complaint.contains("file does not exist")
 }
 
-fn tail(log: &std::path::Path) -> String {
+fn tail(log: &Path) -> String {
     use std::io::{Seek, SeekFrom};
     let read = || -> std::io::Result<String> {
         let mut file = fs::File::open(log)?;
@@ -260,6 +299,24 @@ fn tail(log: &std::path::Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_of_runc_has_the_first_process_and_the_annotations() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |is_frozen| runc_record(folder.path(), is_frozen);
+        assert!(read(false).is_none());
+        let record = r#"{"id": "x", "init_process_pid": 7, "created": "2026-01-01T00:00:00Z",
+            "config": {"rootfs": "/r", "labels": ["a.b=c=d", "empty=", "bundle=/x"]}, "rootless": false}"#;
+        fs::write(folder.path().join("state.json"), record).unwrap();
+        let state = read(false).unwrap();
+        let annotation = |name: &str| state.annotations.get(name).map(String::as_str);
+        assert_eq!((state.pid, &*state.status), (7, "running"));
+        assert_eq!(["a.b", "empty", "none"].map(annotation), [Some("c=d"), Some(""), None]);
+        fs::write(folder.path().join("exec.fifo"), "").unwrap();
+        assert_eq!([false, true].map(|is_frozen| read(is_frozen).unwrap().status), ["created", "paused"]);
+        fs::write(folder.path().join("state.json"), &record[..record.len() / 2]).unwrap();
+        assert!(read(false).is_none());
+    }
 
     #[test]
     fn an_empty_record_counts_as_absent() {

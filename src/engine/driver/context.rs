@@ -102,6 +102,8 @@ impl HostContext {
         let args =
             ["--", "--listen", &listen, "--token-file", "/run/hotdesk/token", "--resolution", &resolution];
         let remote = by_address.then_some("--allow-remote");
-        init.chain(args).chain(remote).map(str::to_owned).collect()
+        // Under gVisor the agent alone can set the host name (docs/engines/gvisor.md). A virtual machine's root may do so too.
+        let confined = cpus.is_some().then_some("--confine-admin");
+        init.chain(args).chain(remote).chain(confined).map(str::to_owned).collect()
     }
 }

@@ -20,7 +20,7 @@ mod suspend;
 pub(crate) mod teardown;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -77,6 +77,12 @@ pub(super) fn after_unpause<T>(
             Err(error)
         }
     }
+}
+
+/// Logs how long a guest stood still while its memory was saved. The suspend, fork or snapshot takes longer.
+pub(super) fn log_pause(folder: &Folder, since: Instant) {
+    let ms = since.elapsed().as_secs_f64() * 1e3;
+    tracing::info!(computer = %folder.id, ms, "a guest stood still while its memory was saved");
 }
 
 #[async_trait]

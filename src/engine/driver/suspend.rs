@@ -2,7 +2,7 @@
 //! memory is used once.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::driver::{GuestDriver, MachineBoot, lifecycle};
 use crate::state::layout::Folder;
@@ -37,6 +37,7 @@ pub(super) async fn suspend<M: GuestDriver>(engine: &M, id: ComputerId) -> Engin
     engine.host().guard.check(id)?;
     let folder = engine.state().folder(id);
     let Some(_guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
+    let begun = Instant::now();
     match engine.blocking(move |engine| lifecycle::observe(engine, id)).await? {
         Observation::Absent => return Err(EngineError::Absent),
         Observation::Stopped => {
@@ -52,7 +53,9 @@ pub(super) async fn suspend<M: GuestDriver>(engine: &M, id: ComputerId) -> Engin
             saved.await?;
         }
     }
-    settle(engine, &folder).await
+    settle(engine, &folder).await?;
+    tracing::info!(computer = %id, ms = begun.elapsed().as_secs_f64() * 1e3, "suspended a machine");
+    Ok(())
 }
 
 /// Ends a guest whose saved memory is complete, and syncs its disk.

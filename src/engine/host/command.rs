@@ -33,7 +33,7 @@ fn package(program: &OsStr) -> &'static str {
         "ip" | "tc" | "ss" => "iproute2",
         "mkfs.ext4" | "e2fsck" | "resize2fs" => "e2fsprogs",
         "nsenter" | "fsfreeze" => "util-linux",
-        "tee" | "cat" | "cp" | "du" | "rm" => "coreutils",
+        "cat" | "cp" | "du" | "rm" => "coreutils",
         "find" => "findutils",
         "sh" => "dash",
         "qemu-system-x86_64" => "qemu-system-x86",

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause};
+use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause, log_pause};
 use crate::host::command::host_error;
 use crate::host::files::write_durably;
 use crate::host::{freeze, slots};
@@ -53,9 +53,11 @@ impl GuestMemory for QemuEngine {
     fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         let mut monitor = Monitor::open(&folder.monitor())?;
         let fresh = folder.fresh_memory();
-        let saved = pause(folder, &mut monitor).and_then(|()| {
+        let saved = pause(folder, &mut monitor).and_then(|since| {
             let manifest = self.write_state(folder, &mut monitor, &fresh)?;
-            memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })
+            memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })?;
+            log_pause(folder, since);
+            Ok(())
         });
         if saved.is_ok() { saved } else { after_unpause(folder, saved, unpause(folder, &mut monitor)) }
     }
@@ -68,12 +70,15 @@ impl GuestMemory for QemuEngine {
         to: &Path,
     ) -> EngineResult<MemoryManifest> {
         let mut monitor = Monitor::open(&folder.monitor())?;
-        let taken = pause(folder, &mut monitor).and_then(|()| {
+        let taken = pause(folder, &mut monitor).and_then(|since| {
             let manifest = self.write_state(folder, &mut monitor, memory)?;
             let deadline = Some(Instant::now() + freeze::MAX_FREEZE);
-            disk_copy::copy_disk_during(&folder.disk(), fresh, to, |copy| copy(deadline)).map(|()| manifest)
+            disk_copy::copy_disk_during(&folder.disk(), fresh, to, |copy| copy(deadline))?;
+            Ok((manifest, since))
         });
-        after_unpause(folder, taken, unpause(folder, &mut monitor))
+        let (manifest, since) = after_unpause(folder, taken, unpause(folder, &mut monitor))?;
+        log_pause(folder, since);
+        Ok(manifest)
     }
 
     fn restore(
@@ -169,14 +174,15 @@ impl QemuEngine {
     }
 }
 
-/// Pauses a guest.
-fn pause(folder: &Folder, monitor: &mut Monitor) -> EngineResult<()> {
+/// Pauses a guest. Returns since when it stands still.
+fn pause(folder: &Folder, monitor: &mut Monitor) -> EngineResult<Instant> {
     // Saved memory has the dirty data, but the memory may be discarded later.
     if let Err(error) = control_port::ask(folder, "flush", FLUSH_TIMEOUT) {
         tracing::info!(computer = %folder.id, error = format_args!("{error:#}"), "could not flush a guest before its suspend; only its saved memory has its latest writes");
     }
     memory::create_fresh(folder)?;
-    monitor.ask("stop", json!({})).map(drop)
+    let since = Instant::now();
+    monitor.ask("stop", json!({})).map(|_| since)
 }
 
 /// Invalidates what was saved of a guest, then unpauses it. An empty `memory.new` marks it as paused until

@@ -34,9 +34,6 @@ pub(crate) struct MemoryManifest {
     pub(crate) runtime: String,
     /// The image's folder or disk.
     pub(crate) image: PathBuf,
-    /// The host name in the guest's memory; manifests of earlier versions lack it.
-    #[serde(default)]
-    pub(crate) hostname: Option<String>,
     /// The slot, because programs in the guest know the address that comes from it.
     pub(crate) slot: Option<u16>,
     /// Every saved file.
@@ -272,7 +269,6 @@ mod tests {
             host_boot: host_boot.to_owned(),
             runtime: "runsc 1".to_owned(),
             image: PathBuf::from("/image"),
-            hostname: None,
             slot: Some(3),
             parts,
         };

@@ -1,13 +1,12 @@
 //! Tables of computers, their snapshots and their saved state.
 
-pub mod boot_snapshots;
 pub mod computers;
 pub mod copies;
 pub mod find;
 pub mod hardware;
 pub mod isolation;
 pub mod passwords;
-pub mod pooled_machines;
+pub mod prepared;
 pub mod saved_state;
 pub mod snapshots;
 pub(crate) mod status;

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use x11rb::protocol::xproto::ConnectionExt as _;
+use x11rb::connection::Connection as _;
+use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, CreateWindowAux, PropMode, WindowClass};
+use x11rb::rust_connection::RustConnection;
+use x11rb::wrapper::ConnectionExt as _;
 
 use super::fixture::{Claim, DisplayFixture, TIMEOUT, installed, is_running, processes_of};
 use super::window::{InputEvent, Window};
@@ -16,6 +19,11 @@ use hotdesk::domain::desktop::resolution::Resolution;
 /// Longest time of a request to a silent or missing X server: several times the X timeout, and far below the
 /// timeout of a queue.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
+/// Time in which a screen must not become ready.
+const NOT_READY: Duration = Duration::from_millis(300);
+/// Longest time until a screen sees that a window is visible. It is below the timeout after which the screen is
+/// used without that window.
+const EVENT_DEADLINE: Duration = Duration::from_secs(8);
 
 #[tokio::test]
 async fn four_screens_at_most_each_with_its_own_pointer_and_picture() {
@@ -207,8 +215,8 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
         return;
     }
     let fixture = DisplayFixture::with_session(640, 480, ScreenSession::Embedded).await;
-    let windows = |link: &x11rb::rust_connection::RustConnection| {
-        let root = x11rb::connection::Connection::setup(link).roots[0].root;
+    let windows = |link: &RustConnection| {
+        let root = link.setup().roots[0].root;
         let atom = link.intern_atom(false, b"_NET_SUPPORTING_WM_CHECK").expect("a request");
         let atom = atom.reply().expect("an atom").atom;
         let property = link.get_property(false, root, atom, 33_u32, 0, 1).expect("a request");
@@ -216,6 +224,13 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
     };
     let (link, _) = x11rb::connect(Some(&fixture.display())).expect("an X connection");
     windows(&link).expect("a window manager");
+    // The screen waits for no window of a program that is not installed.
+    let named =
+        std::fs::read_to_string(fixture.home().join("session/windows")).expect("the session's windows");
+    assert_eq!(
+        (named.contains("dock"), named.contains("desktop")),
+        (installed("tint2"), installed("pcmanfm"))
+    );
     let server = x_server_pid(&fixture.display());
     let openbox = || {
         let of = processes_of(&fixture.display()).into_iter();
@@ -234,16 +249,102 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
     fixture.close().await;
 }
 
+/// A session that is this shell script, and its folder.
+fn scripted_session(text: &str) -> (tempfile::TempDir, ScreenSession) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("session");
+    std::fs::write(&script, text).expect("a script");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("the mode is set");
+    let session = ScreenSession::Folder(folder.path().to_owned());
+    (folder, session)
+}
+
+/// A window manager that maps a window only when the test says so.
+struct TestManager {
+    link: RustConnection,
+    root: u32,
+}
+
+impl TestManager {
+    fn connect(display: &str) -> Self {
+        let (link, _) = x11rb::connect(Some(display)).expect("an X connection");
+        let root = link.setup().roots[0].root;
+        Self { link, root }
+    }
+
+    fn atom(&self, name: &str) -> u32 {
+        let request = self.link.intern_atom(false, name.as_bytes()).expect("a request");
+        request.reply().expect("an atom").atom
+    }
+
+    fn set(&self, window: u32, property: &str, kind: AtomEnum, values: &[u32]) {
+        let property = self.atom(property);
+        let set = self.link.change_property32(PropMode::REPLACE, window, property, kind, values);
+        set.expect("a request").check().expect("the property is set");
+    }
+
+    fn window(&self) -> u32 {
+        let window = self.link.generate_id().expect("an id");
+        let (class, look) = (WindowClass::INPUT_OUTPUT, CreateWindowAux::new());
+        let made = self.link.create_window(0, window, self.root, 0, 0, 10, 10, 0, class, 0, &look);
+        made.expect("a request").check().expect("a window");
+        window
+    }
+
+    /// Creates windows of these types, which are not visible, and announces itself.
+    fn announce<const N: usize>(&self, types: [&str; N]) -> [u32; N] {
+        let windows = types.map(|name| {
+            let window = self.window();
+            self.set(window, "_NET_WM_WINDOW_TYPE", AtomEnum::ATOM, &[self.atom(name)]);
+            window
+        });
+        self.set(self.root, "_NET_CLIENT_LIST", AtomEnum::WINDOW, &windows);
+        let check = self.window();
+        for window in [check, self.root] {
+            self.set(window, "_NET_SUPPORTING_WM_CHECK", AtomEnum::WINDOW, &[check]);
+        }
+        windows
+    }
+
+    fn show(&self, window: u32) {
+        self.link.map_window(window).expect("a request").check().expect("a visible window");
+    }
+}
+
+#[tokio::test]
+async fn a_screen_is_ready_once_it_shows_the_windows_that_its_session_names() {
+    let (scripts, session) = scripted_session(
+        "#!/bin/sh\nmkdir -p \"$HOTDESK_SESSION_DIR\"\necho dock desktop unknown >\"$HOTDESK_SESSION_DIR/windows\"\n\
+        touch \"$(dirname \"$0\")/begun\"\nexec sleep 1000\n",
+    );
+    let claim = Claim::new();
+    let display = format!(":{}", claim.base);
+    let boot = "320x240".parse::<Resolution>().expect("a resolution");
+    let mut starting = std::pin::pin!(DisplayFixture::start(claim, XServer::Own { boot }, session));
+    let mark = scripts.path().join("begun");
+    let begun = wait::until(TIMEOUT, || async { mark.exists().then_some(()) });
+    tokio::select! {
+        _ = &mut starting => panic!("a screen is ready before its session"),
+        begun = begun => begun.expect("the session begins"),
+    }
+    let manager = TestManager::connect(&display);
+    let [dock, desktop] = manager.announce(["_NET_WM_WINDOW_TYPE_DOCK", "_NET_WM_WINDOW_TYPE_DESKTOP"]);
+    let early = tokio::time::timeout(NOT_READY, &mut starting).await;
+    assert!(early.is_err(), "a screen is ready before any window is visible");
+    manager.show(dock);
+    let early = tokio::time::timeout(NOT_READY, &mut starting).await;
+    assert!(early.is_err(), "a screen is ready before its desktop is visible");
+    manager.show(desktop);
+    let fixture = tokio::time::timeout(EVENT_DEADLINE, starting).await;
+    fixture.expect("a screen is ready when its windows are visible").close().await;
+}
+
 #[tokio::test]
 async fn deleting_a_screen_leaves_no_process_of_it() {
-    let scripts = tempfile::tempdir().expect("a folder");
-    let script = scripts.path().join("session");
     // The session leaves children inside and outside of its process group, and one that ignores SIGTERM.
     let text = "#!/bin/sh\nsleep 1000 &\nsetsid sleep 1000 &\nsetsid sh -c 'trap \"\" TERM HUP; sleep 1000; sleep 1000' &\n\
         echo \"$1 $DISPLAY $HOTDESK_SCREEN\" > \"$(dirname \"$0\")/$HOTDESK_SCREEN\"\nxterm -e sleep 1000 &\nexec sleep 1000\n";
-    std::fs::write(&script, text).expect("a script");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("the mode is set");
-    let folder = ScreenSession::Folder(scripts.path().to_owned());
+    let (scripts, folder) = scripted_session(text);
     let claim = Claim::new();
     let boot = "320x240".parse::<Resolution>().expect("a resolution");
     // No window manager appears, so the screens become usable without one after a timeout.

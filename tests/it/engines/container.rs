@@ -1,7 +1,7 @@
 //! Container engine: conformance, host resources, and access to guest data.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt as _};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -210,6 +210,33 @@ async fn records_of_an_earlier_boot_of_the_host_do_not_pass_for_a_running_machin
     guest.wait_until_ready().await;
     fixture.engine.destroy(id).await.expect("destroyed");
     fixture.expect_removed(id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_calls_the_runtime_twice_and_an_observation_reads_its_record() {
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (program, calls) = (folder.path().join("runc"), folder.path().join("calls"));
+    fs::write(&program, format!("#!/bin/sh\necho \"$@\" >>{}\nexec runc \"$@\"\n", calls.display()))
+        .expect("a script");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("the mode is set");
+    let mut config = fixture.config.clone();
+    config.kinds = vec![container(program.to_string_lossy())];
+    let (engine, spec) = (open_engine(config), machine_spec());
+    engine.create(&spec).await.expect("created");
+    let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
+    guest.wait_until_ready().await;
+    expect_running(&*engine, spec.id, 1).await;
+    let calls = fs::read_to_string(&calls).expect("the calls");
+    let id = spec.id.to_string();
+    // The other calls ask for the version.
+    let verbs = calls.lines().filter(|line| line.ends_with(&id)).map(|line| {
+        let known = ["create", "start", "state", "delete"];
+        line.split(' ').find(|word| known.contains(word)).expect("a known call")
+    });
+    assert_eq!(verbs.collect::<Vec<_>>(), ["create", "start"]);
+    engine.destroy(spec.id).await.expect("destroyed");
+    fixture.expect_removed(spec.id);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -162,6 +162,11 @@ impl Desktop {
             let seen = (suspended.status, &suspended.body["status"]);
             assert_eq!(seen, (200, &json!("suspended")), "{}", suspended.body);
             let took = began.elapsed();
+            // Operators see the pause apart from the length.
+            let log = self.controller.log();
+            for line in ["a guest stood still while its memory was saved", "suspended a machine"] {
+                assert!(log.contains(line), "{line}: {log}");
+            }
             let bytes: u64 = std::fs::read_dir(self.controller.machine(&self.id).join("memory"))
                 .expect("memory")
                 .map(|entry| entry.and_then(|entry| entry.metadata()).expect("a file").len())

@@ -93,7 +93,8 @@ impl X11Worker {
         answered
     }
 
-    fn watch_root(&self, mask: EventMask) -> Outcome<()> {
+    /// Selects the events of the root window.
+    pub(in crate::display) fn watch_root(&self, mask: EventMask) -> Outcome<()> {
         let watch = ChangeWindowAttributesAux::new().event_mask(mask);
         self.link.change_window_attributes(self.root, &watch)?;
         Ok(())

@@ -19,9 +19,9 @@ static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../xsession
 
 /// How long a session may take to terminate before it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// Limit of the environment file in bytes: the session writes a dozen short lines.
-const MAX_ENV_BYTES: u64 = 64 * 1024;
-/// Most variables that are read from it.
+/// Limit of a file of the session in bytes: it writes a dozen short lines.
+const MAX_BYTES: u64 = 64 * 1024;
+/// Most variables that are read from its environment file.
 const MAX_ENV_LINES: usize = 256;
 
 /// Installs the session's scripts and returns their folder; `None` without a session.
@@ -68,18 +68,27 @@ pub fn session_env() -> Vec<(String, String)> {
 
 /// Like [`session_env`], from another folder.
 pub fn session_env_in(session_dir: &Path) -> Vec<(String, String)> {
-    use std::io::Read;
-    let mut text = String::new();
-    let opened = std::fs::File::open(session_dir.join("env"));
-    if opened.and_then(|file| file.take(MAX_ENV_BYTES).read_to_string(&mut text)).is_err() {
-        return Vec::new();
-    }
+    let text = read_bounded(&session_dir.join("env"));
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let named = pairs.filter(|(name, value)| {
         let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         !name.is_empty() && letters && !value.contains('\0')
     });
     named.take(MAX_ENV_LINES).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Kinds of the windows that the session of the boot screen shows first, as words. The session writes them to
+/// a file before its window manager starts; empty without one.
+pub(in crate::display) fn initial_windows(session_dir: &Path) -> String {
+    read_bounded(&session_dir.join("windows"))
+}
+
+/// Reads a file of the session; empty when that fails.
+fn read_bounded(path: &Path) -> String {
+    use std::io::Read;
+    let mut text = String::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text));
+    if read.is_ok() { text } else { String::new() }
 }
 
 /// A running session.

@@ -1,10 +1,10 @@
 //! Supervisor of a screen: one task that starts and restarts it.
 //!
 //! ```text
-//!            X answers        window manager
-//! Starting ------------> ... ----------------> Ready
-//!    ^                                           |  X server or its connection ends
-//!    +------------- growing pause ---------------+
+//!            X answers        window manager, first windows
+//! Starting ------------> ... -------------------------------> Ready
+//!    ^                                                          |  X server or its connection ends
+//!    +--------------------- growing pause ----------------------+
 //! stop: session ended, X server ended -> Ended
 //! ```
 //! A session that ends while its X server runs is restarted alone, so that the programs on the screen
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _};
 
-use super::session::RunningSession;
+use super::session::{RunningSession, initial_windows};
 use super::x11_worker::{self, WorkerHandle, X11Worker};
 use super::xserver::XServerProcess;
 use super::{Phase, Screen};
@@ -30,6 +30,9 @@ use hotdesk_base::wait;
 const X_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of the window manager's announcement; after it the screen is used without one.
 const WM_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the session's first windows after that. They take 0.3 s in a container and seconds in an
+/// emulated machine.
+const DESKTOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// First pause before a restart.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause before a restart: a broken screen costs little then, and is back soon after it can start.
@@ -106,11 +109,8 @@ impl ScreenSupervisor {
             };
             if session.is_none() && self.session.is_some() {
                 *session = self.start_session().await;
-                let announced = wait::until(WM_TIMEOUT, || announced(&handle));
                 tokio::select! {
-                    announced = announced => if announced.is_none() {
-                        tracing::warn!(screen = self.screen.id, "no window manager announced itself in time; using the screen without one");
-                    },
+                    () = self.wait_until_drawn(&handle) => {}
                     why = session_ended(session) => tracing::warn!(screen = self.screen.id, why, "the session ended while it started"),
                 }
             }
@@ -119,6 +119,26 @@ impl ScreenSupervisor {
             self.screen.phase.send_replace(Phase::Starting);
             tracing::warn!(screen = self.screen.id, why, "lost the X connection, reconnecting");
             tokio::time::sleep(MIN_PAUSE).await;
+        }
+    }
+
+    /// Waits for the window manager and for the windows that the session shows first. After a timeout the
+    /// screen is used without them.
+    async fn wait_until_drawn(&self, handle: &WorkerHandle) {
+        let screen = &self.screen.id;
+        if wait::until(WM_TIMEOUT, || announced(handle)).await.is_none() {
+            tracing::warn!(
+                screen,
+                "no window manager announced itself in time; using the screen without one"
+            );
+            return;
+        }
+        // A further screen shows only what is started on it.
+        if self.screen.default && !shown(handle, initial_windows(&self.session_dir)).await {
+            tracing::warn!(
+                screen,
+                "the session did not draw its desktop in time; using the screen without it"
+            );
         }
     }
 
@@ -210,6 +230,13 @@ async fn announced(handle: &WorkerHandle) -> Option<()> {
         x11_worker::job(|worker, _| Ok(worker.has_window_manager()? && worker.window_manager_responds()?));
     handle.jobs.send(job).await.ok()?;
     matches!(answered.await, Ok(Ok(true))).then_some(())
+}
+
+/// Waits until the screen shows windows of these kinds; false when it does not within [`DESKTOP_TIMEOUT`].
+async fn shown(handle: &WorkerHandle, kinds: String) -> bool {
+    let (job, _start, answered) =
+        x11_worker::job(move |worker, cancelled| worker.wait_for_windows(&kinds, DESKTOP_TIMEOUT, cancelled));
+    handle.jobs.send(job).await.is_ok() && matches!(answered.await, Ok(Ok(true)))
 }
 
 impl X11Worker {

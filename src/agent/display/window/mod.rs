@@ -16,6 +16,7 @@ use hotdesk_wire::desktop::window::{Window, WindowPlace};
 
 pub(super) mod atoms;
 pub(super) mod change;
+mod initial_windows;
 mod manager_ready;
 pub(super) mod read;
 pub(super) mod test_window;

@@ -21,7 +21,7 @@ pub(in crate::display) const MAX_WINDOWS: u32 = 256;
 /// Longest title, class or instance, in units of four bytes.
 const MAX_TEXT: u32 = 1024;
 /// Most states and types of a window that are read; EWMH defines a dozen of each.
-const MAX_ATOMS: u32 = 32;
+pub(super) const MAX_ATOMS: u32 = 32;
 
 /// Pending requests for a window's title: the program's UTF-8 title, the window manager's version of it, and
 /// the legacy title.

@@ -11,8 +11,8 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::EngineResult;
 use hotdesk_guest::Guest;
-use hotdesk_store::fleet::boot_snapshots::BootSnapshot;
 use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::prepared::boot_snapshots::BootSnapshot;
 
 impl FleetState {
     /// Whether boot snapshots are made of machines of an isolation.
@@ -52,6 +52,37 @@ impl FleetState {
         }
         metrics::gauge!("hotdesk_boot_snapshots").set(kept.len() as f64);
         Ok(kept)
+    }
+
+    /// Stores that a computer or a machine of the pool began from a boot snapshot.
+    pub(super) async fn note_use(&self, snapshot: &BootSnapshot) {
+        if let Err(error) = self.store.use_boot_snapshot(snapshot.machine).await {
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not store the use of a boot snapshot; it may be removed early"
+            );
+        }
+    }
+
+    /// Removes what a failed launch left, and its snapshot. On a host that is short of something the snapshot is as good as
+    /// before, and stays.
+    pub(super) async fn undo_launch(
+        &self,
+        machine: ComputerId,
+        snapshot: &BootSnapshot,
+        failure: &Error,
+    ) -> EngineResult<()> {
+        tracing::warn!(computer = %machine, error = format_args!("{failure:#}"), "could not begin from a boot snapshot; the machine boots");
+        self.engine.destroy(machine).await?;
+        if failure.code != Some(ErrorCode::NoCapacity)
+            && let Err(left) = self.remove_boot_snapshot(snapshot.machine).await
+        {
+            tracing::warn!(
+                error = format_args!("{left:#}"),
+                "could not remove a boot snapshot; it is retried at the next start"
+            );
+        }
+        Ok(())
     }
 
     /// Returns the machines of the boot snapshots after a start of the controller, without those that it removes.
@@ -98,28 +129,10 @@ impl Runner {
         };
         match self.launch_boot_snapshot(row, &snapshot).await {
             Ok(guest) => {
-                if let Err(error) = self.shared.store.use_boot_snapshot(snapshot.machine).await {
-                    tracing::warn!(
-                        error = format_args!("{error:#}"),
-                        "could not store the use of a boot snapshot; it may be removed early"
-                    );
-                }
+                self.shared.note_use(&snapshot).await;
                 Ok(Some(guest))
             }
-            Err(error) => {
-                tracing::warn!(computer = %self.id, error = format_args!("{error:#}"), "could not begin from a boot snapshot; the computer boots");
-                self.shared.engine.destroy(self.id).await?;
-                // On a host that is short of something the snapshot is as good as before.
-                if error.code != Some(ErrorCode::NoCapacity)
-                    && let Err(left) = self.shared.remove_boot_snapshot(snapshot.machine).await
-                {
-                    tracing::warn!(
-                        error = format_args!("{left:#}"),
-                        "could not remove a boot snapshot; it is retried at the next start"
-                    );
-                }
-                Ok(None)
-            }
+            Err(error) => self.shared.undo_launch(self.id, &snapshot, &error).await.map(|()| None),
         }
     }
 

@@ -8,13 +8,15 @@ use axum::http::Method;
 use crate::computers::fleet::Fleet;
 use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::registry::{FleetState, STARTS_AT_ONCE, stopping};
-use crate::computers::runner::{hardware_spec, refused};
+use crate::computers::runner::{NewIdentity, hardware_spec, refused};
+use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{Boot, MachineSpec};
 use hotdesk_guest::Guest;
-use hotdesk_store::fleet::boot_snapshots::NewBootSnapshot;
+use hotdesk_store::fleet::prepared::PreparedMachine;
+use hotdesk_store::fleet::prepared::boot_snapshots::BootSnapshot;
 use hotdesk_wire::desktop::action::WaitStable;
 use hotdesk_wire::desktop::effect::{ActionResult, Settle};
 
@@ -84,15 +86,15 @@ impl FleetState {
         if self.store.boot_snapshot(&inputs, &size).await?.is_some() {
             return Ok(());
         }
-        let new = NewBootSnapshot::random(inputs, size.clone());
-        self.store.add_boot_snapshot(&new).await?;
+        let (new, snapshot) = (PreparedMachine::random(inputs, size.clone()), SnapshotId::random());
+        self.store.add_boot_snapshot(&new, snapshot).await?;
         let stop = self.tasks.stopping();
         let made = tokio::select! {
-            made = self.boot_and_save(&new, spec) => made,
+            made = self.boot_and_save(&new, snapshot, spec) => made,
             () = stop.cancelled() => Err(stopping()),
         };
         if let Err(error) = made {
-            if let Err(left) = self.remove_boot_snapshot(new.machine).await {
+            if let Err(left) = self.remove_boot_snapshot(new.id).await {
                 tracing::warn!(
                     error = format_args!("{left:#}"),
                     "could not remove an unfinished boot snapshot; the next start does"
@@ -104,20 +106,25 @@ impl FleetState {
         self.trim_boot_snapshots().await.map(drop)
     }
 
-    async fn boot_and_save(&self, new: &NewBootSnapshot, spec: &DesktopSpec) -> Result<()> {
+    async fn boot_and_save(
+        &self,
+        new: &PreparedMachine,
+        snapshot: SnapshotId,
+        spec: &DesktopSpec,
+    ) -> Result<()> {
         let failed = |error| refused(FAILED, &error);
         let _turn = self.starts.acquire().await.map_err(Error::internal)?;
         self.boot_prepared(new, spec).await?;
-        self.engine.snapshot(new.machine, new.snapshot.0, true).await.map_err(failed)?;
-        self.engine.stop(new.machine, Duration::ZERO).await.map_err(failed)?;
-        self.store.use_boot_snapshot(new.machine).await
+        self.engine.snapshot(new.id, snapshot.0, true).await.map_err(failed)?;
+        self.engine.stop(new.id, Duration::ZERO).await.map_err(failed)?;
+        self.store.use_boot_snapshot(new.id).await
     }
 
-    /// Boots one machine for the pool. A failed one leaves nothing.
+    /// Makes one machine for the pool. A failed one leaves nothing.
     pub(super) async fn make_pooled_machine(&self, spec: &DesktopSpec) -> Result<()> {
         let stop = self.tasks.stopping();
         let inputs = self.engine.boot_inputs(spec.isolation).await.map_err(Error::internal)?;
-        let new = NewBootSnapshot::random(inputs, DesktopSize::from(spec));
+        let new = PreparedMachine::random(inputs, DesktopSize::from(spec));
         tokio::select! {
             () = self.until_no_start() => {}
             () = stop.cancelled() => return Err(stopping()),
@@ -125,15 +132,17 @@ impl FleetState {
         self.store.add_pooled_machine(&new).await?;
         let booted = async {
             let _turn = self.starts.acquire().await.map_err(Error::internal)?;
-            self.boot_prepared(&new, spec).await?;
-            self.store.finish_pooled_machine(new.machine).await
+            if !self.begin_pooled(&new, spec).await? {
+                self.boot_prepared(&new, spec).await?;
+            }
+            self.store.finish_pooled_machine(new.id).await
         };
         let booted = tokio::select! {
             booted = booted => booted,
             () = stop.cancelled() => Err(stopping()),
         };
         if booted.is_err()
-            && let Err(left) = self.remove_from_pool(new.machine).await
+            && let Err(left) = self.remove_from_pool(new.id).await
         {
             tracing::warn!(
                 error = format_args!("{left:#}"),
@@ -143,16 +152,58 @@ impl FleetState {
         booted
     }
 
-    /// Makes and boots a machine and waits until its desktop is settled.
-    async fn boot_prepared(&self, new: &NewBootSnapshot, spec: &DesktopSpec) -> Result<()> {
-        let DesktopSpec { isolation, hardware, layers } = spec;
-        let hardware = Hardware { bandwidth_mbps: 0, ..*hardware };
-        let spec =
-            MachineSpec { layers: layers.clone(), ..hardware_spec(new.machine, *isolation, &hardware) };
-        self.engine.create(&spec).await.map_err(|error| refused(FAILED, &error))?;
-        let boot = Boot { generation: GENERATION, token: new.token.clone(), resolution: hardware.resolution };
-        settle(&boot_guest(&*self.engine, &spec, &boot).await?).await
+    /// Makes a machine of the pool from the boot snapshot of its size. Returns false when it must boot.
+    async fn begin_pooled(&self, new: &PreparedMachine, spec: &DesktopSpec) -> Result<bool> {
+        if !self.makes_boot_snapshots_of(spec.isolation) {
+            return Ok(false);
+        }
+        let Some(snapshot) = self.store.boot_snapshot(&new.inputs, &new.size).await? else {
+            self.boot_snapshots.want(spec.clone());
+            return Ok(false);
+        };
+        match self.launch_pooled(new, spec, &snapshot).await {
+            Ok(_) => {
+                self.note_use(&snapshot).await;
+                Ok(true)
+            }
+            Err(error) => {
+                let undone = self.undo_launch(new.id, &snapshot, &error).await;
+                undone.map(|()| false).map_err(|error| refused(FAILED, &error))
+            }
+        }
     }
+
+    async fn launch_pooled(
+        &self,
+        new: &PreparedMachine,
+        spec: &DesktopSpec,
+        snapshot: &BootSnapshot,
+    ) -> Result<Guest> {
+        let (machine, boot) = first_boot(new, spec);
+        let launched = self.engine.launch(snapshot.machine, snapshot.snapshot.0, &machine).await;
+        launched.map_err(|error| refused(FAILED, &error))?;
+        let resumed = self.engine.resume(&machine, &boot).await;
+        let endpoint = resumed.map_err(|error| refused(FAILED, &error))?;
+        let identity =
+            NewIdentity { machine: new.id, saved_token: &snapshot.token, token: &new.token, another: true };
+        identity.give(&*self.engine, endpoint).await
+    }
+
+    /// Makes and boots a machine and waits until its desktop is settled.
+    async fn boot_prepared(&self, new: &PreparedMachine, spec: &DesktopSpec) -> Result<()> {
+        let (machine, boot) = first_boot(new, spec);
+        self.engine.create(&machine).await.map_err(|error| refused(FAILED, &error))?;
+        settle(&boot_guest(&*self.engine, &machine, &boot).await?).await
+    }
+}
+
+/// Returns the machine of a desktop, whose bandwidth is limited only when a computer begins from it, and its first boot.
+fn first_boot(new: &PreparedMachine, spec: &DesktopSpec) -> (MachineSpec, Boot) {
+    let DesktopSpec { isolation, hardware, layers } = spec;
+    let hardware = Hardware { bandwidth_mbps: 0, ..*hardware };
+    let machine = MachineSpec { layers: layers.clone(), ..hardware_spec(new.id, *isolation, &hardware) };
+    let boot = Boot { generation: GENERATION, token: new.token.clone(), resolution: hardware.resolution };
+    (machine, boot)
 }
 
 /// Waits until the screen does not change any more.

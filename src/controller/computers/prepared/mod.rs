@@ -7,6 +7,7 @@
 //!   create -- one in the pool? -- yes --> claim it (its id becomes the computer's), new token
 //!      \-- a boot snapshot of this size? -- yes --> launch, new identity
 //!             \-- no --> boot; the size is wanted --> `build.rs`, in the background
+//!   refill of the pool -- the same, without the pool
 //! ```
 
 pub(super) mod boot_snapshots;

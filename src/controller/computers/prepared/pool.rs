@@ -10,8 +10,8 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use super::boot_snapshots::count_begun;
 use crate::computers::fleet::Fleet;
-use crate::computers::runner::Runner;
 use crate::computers::runner::registry::FleetState;
+use crate::computers::runner::{NewIdentity, Runner};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::prepared::pool::{PoolPlan, PooledMachine, is_low_memory, plan};
@@ -20,7 +20,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::{Change, EngineResult, Observation};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
-use hotdesk_store::fleet::pooled_machines::StoredMachine;
+use hotdesk_store::fleet::prepared::pooled_machines::StoredMachine;
 
 /// Time between two looks at the pool: at its machines, their age, and the host's memory.
 const LOOK_INTERVAL: Duration = Duration::from_secs(15);
@@ -172,7 +172,7 @@ impl Runner {
         if row.egress.is_some() {
             engine.set_egress(self.id, row.egress.as_ref()).await.map_err(Error::internal)?;
         }
-        self.renew_or_end(row, endpoint, false).await
+        NewIdentity::of(row, false).give(&**engine, endpoint).await
     }
 }
 

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use super::{Runner, WithoutMemory, boot_spec, machine_spec, refused};
 use hotdesk_base::clock;
 use hotdesk_base::hex::hex;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::secret::Secret;
 use hotdesk_base::wait;
 use hotdesk_domain::computer::MEMORY_SETTINGS;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_engine::{Endpoint, EngineError, Observation};
+use hotdesk_engine::{Endpoint, Engine, EngineError, Observation};
 use hotdesk_guest::{Guest, is_token_refused};
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_wire::agent::{Renewal, RenewalResult};
@@ -118,7 +120,8 @@ impl Runner {
     /// Gives the row's token to the agent of a resumed computer. If that fails the machine is stopped,
     /// because the saved token must not grant access.
     pub(super) async fn renew_identity(&mut self, row: &Computer, endpoint: Endpoint) -> Result<Guest> {
-        let error = match self.renew_or_end(row, endpoint, false).await {
+        let identity = NewIdentity::of(row, false);
+        let error = match identity.give(&*self.shared.engine, endpoint).await {
             Ok(guest) => return Ok(guest),
             Err(error) => error,
         };
@@ -134,25 +137,52 @@ impl Runner {
         let text = "Computer was resumed but did not accept its new identity; start it again";
         Err(Error::unavailable(text).code(ErrorCode::WakeFailed).context(error))
     }
+}
 
-    /// [`Self::renew_identity`] that leaves the machine to the caller if it fails. `another` says whether the memory is
-    /// of a machine with another identity.
-    pub(in super::super) async fn renew_or_end(
-        &self,
-        row: &Computer,
-        endpoint: Endpoint,
-        another: bool,
-    ) -> Result<Guest> {
+/// A new identity for the agent of a machine that continues from memory, or that another one booted.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct NewIdentity<'a> {
+    /// The machine.
+    pub(in super::super) machine: ComputerId,
+    /// The token that the agent has.
+    pub(in super::super) saved_token: &'a Secret,
+    /// Its new token.
+    pub(in super::super) token: &'a Secret,
+    /// Whether the memory is of a machine with another identity.
+    pub(in super::super) another: bool,
+}
+
+impl<'a> NewIdentity<'a> {
+    /// Returns that of a computer.
+    pub(in super::super) fn of(row: &'a Computer, another: bool) -> Self {
+        let token = &row.agent_token;
+        Self { machine: row.id, saved_token: row.saved_token.as_ref().unwrap_or(token), token, another }
+    }
+
+    /// Gives it to the agent, and waits until that has accepted it. After an error the caller must end the machine.
+    pub(in super::super) async fn give(self, engine: &dyn Engine, endpoint: Endpoint) -> Result<Guest> {
         tokio::select! {
-            renewed = renew(row, endpoint, another) => renewed,
-            _ = self.shared.engine.wait_stopped(self.id) => Err(Error::internal("the machine ended while it resumed")),
+            renewed = renew(self, endpoint) => renewed,
+            _ = engine.wait_stopped(self.machine) => Err(Error::internal("the machine ended while it resumed")),
+        }
+    }
+
+    /// The request to the agent.
+    pub(super) fn renewal(self) -> Renewal {
+        let seed: [u8; 32] = rand::random();
+        Renewal {
+            agent_token: self.token.reveal().to_owned(),
+            unix_ms: clock::now().as_i64(),
+            seed: hex(&seed),
+            hostname: self.machine.hostname(),
+            another: self.another,
         }
     }
 }
 
-async fn renew(row: &Computer, endpoint: Endpoint, another: bool) -> Result<Guest> {
-    let new = Guest::new(endpoint.clone(), &row.agent_token)?;
-    let saved = Guest::new(endpoint, row.saved_token.as_ref().unwrap_or(&row.agent_token))?;
+async fn renew(identity: NewIdentity<'_>, endpoint: Endpoint) -> Result<Guest> {
+    let new = Guest::new(endpoint.clone(), identity.token)?;
+    let saved = Guest::new(endpoint, identity.saved_token)?;
     let accepted_token = wait::until(WAKE_TIMEOUT, || async {
         match saved.health().await {
             Ok(_) => Some(AcceptedToken::Saved),
@@ -165,15 +195,15 @@ async fn renew(row: &Computer, endpoint: Endpoint, another: bool) -> Result<Gues
         Some(AcceptedToken::New) => return Ok(new),
         Some(AcceptedToken::Saved) => {}
     }
-    match saved.renew(&renewal(row, another)).await {
+    match saved.renew(&identity.renewal()).await {
         Ok(renewed) => {
-            log_renewal_failures(row, &renewed);
+            log_renewal_failures(identity.machine, &renewed);
             if !renewed.renewed.iter().any(|part| part == "token") {
                 return Err(Error::internal("the agent still uses its saved token"));
             }
         }
         Err(error) => tracing::warn!(
-            computer = %row.id,
+            computer = %identity.machine,
             error = format_args!("{error:#}"),
             "the agent's response to a renewal was an error"
         ),
@@ -192,22 +222,11 @@ async fn renew(row: &Computer, endpoint: Endpoint, another: bool) -> Result<Gues
     }
 }
 
-pub(super) fn renewal(row: &Computer, another: bool) -> Renewal {
-    let seed: [u8; 32] = rand::random();
-    Renewal {
-        agent_token: row.agent_token.reveal().to_owned(),
-        unix_ms: clock::now().as_i64(),
-        seed: hex(&seed),
-        hostname: row.id.hostname(),
-        another,
-    }
-}
-
 /// Logs which parts of an identity were not renewed. The text comes from the agent, so it is truncated.
-pub(super) fn log_renewal_failures(row: &Computer, renewed: &RenewalResult) {
+pub(super) fn log_renewal_failures(machine: ComputerId, renewed: &RenewalResult) {
     if let Some(first) = renewed.failed.first() {
         let first: String = first.chars().take(MAX_REASON).collect();
-        tracing::warn!(computer = %row.id, first, "the agent could not renew all parts of its identity");
+        tracing::warn!(computer = %machine, first, "the agent could not renew all parts of its identity");
     }
 }
 

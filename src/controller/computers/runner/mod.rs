@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::creation::MachineSource;
-pub(super) use self::memory::suspend_unsupported;
-use self::memory::{log_renewal_failures, renewal};
+use self::memory::log_renewal_failures;
+pub(super) use self::memory::{NewIdentity, suspend_unsupported};
 use self::registry::{FleetState, Presence};
 use self::resize::ResizeJob;
 use self::saved_state::CopyJob;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Runner, STOP_GRACE, boot_screen, boot_spec, log_renewal_failures, machine_spec, refused, renewal,
+    NewIdentity, Runner, STOP_GRACE, boot_screen, boot_spec, log_renewal_failures, machine_spec, refused,
     stream_end,
 };
 use crate::data_dir::files;
@@ -144,7 +144,8 @@ impl Runner {
         let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let guest = boot_guest(&*shared.engine, &machine_spec(row), &boot_spec(row)).await?;
         if copied {
-            log_renewal_failures(row, &guest.renew(&renewal(row, true)).await?);
+            let renewal = NewIdentity::of(row, true).renewal();
+            log_renewal_failures(row.id, &guest.renew(&renewal).await?);
         }
         Ok(guest)
     }

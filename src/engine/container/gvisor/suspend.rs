@@ -11,12 +11,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::container::boot::ContainerStarter;
 use crate::container::runtime::ContainerState;
 use crate::container::{ContainerEngine, oci, runsc};
-use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause};
+use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause, log_pause};
 use crate::host::cgroup::limits;
 use crate::host::command::{self, host_error, run, run_with_timeout};
 use crate::host::{network, process, slots};
@@ -50,12 +50,14 @@ impl GuestMemory for ContainerEngine {
         fresh: &Path,
         to: &Path,
     ) -> EngineResult<MemoryManifest> {
-        let taken = self.pause(folder).and_then(|state| {
+        let taken = self.pause(folder).and_then(|(state, since)| {
             self.checkpoint(folder, memory)?;
             let manifest = self.manifest(folder, &state)?;
-            disk_copy::copy_disk(&folder.disk(), fresh, to).map(|()| manifest)
+            disk_copy::copy_disk(&folder.disk(), fresh, to).map(|()| (manifest, since))
         });
-        after_unpause(folder, taken, self.unpause(folder))
+        let (manifest, since) = after_unpause(folder, taken, self.unpause(folder))?;
+        log_pause(folder, since);
+        Ok(manifest)
     }
 
     fn recover_resume(&self, folder: &Folder) -> EngineResult<()> {
@@ -93,14 +95,8 @@ impl GuestMemory for ContainerEngine {
         // The tool shares the lock: if this controller dies, the next one waits for its end.
         restore.stdin(lock.share().map_err(host_error(STEP, &used))?);
         runsc::run_with_guest_network(STEP, restore, TIMEOUT)?;
-        // The guest runs from here on. Each of the two takes up to 0.1 s.
-        let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
-        std::thread::scope(|both| {
-            both.spawn(|| memory::remove_used(folder));
-            if another && let Err(error) = self.set_guest_hostname(folder.id) {
-                tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not set a fork's host name; it has its source's");
-            }
-        });
+        // The guest runs from here on.
+        memory::remove_used(folder);
         Ok(endpoint)
     }
 
@@ -140,19 +136,12 @@ impl ContainerEngine {
 
     fn save_paused(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         let fresh = memory::create_fresh(folder)?;
-        let state = self.pause(folder)?;
+        let (state, since) = self.pause(folder)?;
         self.checkpoint(folder, &fresh)?;
         let manifest = self.manifest(folder, &state)?;
-        memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })
-    }
-
-    /// Sets the host name in a guest that resumed another machine's memory. The guest's root lacks the
-    /// capability; this call grants it to the agent's executable, which the guest cannot replace.
-    fn set_guest_hostname(&self, id: ComputerId) -> EngineResult<()> {
-        let mut call = self.runtime.call();
-        call.args(["exec", "--cap", "CAP_SYS_ADMIN"]).arg(id.to_string());
-        call.args(["/usr/bin/hotdesk", "set-hostname"]).arg(id.hostname());
-        run("set the guest's host name", call).map(drop)
+        memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })?;
+        log_pause(folder, since);
+        Ok(())
     }
 
     /// Sets how many CPUs the programs of a running guest see.
@@ -166,8 +155,8 @@ impl ContainerEngine {
         }
     }
 
-    /// Blocks the agent's clients, ends their connections, and pauses the guest.
-    fn pause(&self, folder: &Folder) -> EngineResult<ContainerState> {
+    /// Blocks the agent's clients, ends their connections, and pauses the guest. Returns since when it stands still.
+    fn pause(&self, folder: &Folder) -> EngineResult<(ContainerState, Instant)> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
         let agent = match slots::of_machine(&folder.path)? {
             Some(slot) => {
@@ -176,6 +165,7 @@ impl ContainerEngine {
             }
             None => None,
         };
+        let mut since = Instant::now();
         if state.status != "paused" {
             // Before the pause, so that the guest's kernel closes its ends: a paused one would save them half
             // open.
@@ -183,12 +173,13 @@ impl ContainerEngine {
                 super::cut_connections(agent)?;
                 self.await_hangup(folder.id, agent);
             }
+            since = Instant::now();
             let mut command = self.runtime.call();
             command.arg("pause").arg(folder.id.to_string());
             run("pause the guest", command)?;
         }
         agent.map_or(Ok(()), super::cut_connections)?;
-        Ok(state)
+        Ok((state, since))
     }
 
     /// Waits until the guest's kernel has processed the end of its agent's connections.
@@ -223,11 +214,10 @@ impl ContainerEngine {
     /// The manifest of this guest's memory, without its files.
     fn manifest(&self, folder: &Folder, state: &ContainerState) -> EngineResult<MemoryManifest> {
         let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &folder.path))?;
-        let (runtime, slot, hostname) =
-            (self.runtime.version()?, slots::of_machine(&folder.path)?, Some(folder.id.hostname()));
+        let (runtime, slot) = (self.runtime.version()?, slots::of_machine(&folder.path)?);
         let image =
             state.annotations.get(oci::IMAGE).map_or_else(|| self.host.settings.image.clone(), Into::into);
-        Ok(MemoryManifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
+        Ok(MemoryManifest { host_boot, runtime, image, slot, parts: Vec::new() })
     }
 
     /// Invalidates what was saved of a guest, then unpauses it and unblocks its clients. Accepts a guest that

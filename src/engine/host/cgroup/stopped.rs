@@ -79,11 +79,6 @@ pub(super) fn thaw(folder: &Path) -> io::Result<()> {
 /// cannot do that: it has no control groups, and no signal stops the first process of a pid namespace from
 /// inside.
 pub(crate) fn is_stopped(id: ComputerId) -> EngineResult<bool> {
-    let is_frozen = |folder: &Path| {
-        [FREEZER, FREEZE].iter().any(|(name, thawed)| {
-            fs::read_to_string(folder.join(name)).is_ok_and(|state| state.trim() != *thawed)
-        })
-    };
     let all = cgroup::processes(id)?;
     if all.is_empty() {
         return Ok(false);
@@ -92,7 +87,16 @@ pub(crate) fn is_stopped(id: ComputerId) -> EngineResult<bool> {
         // A program that a guest runs under a debugger or in a shell may be stopped; its parent is in the group.
         process.is_stopped() && !all.contains(&process.parent)
     });
-    Ok(topmost_is_stopped || cgroup::folders(id).iter().any(|folder| is_frozen(folder)))
+    Ok(topmost_is_stopped || is_frozen(id))
+}
+
+/// Whether a machine's groups are frozen.
+pub(crate) fn is_frozen(id: ComputerId) -> bool {
+    cgroup::folders(id).iter().any(|folder| {
+        [FREEZER, FREEZE].iter().any(|(name, thawed)| {
+            fs::read_to_string(folder.join(name)).is_ok_and(|state| state.trim() != *thawed)
+        })
+    })
 }
 
 /// State and parent of a process.

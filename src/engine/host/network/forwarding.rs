@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crate::host::addresses::NetworkConfig;
-use crate::host::command::{host_error, run, run_with, tool};
+use crate::host::command::{host_error, run_with, tool};
 use crate::host::files::remove_if_there;
 use crate::host::lock;
+use crate::host::network::rtnl::Rtnl;
 use crate::host::network::{VETH_PREFIX, resolvers, uplinks};
 use crate::{EngineError, EngineResult};
 
@@ -116,12 +117,9 @@ pub(super) fn record_uplinks(
 }
 
 fn find_uplinks(config: &NetworkConfig, resolvers: &[Ipv4Addr]) -> EngineResult<BTreeSet<String>> {
-    const STEP: &str = "read the host's routes";
-    let mut ip = tool("ip");
-    ip.args(["-json", "-4", "route", "show", "table", "all"]);
-    let text = run(STEP, ip)?;
-    let routes: Vec<uplinks::Route> =
-        serde_json::from_str(&text).map_err(|error| EngineError::failed(STEP, error))?;
+    let routes = Rtnl::open()
+        .and_then(|mut rtnl| rtnl.routes())
+        .map_err(|error| EngineError::failed("read the host's routes", error))?;
     Ok(uplinks::of_routes(&routes, resolvers, config.allow_private_egress))
 }
 

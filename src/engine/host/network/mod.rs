@@ -4,6 +4,7 @@
 mod egress;
 pub(crate) mod forwarding;
 pub(crate) mod name_proxy;
+mod rtnl;
 mod uplinks;
 
 use std::fs;
@@ -13,8 +14,9 @@ use std::path::Path;
 
 use crate::host::addresses::{Addresses, AgentClient, NetworkConfig};
 use crate::host::command::{
-    TIMEOUT, check_status, host_error, is_installed, run, run_with, run_with_timeout, tool,
+    TIMEOUT, check_status, host_error, is_installed, run_with, run_with_timeout, tool,
 };
+use crate::host::network::rtnl::Rtnl;
 use crate::host::{lock, process, slots};
 use crate::{EngineError, EngineResult};
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
@@ -29,6 +31,10 @@ pub const AGENT_PORT: u16 = 870;
 const NAME_PROXY_PORT: u16 = 871;
 /// Beginning of the names of guests' interfaces on the host; the packet rules recognize guests by it.
 const VETH_PREFIX: &str = "hotdesk";
+/// The guest's end of its pair.
+const GUEST_INTERFACE: &str = "eth0";
+/// Fixed bits of the network of a pair, which has four addresses.
+const LINK_PREFIX: u8 = 30;
 /// Resolvers ask no more name servers than this (resolv.conf(5), `MAXNS`).
 const MAX_RESOLVERS: usize = 3;
 
@@ -66,36 +72,39 @@ fn attach_in(
     let veth = veth(slot);
     detach(slot)?;
     load_rules(host, config, slot, policy)?;
-    let mut pair = tool("ip");
-    pair.args(["-batch", "-"]);
-    let host_side = format!(
-        "link add {veth} type veth peer name eth0 netns {pid}\n\
-         link set dev {veth} addrgenmode none up\n\
-         address add {}/30 dev {veth}\n",
-        ends.host
-    );
-    run_with("make the veth pair", pair, &host_side)?;
+    make_pair(&veth, ends.host, pid).map_err(|error| EngineError::failed("make the veth pair", error))?;
     // With the reverse path filter a guest cannot forge its source address.
     let filter = format!("/proc/sys/net/ipv4/conf/{veth}/rp_filter");
     fs::write(&filter, "1").map_err(host_error("filter source addresses", Path::new(&filter)))?;
     if config.enabled {
         forwarding::turn_on([veth.as_str()])?;
     }
-    let mut inside = tool("nsenter");
-    inside.arg(format!("--net=/proc/{pid}/ns/net")).args(["--", "ip", "-batch", "-"]);
-    // Without an IPv6 address: the kernel has one table of neighbours for all namespaces, and a guest that sends
-    // to many link-local addresses would fill it for the host.
-    let mut guest_side = format!(
-        "link set dev lo up\n\
-         address add {}/30 dev eth0\n\
-         link set dev eth0 addrgenmode none up\n",
-        ends.guest
-    );
-    if config.enabled {
-        guest_side += &format!("route add default via {}\n", ends.host);
-    }
-    run_with("set up the guest's network", inside, &guest_side)?;
+    set_up_guest(ends.guest, config.enabled.then_some(ends.host), pid)
+        .map_err(|error| EngineError::failed("set up the guest's network", error))?;
     Ok(ends)
+}
+
+/// Makes the pair of the guest whose first process is `pid`, and sets its end on the host up.
+fn make_pair(veth: &str, host: Ipv4Addr, pid: u32) -> io::Result<()> {
+    let mut here = Rtnl::open()?;
+    here.add_pair(veth, GUEST_INTERFACE, pid)?;
+    let index = here.index(veth)?;
+    here.leave_without_ipv6(index)?;
+    here.set_up(index)?;
+    here.add_address(index, host, LINK_PREFIX)
+}
+
+/// Sets the guest's end of the pair up. It has no IPv6 address: the kernel has one table of neighbours for all namespaces, and
+/// a guest that sends to many link-local addresses would fill it for the host.
+fn set_up_guest(guest: Ipv4Addr, gateway: Option<Ipv4Addr>, pid: u32) -> io::Result<()> {
+    let mut inside = Rtnl::open_in(pid)?;
+    let loopback = inside.index("lo")?;
+    inside.set_up(loopback)?;
+    let index = inside.index(GUEST_INTERFACE)?;
+    inside.add_address(index, guest, LINK_PREFIX)?;
+    inside.leave_without_ipv6(index)?;
+    inside.set_up(index)?;
+    gateway.map_or(Ok(()), |gateway| inside.add_default_route(gateway))
 }
 
 /// Undoes what guests need of the whole host: forwarding and the packet rules. Returns whether it did; while a machine of
@@ -118,12 +127,10 @@ pub(crate) fn detach(slot: u16) -> EngineResult<()> {
     if !exists() {
         return Ok(());
     }
-    let mut delete = tool("ip");
-    delete.args(["link", "delete", "dev", &veth]);
-    match run("remove the veth pair", delete) {
-        // The kernel was faster; `ip` reports that with several different errors.
+    match Rtnl::open().and_then(|mut rtnl| rtnl.remove(&veth)) {
+        // The kernel was faster.
         Err(_) if !exists() => Ok(()),
-        outcome => outcome.map(drop),
+        outcome => outcome.map_err(|error| EngineError::failed("remove the veth pair", error)),
     }
 }
 

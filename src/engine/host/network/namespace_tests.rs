@@ -15,6 +15,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::forwarding::ForwardingUpkeep;
 use super::*;
+use crate::host::command::run;
 
 /// For what certainly happens, on a busy machine.
 const LONG: Duration = Duration::from_secs(60);

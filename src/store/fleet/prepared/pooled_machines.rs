@@ -1,6 +1,6 @@
 //! Machines of the pool: booted, without a computer.
 
-use crate::fleet::boot_snapshots::NewBootSnapshot;
+use crate::fleet::prepared::PreparedMachine;
 use crate::vault::SealedText;
 use crate::vault::columns::{POOL_TOKEN, SAVED_TOKEN};
 use crate::{Store, Write, failed, id};
@@ -39,14 +39,14 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
-    pub async fn add_pooled_machine(&self, new: &NewBootSnapshot) -> Result<()> {
+    pub async fn add_pooled_machine(&self, new: &PreparedMachine) -> Result<()> {
         let mut write = self.write().await?;
-        let token = write.vault.seal(&POOL_TOKEN, new.machine, &new.token)?;
+        let token = write.vault.seal(&POOL_TOKEN, new.id, &new.token)?;
         sqlx::query(
             "INSERT INTO pooled_machines (machine_id, inputs, size, agent_token, ready, made_at) \
              VALUES ($1, $2, $3, $4, 0, $5)",
         )
-        .bind(new.machine.to_string())
+        .bind(new.id.to_string())
         .bind(&new.inputs)
         .bind(new.size.as_str())
         .bind(token)

@@ -1,6 +1,6 @@
 //! Boot snapshots: machines without a computer, each with a snapshot of a booted desktop.
 
-use crate::fleet::status::BootSecrets;
+use crate::fleet::prepared::PreparedMachine;
 use crate::vault::SealedText;
 use crate::vault::columns::BOOT_TOKEN;
 use crate::{Store, failed, id};
@@ -12,21 +12,6 @@ use hotdesk_domain::computer::prepared::DesktopSize;
 use hotdesk_domain::computer::prepared::boot_snapshot::RetainedSnapshot;
 use hotdesk_domain::error::Result;
 
-/// A boot snapshot that is being made.
-#[derive(Clone, Debug)]
-pub struct NewBootSnapshot {
-    /// Its machine.
-    pub machine: ComputerId,
-    /// The machine's snapshot.
-    pub snapshot: SnapshotId,
-    /// Digest of what the boot depends on besides the size.
-    pub inputs: String,
-    /// Size of the machine.
-    pub size: DesktopSize,
-    /// Token of the agent in its memory.
-    pub token: Secret,
-}
-
 /// A complete boot snapshot.
 #[derive(Clone, Debug)]
 pub struct BootSnapshot {
@@ -36,19 +21,6 @@ pub struct BootSnapshot {
     pub snapshot: SnapshotId,
     /// Token of the agent in its memory.
     pub token: Secret,
-}
-
-impl NewBootSnapshot {
-    /// Returns one with random ids and a random token.
-    pub fn random(inputs: String, size: DesktopSize) -> Self {
-        Self {
-            machine: ComputerId::random(),
-            snapshot: SnapshotId::random(),
-            inputs,
-            size,
-            token: BootSecrets::random().agent_token,
-        }
-    }
 }
 
 row! {
@@ -69,21 +41,21 @@ row! {
 }
 
 impl Store {
-    /// Stores a boot snapshot, before its machine is made; it is not ready.
+    /// Stores a boot snapshot of a machine, before that is made; it is not ready.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails, or already has one of this size and these inputs.
-    pub async fn add_boot_snapshot(&self, new: &NewBootSnapshot) -> Result<()> {
+    pub async fn add_boot_snapshot(&self, of: &PreparedMachine, snapshot: SnapshotId) -> Result<()> {
         let mut write = self.write().await?;
-        let token = write.vault.seal(&BOOT_TOKEN, new.machine, &new.token)?;
+        let token = write.vault.seal(&BOOT_TOKEN, of.id, &of.token)?;
         sqlx::query(
             "INSERT INTO boot_snapshots (machine_id, snapshot_id, inputs, size, agent_token, ready, used_at) \
              VALUES ($1, $2, $3, $4, $5, 0, $6)",
         )
-        .bind(new.machine.to_string())
-        .bind(new.snapshot.to_string())
-        .bind(&new.inputs)
-        .bind(new.size.as_str())
+        .bind(of.id.to_string())
+        .bind(snapshot.to_string())
+        .bind(&of.inputs)
+        .bind(of.size.as_str())
         .bind(token)
         .bind(clock::now().as_i64())
         .execute(&mut *write.tx)

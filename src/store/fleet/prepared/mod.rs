@@ -1,0 +1,30 @@
+//! Machines without a computer, which are booted before somebody asks for them. Boot snapshots and the pool have a table each:
+//! a snapshot is used by many computers and removed when others are used more, a machine of the pool becomes one computer's.
+
+use crate::fleet::status::BootSecrets;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::computer::prepared::DesktopSize;
+
+pub mod boot_snapshots;
+pub mod pooled_machines;
+
+/// A machine that is being made.
+#[derive(Clone, Debug)]
+pub struct PreparedMachine {
+    /// Its id.
+    pub id: ComputerId,
+    /// Digest of what its boot depends on besides the size.
+    pub inputs: String,
+    /// Its size.
+    pub size: DesktopSize,
+    /// Token of its agent.
+    pub token: Secret,
+}
+
+impl PreparedMachine {
+    /// Returns one with a random id and a random token.
+    pub fn random(inputs: String, size: DesktopSize) -> Self {
+        Self { id: ComputerId::random(), inputs, size, token: BootSecrets::random().agent_token }
+    }
+}
