@@ -147,12 +147,7 @@ impl RootFolder {
     }
 
     /// Extracts an entry.
-    fn add(
-        &mut self,
-        member: &Member,
-        content: &mut impl Read,
-        own: &mut OwnPaths,
-    ) -> io::Result<()> {
+    fn add(&mut self, member: &Member, content: &mut impl Read, own: &mut OwnPaths) -> io::Result<()> {
         let (Some(name), Some(parent)) = (member.path.file_name(), member.path.parent()) else {
             return Ok(());
         };

@@ -198,7 +198,8 @@ mod tests {
             assert!(queue.register(&build).unwrap());
             build
         };
-        let turn = |build| queue.turn(build, stopping.clone()).now_or_never().map(Result::unwrap);
+        let turn =
+            |build: &RunningBuild| queue.turn(build, stopping.clone()).now_or_never().map(Result::unwrap);
         let builds: Vec<_> = ["a", "b"]
             .iter()
             .flat_map(|digest| accounts.map(|account| registered(RunningBuild::new(account, digest))))

@@ -101,12 +101,7 @@ fn t3_forged_requests_fill_no_table_of_neighbours() {
     let Some(network) = Network::new() else { return };
     network.host.set("conf/all/rp_filter", "2");
     let ends = network.attach_guest();
-    let arguments = [
-        "eth0".to_owned(),
-        ends.guest.to_string(),
-        ends.host.to_string(),
-        "socket".to_owned(),
-    ];
+    let arguments = ["eth0".to_owned(), ends.guest.to_string(), ends.host.to_string(), "socket".to_owned()];
     if forge_arp(&network.guest, arguments) {
         assert_eq!(neighbours(&network.host, veth(SLOT)), [ends.guest.to_string()]);
     }

@@ -194,7 +194,8 @@ mod tests {
     async fn t4_a_step_without_an_end_of_output_is_ended() {
         const PIECE: usize = 64 << 20;
         let folder = tempfile::tempdir().unwrap();
-        let output: &'static [u8] = Box::leak([&[b'x'; 4095][..], b"\n"].concat().repeat(PIECE / 4096).into_boxed_slice());
+        let output: &'static [u8] =
+            Box::leak([&[b'x'; 4095][..], b"\n"].concat().repeat(PIECE / 4096).into_boxed_slice());
         let (guest, asked) = replaced_agent(folder.path(), output);
         let ended = run(&guest, &endless_step(), &BTreeMap::new(), &BuildLog::default()).await.unwrap_err();
         assert_eq!(ended.kind, Kind::Conflict, "{ended:?}");
