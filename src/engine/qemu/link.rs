@@ -114,7 +114,7 @@ fn nat_rules() -> String {
 mod tests {
     use super::*;
     use crate::host::network::namespace_tests::Namespace;
-    use crate::host::network::source_tests::{forge_arp, neighbours};
+    use crate::host::network::source_tests::forge_arp;
 
     #[test]
     fn t3_forged_requests_of_a_virtual_machine_fill_no_table_of_neighbours() {
@@ -127,12 +127,12 @@ mod tests {
         namespace.run(|| {
             let mut ip = tool("ip");
             ip.args(["-batch", "-"]);
-            let routes = "link set dev lo up\nlink add up0 type dummy\nlink set dev up0 up\nroute add default dev up0\n";
+            let routes = "link set dev lo up\nlink add up0 type veth peer name up1\nlink set dev up1 up\nlink set dev up0 up\nroute add default dev up0\n";
             run_with(STEP, ip, routes).unwrap();
         });
         let arguments = [TAP, &GUEST.to_string(), &GATEWAY.to_string(), "tap"].map(str::to_owned);
-        if forge_arp(&namespace, arguments) {
-            assert_eq!(neighbours(&namespace, TAP.to_owned()), [GUEST.to_string()]);
+        if let Some(neighbours) = forge_arp(&namespace, arguments) {
+            assert_eq!(neighbours, [GUEST.to_string()]);
         }
     }
 }

@@ -5,11 +5,11 @@ use std::net::UdpSocket;
 use super::namespace_tests::{LAN, LONG, Namespace, Network, SLOT};
 use super::*;
 
-/// ARP requests for a gateway from many senders (arguments: interface, own address, gateway), and then an honest one, whose
+/// Sends ARP requests for a gateway from many senders (arguments: interface, own address, gateway), and then an honest one, whose
 /// answer shows that the host has handled the others. The last argument is how the frames are sent: a packet socket, or the
-/// device of a tap.
+/// device of a tap, whose neighbours it prints: they go when it closes the device.
 const FORGE_ARP: &str = "
-import fcntl, socket, struct, sys
+import fcntl, socket, struct, subprocess, sys
 name, own, gateway, way = sys.argv[1:]
 if way == 'tap':
     wire = open('/dev/net/tun', 'r+b', buffering=0)
@@ -33,36 +33,31 @@ while True:
     frame = receive()
     if frame[12:14] == b'\\x08\\x06' and frame[21] == 2 and frame[28:32] == gateway:
         break
+subprocess.run(['ip', '-4', 'neighbour', 'show', 'nud', 'all', 'dev', name])
 ";
 
-/// Sends the requests from a namespace. Returns false where the test cannot.
-pub(crate) fn forge_arp(namespace: &Namespace, arguments: [String; 4]) -> bool {
+/// Sends the requests from a namespace. Returns the neighbours of the interface in that namespace; `None` where the test cannot.
+pub(crate) fn forge_arp(namespace: &Namespace, arguments: [String; 4]) -> Option<Vec<String>> {
     let sent = namespace.run(move || {
         let mut python = tool("python3");
         python.args(["-c", FORGE_ARP]).args(arguments);
         run_with_timeout("forge requests", &mut python, None, LONG)
     });
     match sent {
-        Ok((status, _, complaint)) => {
+        Ok((status, listed, complaint)) => {
             assert!(status.success(), "{complaint}");
-            true
+            Some(addresses(&listed))
         }
         Err(error) => {
             println!("skipped: python3 ({error})");
-            false
+            None
         }
     }
 }
 
-/// The addresses in the table of neighbours of an interface.
-pub(crate) fn neighbours(namespace: &Namespace, interface: String) -> Vec<String> {
-    let listed = namespace.run(move || {
-        let mut ip = tool("ip");
-        ip.args(["-4", "neighbour", "show", "nud", "all", "dev", &interface]);
-        run("list the neighbours", ip).unwrap()
-    });
+/// The addresses in a list of neighbours. The kernel's own entries for broadcasts are no neighbours.
+fn addresses(listed: &str) -> Vec<String> {
     let first = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
-    // The kernel's own entries for broadcasts are no neighbours.
     listed.lines().filter(|line| !line.contains("NOARP")).map(first).collect()
 }
 
@@ -102,8 +97,13 @@ fn t3_forged_requests_fill_no_table_of_neighbours() {
     network.host.set("conf/all/rp_filter", "2");
     let ends = network.attach_guest();
     let arguments = ["eth0".to_owned(), ends.guest.to_string(), ends.host.to_string(), "socket".to_owned()];
-    if forge_arp(&network.guest, arguments) {
-        assert_eq!(neighbours(&network.host, veth(SLOT)), [ends.guest.to_string()]);
+    if forge_arp(&network.guest, arguments).is_some() {
+        let listed = network.host.run(|| {
+            let mut ip = tool("ip");
+            ip.args(["-4", "neighbour", "show", "nud", "all", "dev", &veth(SLOT)]);
+            run("list the neighbours", ip).unwrap()
+        });
+        assert_eq!(addresses(&listed), [ends.guest.to_string()]);
     }
     // The way to a network of the host stays open: no entry of it was displaced.
     network.host.run(|| UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"x", LAN).unwrap());
