@@ -25,6 +25,10 @@ pub(super) fn start(app: &AppState) {
 
 /// Looks once. Returns the time until the next look.
 async fn look(app: &AppState) -> Duration {
+    // Before the guard freezes a computer.
+    if let Err(error) = app.templates.make_room().await {
+        tracing::warn!(error = format_args!("{error:#}"), "could not remove downloads of builds");
+    }
     match app.fleet.engine().watch_disk().await {
         Ok(seen) => {
             metrics::gauge!("hotdesk_disk_free_bytes").set(seen.free as f64);

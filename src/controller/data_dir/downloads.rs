@@ -30,6 +30,8 @@ use hotdesk_domain::error::{Error, Result};
 const MAX_BYTES: u64 = 1 << 30;
 /// Most archives of an account. Each is one request to the agent of every computer that uses the cache.
 const MAX_ARCHIVES: usize = 64;
+/// Most bytes of the archives of all accounts (8 GiB), so that many accounts do not fill the disk.
+const MAX_TOTAL_BYTES: u64 = 8 << 30;
 /// Free bytes that caches leave on the disk: far above the reserve below which computers that grow are frozen. A cache only
 /// saves time, so everything else goes first.
 const FREE_RESERVE: u64 = 4 * HOST_RESERVE;
@@ -111,7 +113,48 @@ impl DownloadCaches {
         fs::rename(&fresh, &path).await.map_err(|error| failed("rename", &path, &error))?;
         sync(&folder).await?;
         self.trim(account).await?;
+        self.evict(MAX_TOTAL_BYTES, FREE_RESERVE).await?;
         Ok(bytes)
+    }
+
+    /// Removes the oldest archives of all accounts while less than [`FREE_RESERVE`] of the disk is free.
+    ///
+    /// # Errors
+    /// `Internal` when the disk fails.
+    pub async fn make_room(&self) -> Result<()> {
+        if self.free_bytes()? >= FREE_RESERVE {
+            return Ok(());
+        }
+        self.evict(MAX_TOTAL_BYTES, FREE_RESERVE).await
+    }
+
+    /// Removes the oldest archives of all accounts until the rest has at most `most` bytes, and `reserve` bytes are free.
+    async fn evict(&self, most: u64, reserve: u64) -> Result<()> {
+        let folder = self.folder.clone();
+        let listed = tokio::task::spawn_blocking(move || {
+            let mut archives = Vec::new();
+            for account in entries(&folder)? {
+                archives.extend(entries(&account)?.into_iter().filter_map(|path| archive(path, ARCHIVE)));
+            }
+            Ok(archives)
+        });
+        let mut archives: Vec<Archive> = listed.await.map_err(Error::internal)??;
+        archives.sort_by_key(|archive| archive.stored_at);
+        let mut bytes = archives.iter().map(|archive| archive.bytes).sum::<u64>();
+        for archive in archives {
+            if bytes <= most && self.free_bytes()? >= reserve {
+                break;
+            }
+            remove(&archive.path).await?;
+            bytes -= archive.bytes;
+        }
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let disk = statvfs(&self.folder)
+            .map_err(|error| failed("query the free space of", &self.folder, &error.into()))?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     /// Writes an archive to the disk, within the bounds.
@@ -313,6 +356,36 @@ mod tests {
         let left = names(&folder);
         assert!(left.len() == 3 && left.contains(&receiving), "{left:?}");
         assert_eq!(names(&data.path().join("downloads")), [own.to_string()]);
+    }
+
+    #[tokio::test]
+    async fn t20_the_oldest_archives_of_all_accounts_go_first_and_all_go_when_the_disk_is_short() {
+        let data = tempfile::tempdir().unwrap();
+        let caches = DownloadCaches::open(data.path()).unwrap();
+        let folders = [(); 3].map(|()| data.path().join("downloads").join(AccountId::random().to_string()));
+        for (number, folder) in folders.iter().enumerate() {
+            std::fs::create_dir_all(folder).unwrap();
+            for (place, size) in [(0, 10), (3, 20)] {
+                let path = folder.join(format!("{:013}.apt.x.tar", number + place));
+                std::fs::File::create(path).unwrap().set_len(size).unwrap();
+            }
+        }
+        let left = || folders.each_ref().map(|folder| names(folder).len());
+        caches.evict(90, 0).await.unwrap();
+        assert_eq!(left(), [2, 2, 2]);
+        caches.evict(70, 0).await.unwrap();
+        assert_eq!(left(), [1, 1, 2]);
+        caches.evict(60, 0).await.unwrap();
+        assert_eq!(left(), [1, 1, 1]);
+        caches.evict(u64::MAX, u64::MAX).await.unwrap();
+        assert_eq!(left(), [0, 0, 0]);
+        // A sparse archive counts with its length: many accounts together are bounded, too.
+        for folder in &folders {
+            let path = folder.join("0000000000001.apt.x.tar");
+            std::fs::File::create(path).unwrap().set_len(MAX_TOTAL_BYTES / 2).unwrap();
+        }
+        caches.store(AccountId::random(), "apt", content(1)).await.unwrap();
+        assert_eq!(left().iter().sum::<usize>(), 1);
     }
 
     #[tokio::test]

@@ -60,9 +60,10 @@ pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings
     if host.network.enabled {
         checks.push(Check::new(
             "guest network",
-            "apt install iproute2 nftables; the kernel needs veth, sch_tbf, nf_tables, conntrack and masquerading",
+            "apt install iproute2 nftables; the kernel needs veth, sch_tbf, nf_tables with fib, conntrack and masquerading",
             checks::packets,
         ));
+        checks.push(checks::neighbour_settings());
     }
     if host.disk_speed != DiskSpeed::default() {
         checks.push(Check::new(

@@ -188,6 +188,27 @@ pub(crate) fn open_files<'a>() -> Check<'a> {
     .optional()
 }
 
+/// Settings of all interfaces that would make those of guests take part in more than their own ARP.
+const ARP_SETTINGS: [&str; 2] = ["arp_accept", "proxy_arp"];
+
+/// Whether no setting of all interfaces lets guests add neighbours to the host's table, which all guests share.
+pub(crate) fn neighbour_settings<'a>() -> Check<'a> {
+    const STEP: &str = "rely on the table of neighbours";
+    let remedy = "sysctl net.ipv4.conf.all.arp_accept=0 net.ipv4.conf.all.proxy_arp=0, and set them for single interfaces instead";
+    let look = || {
+        for name in ARP_SETTINGS {
+            let path = Path::new("/proc/sys/net/ipv4/conf/all").join(name);
+            let value = fs::read_to_string(&path).map_err(host_error(STEP, &path))?;
+            if value.trim() != "0" {
+                let detail = format!("net.ipv4.conf.all.{name} is {}: guests can fill it", value.trim());
+                return Err(EngineError::failed(STEP, detail));
+            }
+        }
+        Ok("guests add only themselves".into())
+    };
+    Check::new("neighbours", remedy, look).quick().optional()
+}
+
 /// Whether a table with `limit` entries is larger than the memory of the host can fill.
 fn judge_open_files(limit: u64, memory_bytes: u64) -> EngineResult<String> {
     if limit >= memory_bytes / OPEN_FILE_BYTES {

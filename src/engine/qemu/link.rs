@@ -83,15 +83,12 @@ fn set_up_nat() -> EngineResult<()> {
          link set dev {TAP} up\n"
     );
     run_with(STEP, tap, &commands)?;
-    let failed = |error: std::io::Error| EngineError::failed(STEP, error);
-    // Requests with forged source addresses would fill the kernel's table of neighbours, which the host shares.
-    let filter = format!("/proc/sys/net/ipv4/conf/{TAP}/rp_filter");
-    std::fs::write(filter, "1").map_err(failed)?;
+    network::filter_sources(TAP)?;
     let mut rules = tool("nft");
     rules.args(["-f", "-"]);
     run_with(STEP, rules, &nat_rules())?;
     // This is the switch of the thread's namespace, not the host's.
-    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").map_err(failed)
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").map_err(|error| EngineError::failed(STEP, error))
 }
 
 fn nat_rules() -> String {
@@ -111,4 +108,31 @@ fn nat_rules() -> String {
             chain postrouting {{ type nat hook postrouting priority srcnat; oifname eth0 masquerade; }}
         }}\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::network::namespace_tests::Namespace;
+    use crate::host::network::source_tests::forge_arp;
+
+    #[test]
+    fn t3_forged_requests_of_a_virtual_machine_fill_no_table_of_neighbours() {
+        let Some(namespace) = Namespace::new() else { return };
+        // A namespace begins with the host's settings, and a loose filter needs a route to the senders.
+        namespace.set("conf/all/rp_filter", "2");
+        if let Err(error) = namespace.run(set_up_nat) {
+            return println!("skipped: a tap device ({error:#})");
+        }
+        namespace.run(|| {
+            let mut ip = tool("ip");
+            ip.args(["-batch", "-"]);
+            let routes = "link set dev lo up\nlink add up0 type veth peer name up1\nlink set dev up1 up\nlink set dev up0 up\nroute add default dev up0\n";
+            run_with(STEP, ip, routes).unwrap();
+        });
+        let arguments = [TAP, &GUEST.to_string(), &GATEWAY.to_string(), "tap"].map(str::to_owned);
+        if let Some(neighbours) = forge_arp(&namespace, arguments) {
+            assert_eq!(neighbours, [GUEST.to_string()]);
+        }
+    }
 }

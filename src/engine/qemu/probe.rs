@@ -34,9 +34,10 @@ pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a QemuSettings) -> 
         checks::guest_image(&host.image),
         Check::new(
             "guest network",
-            "apt install iproute2 nftables; the kernel needs veth, tun, sch_tbf, nf_tables, conntrack and masquerading",
+            "apt install iproute2 nftables; the kernel needs veth, tun, sch_tbf, nf_tables with fib, conntrack and masquerading",
             checks::packets,
         ),
+        checks::neighbour_settings(),
         Check::new("free space", "free some space under the state folder", || space(&host.state_dir)),
     ]
 }

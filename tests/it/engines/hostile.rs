@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use hotdesk::base::wait;
-use hotdesk::engine::Observation;
+use hotdesk::engine::{NetworkConfig, Observation};
 
 use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};
 use super::host::ContainerFixture;
@@ -39,7 +39,7 @@ test -n \"$(head -c 1 /proc/kcore)\"
 test -n \"$(head -c 1 /proc/keys)\"
 test -n \"$(ls -A /sys/fs/cgroup)\"
 test -n \"$(ls -A /sys/firmware)\"
-test -n \"$(ls -A /sys/block /sys/class/block /sys/dev/block /sys/devices/virtual/block | grep -v :)\"
+for folder in /sys/block /sys/class/block /sys/dev/block /sys/devices/virtual/block; do ls -A $folder; done | grep .
 ls /dev/loop0 || ls /dev/kvm || ls /dev/mem || ls /dev/fuse || ls /dev/net/tun
 hostname other
 date -s 2001-01-01
@@ -210,6 +210,40 @@ stop.set(); print(started)'";
     assert!((3500..4096).contains(&started), "{started} threads");
     assert_eq!(guest.run("ulimit -c").await, "0");
     expect_running(&*fixture.engine, id, 1).await.wait_until_ready().await;
+}
+
+/// The kernel shows names and numbers of the host's disks there, and with them files of other guests.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_over_gvisor_sees_no_disk_of_the_host() {
+    let Some(fixture) = ContainerFixture::gvisor(NetworkConfig::disabled()) else { return };
+    let (_, _, guest) = fixture.start_machine(machine_spec()).await;
+    let attempts: Vec<&str> = SHELL_ATTEMPTS.lines().filter(|line| line.contains("/sys/block")).collect();
+    assert_eq!(attempts.len(), 1);
+    let output = guest.run_failing(attempts[0]).await;
+    assert!(!output.contains("loop"), "{output}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t22_a_process_opens_no_more_files_than_its_guest_has_places_for() {
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (_, _, guest) = fixture.start_machine(machine_spec()).await;
+    let open_all = "python3 -c '
+import os, resource
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+opened = 0
+try:
+    while True: os.open(\"/dev/null\", os.O_RDONLY); opened += 1
+except OSError as error: print(opened, error.errno)
+try: resource.setrlimit(resource.RLIMIT_NOFILE, (hard + 1, hard + 1))
+except (ValueError, OSError): print(\"bounded\")'";
+    let output = guest.run(open_all).await;
+    let words: Vec<&str> = output.split_whitespace().collect();
+    let [opened, error, "bounded"] = words[..] else { panic!("{output}") };
+    let opened: u32 = opened.parse().expect("a number");
+    // EMFILE; a few are open before.
+    assert!((1000..65_536).contains(&opened) && error == "24", "{output}");
+    assert_eq!(guest.run("cat /etc/hostname >/dev/null; echo open").await, "open", "others go on");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -506,7 +506,9 @@ async fn a_template_is_built_on_an_imported_image_with_the_desktop_above_it() {
 
     let source = layout_of_guest_image(temp.path(), &[]);
     import(&controller.data_dir(), "tested", &source.to_string_lossy(), &[]);
-    let more = "base: tested\nbuild: {run: ['cat /opt/base/marker']}";
+    // A program of the image leaves a package for later builds, as apt would.
+    let more = "base: tested\nbuild: {run: ['cat /opt/base/marker; mkdir -p /var/tmp/hotdesk-downloads/apt; \
+                echo x >/var/tmp/hotdesk-downloads/apt/planted_1_all.deb']}";
     let status = build_within(INSTALL_TIMEOUT, &controller, "lab@1.0.0", more).await;
     let lines = log(&controller, "lab@1.0.0").await;
     if is_unreachable(&status) {
@@ -517,6 +519,9 @@ async fn a_template_is_built_on_an_imported_image_with_the_desktop_above_it() {
     // One is of the first image.
     assert_eq!(layers(&controller).len(), 4);
     check_computer(&controller, "lab@1.0.0").await;
+    let downloads = controller.data_dir().join("downloads");
+    let kept: Vec<_> = fs::read_dir(downloads).expect("a folder").collect();
+    assert!(kept.is_empty(), "no build on another image gets what this one left: {kept:?}");
 
     // Templates share the layers of the image, also when it is imported again or gone.
     import(&controller.data_dir(), "tested", &source.to_string_lossy(), &[]);

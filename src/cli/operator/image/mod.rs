@@ -2,6 +2,7 @@
 
 mod import;
 mod layout;
+mod own_paths;
 mod registry;
 mod unpack;
 

@@ -3,7 +3,6 @@
 //! Whoever made the image is not trusted: paths with `..` are refused, links are resolved as in a process whose root is the
 //! folder (`RESOLVE_IN_ROOT`, openat2(2)), devices are left out, and sizes and counts are bounded. Nothing of the image runs.
 
-use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -20,6 +19,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use tar::{Entry, EntryType};
 
+use super::own_paths::OwnPaths;
 use crate::failure::Outcome;
 use hotdesk_base::tar_extension::{TarExtension, TarExtensionError};
 use hotdesk_engine::{check_free, remove_tree};
@@ -103,7 +103,7 @@ impl RootFolder {
         let mut archive = tar::Archive::new(content);
         let mut extension = TarExtension::default();
         // Paths of this layer: its whiteouts only remove what is below.
-        let mut own = HashSet::new();
+        let mut own = OwnPaths::default();
         for entry in archive.entries().map_err(unreadable)?.raw(true) {
             let mut entry = entry.map_err(unreadable)?;
             self.count_entry()?;
@@ -132,12 +132,7 @@ impl RootFolder {
     }
 
     /// Extracts an entry.
-    fn add(
-        &mut self,
-        member: &Member,
-        content: &mut impl Read,
-        own: &mut HashSet<PathBuf>,
-    ) -> io::Result<()> {
+    fn add(&mut self, member: &Member, content: &mut impl Read, own: &mut OwnPaths) -> io::Result<()> {
         let (Some(name), Some(parent)) = (member.path.file_name(), member.path.parent()) else {
             return Ok(());
         };
@@ -155,7 +150,7 @@ impl RootFolder {
             };
         }
         let folder = self.folder(parent)?;
-        own.extend(member.path.ancestors().map(Path::to_owned));
+        own.add(&member.path)?;
         let is_folder = member.kind == EntryType::Directory;
         if !(is_folder && is_real_folder(&folder, name)?) {
             remove(&folder, name)?;
@@ -215,7 +210,7 @@ impl RootFolder {
     }
 
     /// Removes what layers below have in a folder.
-    fn hide_all(&self, path: &Path, own: &HashSet<PathBuf>) -> io::Result<()> {
+    fn hide_all(&self, path: &Path, own: &OwnPaths) -> io::Result<()> {
         let Some(folder) = self.existing(path)? else { return Ok(()) };
         for entry in Dir::read_from(&openat(
             &folder,

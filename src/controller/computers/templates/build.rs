@@ -277,7 +277,8 @@ impl Build<'_> {
         engine.stop(spec.id, STOP_GRACE).await.map_err(failed)
     }
 
-    /// Runs the steps of a layer, with the downloads of earlier builds.
+    /// Runs the steps of a layer, with the downloads of earlier builds. Without them over an imported image: its programs
+    /// could fill the cache from which layers of others are installed.
     async fn run_steps(
         &self,
         guest: &Guest,
@@ -285,9 +286,11 @@ impl Build<'_> {
         planned: &PlannedLayer,
         environment: &BTreeMap<String, String>,
     ) -> Result<()> {
-        let owner = planned.owner(self.account, self.operator);
         let content = (&planned.steps[..], spec.disk_bytes);
-        let cached = Downloads::begin(self.downloads, owner, guest, self.log, content).await;
+        let cached = match self.definition.base {
+            Some(_) => None,
+            None => Downloads::begin(self.downloads, self.account, guest, self.log, content).await,
+        };
         let mut variables = if planned.is_of_base() { BTreeMap::new() } else { environment.clone() };
         variables.extend(downloads::environment(cached.as_ref()));
         for step in &planned.steps {

@@ -400,6 +400,14 @@ impl Templates {
         Ok(())
     }
 
+    /// Gives the disk space of downloads when it is short: they only save time.
+    ///
+    /// # Errors
+    /// `Internal` when the disk fails.
+    pub async fn make_room(&self) -> Result<()> {
+        self.0.downloads.make_room().await
+    }
+
     /// Completes what an earlier run of the controller left: ends its builds, removes layers that are not complete, and
     /// forgets those that the host does not have.
     ///

@@ -14,6 +14,8 @@ use hotdesk_domain::error_code::ErrorCode;
 
 /// Builds that run at once: each boots computers and works with two CPUs.
 const BUILDS_AT_ONCE: usize = 2;
+/// Saves that run at once: each copies a disk. They have turns of their own, because a build may take an hour.
+const SAVES_AT_ONCE: usize = 2;
 /// Most builds of one account that wait or run.
 const MAX_BUILDS: usize = 8;
 /// Logs of builds in memory, ended ones included; the oldest ended one goes first. Each has at most 1 MiB of lines.
@@ -80,12 +82,17 @@ impl Drop for BuildEnd {
 /// The builds since the start of the controller, in the order of their begin.
 pub struct BuildQueue {
     turns: Semaphore,
+    save_turns: Semaphore,
     builds: Mutex<VecDeque<Arc<RunningBuild>>>,
 }
 
 impl Default for BuildQueue {
     fn default() -> Self {
-        Self { turns: Semaphore::new(BUILDS_AT_ONCE), builds: Mutex::default() }
+        Self {
+            turns: Semaphore::new(BUILDS_AT_ONCE),
+            save_turns: Semaphore::new(SAVES_AT_ONCE),
+            builds: Mutex::default(),
+        }
     }
 }
 
@@ -144,7 +151,7 @@ impl BuildQueue {
     }
 
     /// Waits for a build's turn: the builds of an account run one after another, so that two never make the same layer and
-    /// no account holds up the others.
+    /// no account holds up the others. The same holds for saves, which do not wait for builds.
     ///
     /// # Errors
     /// `Conflict` when the build is cancelled or `stopping`, the end of the service, comes first.
@@ -157,7 +164,8 @@ impl BuildQueue {
             while let Some(earlier) = self.earlier(build) {
                 earlier.ended.cancelled().await;
             }
-            self.turns.acquire().await.map_err(Error::internal)
+            let turns = if build.is_save { &self.save_turns } else { &self.turns };
+            turns.acquire().await.map_err(Error::internal)
         };
         tokio::select! {
             turn = waiting => turn,
@@ -166,11 +174,48 @@ impl BuildQueue {
         }
     }
 
-    /// A build of the same account that began earlier and runs.
+    /// A build of the same account and kind that began earlier and runs.
     fn earlier(&self, build: &RunningBuild) -> Option<Arc<RunningBuild>> {
         let builds = self.builds();
         let before = builds.iter().take_while(|other| !std::ptr::eq(&***other, build));
-        let mut running = before.filter(|other| other.account == build.account && !other.has_ended());
+        let is_alike =
+            |other: &&Arc<RunningBuild>| other.account == build.account && other.is_save == build.is_save;
+        let mut running = before.filter(|other| is_alike(other) && !other.has_ended());
         running.next().map(Arc::clone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[tokio::test]
+    async fn t22_builds_without_an_end_hold_up_no_save_and_each_account_has_one_turn() {
+        let (queue, stopping) = (BuildQueue::default(), CancellationToken::new());
+        let accounts = [(); 3].map(|()| AccountId::random());
+        let registered = |build: Arc<RunningBuild>| {
+            assert!(queue.register(&build).unwrap());
+            build
+        };
+        let turn =
+            |build: &RunningBuild| queue.turn(build, stopping.clone()).now_or_never().map(Result::unwrap);
+        let builds: Vec<_> = ["a", "b"]
+            .iter()
+            .flat_map(|digest| accounts.map(|account| registered(RunningBuild::new(account, digest))))
+            .collect();
+        let (first, second) = (turn(&builds[0]), turn(&builds[1]));
+        assert!(first.is_some() && second.is_some());
+        assert!(builds[2..].iter().all(|build| turn(build).is_none()), "no turn is left");
+        drop(second);
+        assert!(turn(&builds[3]).is_none(), "an account with a turn waits for its own");
+        assert!(turn(&builds[2]).is_some(), "the others have the rest");
+
+        let saves = ["c", "d"].map(|digest| registered(RunningBuild::of_computer(accounts[0], digest)));
+        let other = registered(RunningBuild::of_computer(accounts[2], "c"));
+        let saving = turn(&saves[0]);
+        assert!(saving.is_some() && turn(&saves[1]).is_none() && turn(&other).is_some());
+        drop(BuildEnd(Arc::clone(&saves[0])));
+        assert!(turn(&saves[1]).is_some());
     }
 }

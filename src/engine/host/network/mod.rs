@@ -73,9 +73,7 @@ fn attach_in(
     detach(slot)?;
     load_rules(host, config, slot, policy)?;
     make_pair(&veth, ends.host, pid).map_err(|error| EngineError::failed("make the veth pair", error))?;
-    // With the reverse path filter a guest cannot forge its source address.
-    let filter = format!("/proc/sys/net/ipv4/conf/{veth}/rp_filter");
-    fs::write(&filter, "1").map_err(host_error("filter source addresses", Path::new(&filter)))?;
+    filter_sources(&veth)?;
     if config.enabled {
         forwarding::turn_on([veth.as_str()])?;
     }
@@ -105,6 +103,17 @@ fn set_up_guest(guest: Ipv4Addr, gateway: Option<Ipv4Addr>, pid: u32) -> io::Res
     inside.leave_without_ipv6(index)?;
     inside.set_up(index)?;
     gateway.map_or(Ok(()), |gateway| inside.add_default_route(gateway))
+}
+
+/// Makes the kernel refuse packets and ARP requests with source addresses that it would not reach over an interface.
+/// Requests with forged ones would fill the table of neighbours, which is one for all namespaces. `conf/all` weakens
+/// `rp_filter`, not `arp_filter` (kernel, `Documentation/networking/ip-sysctl.rst`).
+pub(crate) fn filter_sources(interface: &str) -> EngineResult<()> {
+    for name in ["rp_filter", "arp_filter", "drop_gratuitous_arp"] {
+        let setting = format!("/proc/sys/net/ipv4/conf/{interface}/{name}");
+        fs::write(&setting, "1").map_err(host_error("filter source addresses", Path::new(&setting)))?;
+    }
+    Ok(())
 }
 
 /// Undoes what guests need of the whole host: forwarding and the packet rules. Returns whether it did; while a machine of
@@ -292,7 +301,9 @@ pub(crate) fn resolv_conf(resolvers: &[Ipv4Addr]) -> String {
 }
 
 #[cfg(test)]
-mod namespace_tests;
+pub(crate) mod namespace_tests;
+#[cfg(test)]
+pub(crate) mod source_tests;
 
 #[cfg(test)]
 mod tests {

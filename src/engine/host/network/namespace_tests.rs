@@ -18,23 +18,23 @@ use super::*;
 use crate::host::command::run;
 
 /// For what certainly happens, on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 const WORLD: &str = "198.51.100.2:7070";
-const LAN: &str = "203.0.113.2:7070";
+pub(super) const LAN: &str = "203.0.113.2:7070";
 /// The host's own computers take the first slots, and `/sys` shows their interfaces here, too.
-const SLOT: u16 = 16_000;
+pub(super) const SLOT: u16 = 16_000;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A network namespace: a thread that does what it is sent.
-struct Namespace {
-    thread: u32,
+pub(crate) struct Namespace {
+    pub(super) thread: u32,
     jobs: mpsc::Sender<Job>,
 }
 
 impl Namespace {
     /// `None` where the test may not make one.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let (ready, made) = mpsc::channel();
         std::thread::spawn(move || {
@@ -53,13 +53,13 @@ impl Namespace {
     }
 
     /// Calls `act` in the namespace.
-    fn run<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(crate) fn run<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = mpsc::channel();
         self.jobs.send(Box::new(move || drop(done.send(act())))).unwrap();
         result.recv().expect("the job panicked")
     }
 
-    fn ip(&self, commands: String) {
+    pub(super) fn ip(&self, commands: String) {
         self.run(move || {
             let mut ip = tool("ip");
             ip.args(["-batch", "-"]);
@@ -72,23 +72,23 @@ impl Namespace {
         self.run(move || fs::read_to_string(path).unwrap().trim().to_owned())
     }
 
-    fn set(&self, name: &str, value: &'static str) {
+    pub(crate) fn set(&self, name: &str, value: &'static str) {
         let path = format!("/proc/sys/net/ipv4/{name}");
         self.run(move || fs::write(path, value).unwrap());
     }
 }
 
 /// The namespaces, and the folder that stands for the one that controllers share.
-struct Network {
-    host: Namespace,
-    guest: Namespace,
-    world: Namespace,
+pub(super) struct Network {
+    pub(super) host: Namespace,
+    pub(super) guest: Namespace,
+    pub(super) world: Namespace,
     lan: Namespace,
-    folder: tempfile::TempDir,
+    pub(super) folder: tempfile::TempDir,
 }
 
 impl Network {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let [host, guest, world, lan] = [(); 4].map(|()| Namespace::new());
         let this = Self {
             host: host?,
@@ -120,7 +120,7 @@ impl Network {
         Some(this)
     }
 
-    fn attach_guest(&self) -> Addresses {
+    pub(super) fn attach_guest(&self) -> Addresses {
         let (folder, thread) = (self.folder.path().to_owned(), self.guest.thread);
         self.host.run(move || attach_in(&folder, &NetworkConfig::default(), SLOT, None, thread)).unwrap()
     }

@@ -33,6 +33,7 @@ use rustix::process::{chdir, pivot_root};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 use crate::host::command::{finish, host_error, spawn, tool};
+use crate::host::syscalls::Priority;
 use crate::host::{slots, syscalls};
 use crate::{EngineError, EngineResult};
 
@@ -117,7 +118,7 @@ impl GuestFile<'_> {
         // There is no list of mounts, and the file is mounted nowhere.
         command.env("EXT2FS_NO_MTAB_OK", "1");
         command.stdout(output.try_clone().map_err(failed)?).stderr(output.try_clone().map_err(failed)?);
-        syscalls::confine(&mut command, limits, filter);
+        syscalls::confine(&mut command, limits, filter, Priority::Lowest);
         leave_host(self.path).map_err(failed)?;
         let mut child = spawn(step, &mut command)?;
         let status = finish(step, &mut child, timeout)?;

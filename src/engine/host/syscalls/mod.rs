@@ -106,9 +106,23 @@ pub(crate) fn pass_fd(command: &mut Command, passed: Option<OwnedFd>) {
     }
 }
 
-/// Limits a child, hides all descriptors but the standard streams from its program, gives it the lowest priority of
-/// CPU time, and filters its system calls.
-pub(crate) fn confine(command: &mut Command, limits: Vec<(Resource, u64)>, filter: BpfProgram) {
+/// Share of the processors that a confined program gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// That of this process.
+    Inherited,
+    /// What no other program uses.
+    Lowest,
+}
+
+/// Limits a child, hides all descriptors but the standard streams from its program, gives it a priority of CPU time, and
+/// filters its system calls.
+pub(crate) fn confine(
+    command: &mut Command,
+    limits: Vec<(Resource, u64)>,
+    filter: BpfProgram,
+    priority: Priority,
+) {
     // SAFETY: between fork and exec the closure makes system calls on memory that it owns, and allocates nothing.
     #[allow(unsafe_code)]
     unsafe {
@@ -118,7 +132,8 @@ pub(crate) fn confine(command: &mut Command, limits: Vec<(Resource, u64)>, filte
             }
             let hidden =
                 libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            if hidden != 0 || libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST_PRIORITY) != 0 {
+            let lowers = priority == Priority::Lowest;
+            if hidden != 0 || lowers && libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST_PRIORITY) != 0 {
                 return Err(io::Error::last_os_error());
             }
             seccompiler::apply_filter(&filter).map_err(|_| io::Error::from_raw_os_error(libc::EPERM))

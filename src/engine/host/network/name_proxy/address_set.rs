@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use crate::host::command::{run_with, tool};
-use crate::host::network::egress::{EgressNames, KnownAddress, MAX_ADDRESSES};
+use crate::host::network::egress::{EgressNames, KnownAddress};
 use crate::{EngineError, EngineResult};
 
 const STEP: &str = "permit the addresses of a name";
@@ -30,11 +30,17 @@ impl AddressSet {
         Self { set: EgressNames::of(slot).names, known: Mutex::default() }
     }
 
-    /// Puts addresses of a name into the set, for at least `ttl` from now on.
+    /// Puts addresses of a name into the set, for at least `ttl` from now on. The set has at most `most` addresses then.
     ///
     /// # Errors
     /// `Failed` when the set is full, or `nft` fails.
-    pub(super) async fn add(&self, name: &str, addresses: &[Ipv4Addr], ttl: Duration) -> EngineResult<()> {
+    pub(super) async fn add(
+        &self,
+        name: &str,
+        addresses: &[Ipv4Addr],
+        ttl: Duration,
+        most: usize,
+    ) -> EngineResult<()> {
         let now = Instant::now();
         let mut known = self.known.lock().await;
         let missing: Vec<Ipv4Addr> =
@@ -44,8 +50,8 @@ impl AddressSet {
         }
         known.retain(|_, until| *until > now);
         let more = missing.iter().filter(|address| !known.contains_key(address)).count();
-        if known.len() + more > MAX_ADDRESSES {
-            return Err(EngineError::failed(STEP, format!("{MAX_ADDRESSES} addresses are in use")));
+        if known.len() + more > most {
+            return Err(EngineError::failed(STEP, format!("{most} addresses are in use")));
         }
         let life = ttl.max(MIN_LIFE) + MARGIN;
         let script: String = missing
@@ -69,4 +75,29 @@ impl AddressSet {
 /// Whether an address is in the set until an instant.
 fn lives(known: &HashMap<Ipv4Addr, Instant>, address: Ipv4Addr, until: Instant) -> bool {
     known.get(&address).is_some_and(|end| *end >= until)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::network::name_proxy::answer::places;
+
+    #[tokio::test]
+    async fn t3_names_that_a_guest_asks_for_leave_places_for_the_names_of_its_policy() {
+        let policy = "block *.attacker.test blocked.test".parse().unwrap();
+        // No machine has the slot, so `nft` finds no set of it.
+        let set = AddressSet::of(u16::MAX);
+        let most = places(&policy, "1.attacker.test");
+        let until = Instant::now() + Duration::from_secs(600);
+        let taken = (0..u32::try_from(most).unwrap()).map(|number| (Ipv4Addr::from_bits(number), until));
+        set.known.lock().await.extend(taken);
+        let ttl = Duration::from_secs(60);
+        let mut outcomes = Vec::new();
+        for name in ["2.attacker.test", "blocked.test"] {
+            let own = [Ipv4Addr::new(203, 0, 113, 7)];
+            let refused = set.add(name, &own, ttl, places(&policy, name)).await.unwrap_err();
+            outcomes.push(format!("{refused:#}").contains("addresses are in use"));
+        }
+        assert_eq!(outcomes, [true, false], "only the second one came to nft");
+    }
 }

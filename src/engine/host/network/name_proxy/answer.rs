@@ -21,6 +21,9 @@ use hotdesk_domain::network::address::is_public;
 const MAX_TTL: u32 = 600;
 /// Most addresses of one answer that are passed on; more fit in no answer by UDP.
 const MAX_ANSWER: usize = 64;
+/// Places of a guest's set that a policy that blocks keeps for the names that it names one by one. Whoever owns a name below a
+/// blocked one can give it any number of addresses, and the guest asks for it.
+const RESERVED: usize = MAX_ADDRESSES / 2;
 /// Responses in the cache; each takes a kilobyte or less.
 const CACHE: u64 = 512;
 /// Per attempt. Programs give up after 5 s (resolv.conf(5)) and ask again.
@@ -142,7 +145,8 @@ impl Resolution {
         }
         if self.policy.mode == EgressMode::Allow {
             let permitted = addresses(&records);
-            let added = self.addresses.add(text, &permitted, Duration::from_secs(ttl.into())).await;
+            let most = places(&self.policy, text);
+            let added = self.addresses.add(text, &permitted, Duration::from_secs(ttl.into()), most).await;
             if added.is_err() {
                 return (ResponseCode::ServFail, Vec::new());
             }
@@ -159,7 +163,7 @@ impl Resolution {
         let blocked = addresses(found.answers());
         let ttl = found.answers().iter().map(|record| record.ttl).min().unwrap_or(0).min(MAX_TTL);
         let life = Duration::from_secs(ttl.into()).max(REFRESH * 2);
-        if let Err(error) = self.addresses.add(name, &blocked, life).await {
+        if let Err(error) = self.addresses.add(name, &blocked, life, places(&self.policy, name)).await {
             report(&error);
         }
     }
@@ -181,6 +185,15 @@ impl Resolution {
 /// The proxy has no log: what it cannot do, the guest sees as a name that does not resolve.
 fn report(error: &EngineError) {
     tracing::warn!(error = format_args!("{error:#}"), "could not block the addresses of a name");
+}
+
+/// Most addresses that are in the guest's set once those of a name are added.
+pub(super) fn places(policy: &EgressPolicy, name: &str) -> usize {
+    let is_named = || policy.domains().any(|domain| domain == name);
+    match policy.mode {
+        EgressMode::Block if !is_named() => MAX_ADDRESSES - RESERVED,
+        EgressMode::Allow | EgressMode::Block => MAX_ADDRESSES,
+    }
 }
 
 /// Whether a name may lead to an address. The owner of a name could make it lead into the operator's network (DNS rebinding, T3

@@ -8,7 +8,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, setrlimit};
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
+    set_keep_capabilities, set_no_new_privs,
+};
 
 use crate::host::command::host_error;
 use crate::host::network::name_proxy::address_set::AddressSet;
@@ -26,6 +30,9 @@ const STEP: &str = "resolve names of an egress policy";
 const MAX_SETTINGS: u64 = 128 << 10;
 /// Open files: sockets to name servers for the questions at once, the connections of the guest, and a few more.
 const MAX_OPEN_FILES: u64 = 1024;
+/// The user of the proxy of slot 0, above the ids of all machines ([`crate::host::addresses::host_ids`]). Each slot has another, so
+/// that proxies cannot signal each other.
+const FIRST_USER: u32 = (1 << 31) - (1 << 17);
 /// Pause between two looks whether the settings are still there. A proxy whose guest is gone ends by itself, should a crash have
 /// kept the engine from ending it.
 const LOOK: Duration = Duration::from_secs(10);
@@ -51,7 +58,7 @@ pub fn run(path: &Path) -> EngineResult<()> {
     let in_use = |error: io::Error| EngineError::failed(STEP, format!("{}: {error}", settings.listen));
     let udp = UdpSocket::bind(settings.listen).map_err(in_use)?;
     let tcp = TcpListener::bind(settings.listen).map_err(in_use)?;
-    give_up_privileges()?;
+    give_up_privileges(settings.slot)?;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     runtime.block_on(async {
@@ -79,19 +86,31 @@ fn announce() -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps what `nft` needs: the capability to change packet rules, and installed programs.
-fn give_up_privileges() -> EngineResult<()> {
+/// Keeps what `nft` needs: the capability to change packet rules, and installed programs. The process becomes a user of its own,
+/// whose programs get the capability as an ambient one (capabilities(7)). No other thread may run.
+fn give_up_privileges(slot: u16) -> EngineResult<()> {
     let failed = |error: io::Error| EngineError::failed(STEP, format!("give up privileges: {error}"));
     let kept = CapabilitySet::NET_ADMIN;
     bound_capabilities(kept).map_err(failed)?;
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: none };
+    become_user(FIRST_USER + u32::from(slot)).map_err(failed)?;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
     set_capabilities(None, sets).map_err(|error| failed(error.into()))?;
+    configure_capability_in_ambient_set(kept, true).map_err(|error| failed(error.into()))?;
     set_no_new_privs(true).map_err(|error| failed(error.into()))?;
     for (resource, most) in [(Resource::RLIMIT_CORE, 0), (Resource::RLIMIT_NOFILE, MAX_OPEN_FILES)] {
         setrlimit(resource, most, most).map_err(|error| failed(error.into()))?;
     }
     limit_files().map_err(|error| EngineError::failed(STEP, format!("limit files (Landlock): {error}")))
+}
+
+/// Changes the user, and keeps the permitted capabilities.
+fn become_user(id: u32) -> io::Result<()> {
+    let (user, group) = (Uid::from_raw(id), Gid::from_raw(id));
+    set_keep_capabilities(true)?;
+    setgroups(&[])?;
+    setresgid(group, group, group)?;
+    setresuid(user, user, user)?;
+    Ok(())
 }
 
 /// Returns when the file of settings was removed.
@@ -101,5 +120,74 @@ async fn settings_gone(file: &File) -> io::Result<()> {
         if file.metadata()?.nlink() == 0 {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+    use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, Scope};
+    use rustix::process::{Pid, test_kill_process};
+
+    use super::*;
+    use crate::host::command::{run as run_tool, tool};
+
+    /// Names the folder of the sockets to the process that stands for the proxy.
+    const FOLDER: &str = "HOTDESK_TEST_PROXY";
+
+    /// What a proxy that was taken over can do, in a process of its own, whose privileges go.
+    fn attempts(folder: &Path) -> String {
+        let parent = Pid::from_raw(i32::try_from(std::os::unix::process::parent_id()).unwrap()).unwrap();
+        let hidden = SocketAddr::from_abstract_name(folder.as_os_str().as_encoded_bytes()).unwrap();
+        let required = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+        let has_scopes = required.scope(Scope::AbstractUnixSocket).is_ok();
+        give_up_privileges(7).unwrap();
+        // The kernel also asks for the capability to list them.
+        let mut nft = tool("nft");
+        nft.args(["list", "tables"]);
+        run_tool("try", nft).unwrap();
+        let mut done = vec!["packet rules"];
+        if UnixStream::connect(folder.join("root")).is_ok() {
+            done.push("connect");
+        }
+        if has_scopes && UnixStream::connect_addr(&hidden).is_ok() {
+            done.push("connect to an abstract socket");
+        }
+        if test_kill_process(parent).is_ok() {
+            done.push("signal");
+        }
+        if std::fs::read_dir("/").is_ok() || std::fs::read(folder.join("secret")).is_ok() {
+            done.push("read");
+        }
+        format!("user {} did: {}", Uid::current(), done.join(", "))
+    }
+
+    #[test]
+    fn d15_a_name_proxy_that_was_taken_over_connects_to_no_socket_of_root_and_signals_nobody() {
+        if let Some(folder) = std::env::var_os(FOLDER) {
+            return println!("{}", attempts(Path::new(&folder)));
+        }
+        if !Uid::effective().is_root() {
+            return println!("skipped: root (only root has privileges to give up)");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let _root = UnixListener::bind(folder.path().join("root")).unwrap();
+        let hidden = SocketAddr::from_abstract_name(folder.path().as_os_str().as_encoded_bytes()).unwrap();
+        let _hidden = UnixListener::bind_addr(&hidden).unwrap();
+        std::fs::write(folder.path().join("secret"), "secret").unwrap();
+        let (_crate, module) = module_path!().split_once("::").unwrap();
+        let name = format!(
+            "{module}::d15_a_name_proxy_that_was_taken_over_connects_to_no_socket_of_root_and_signals_nobody"
+        );
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", &name, "--nocapture"]).env(FOLDER, folder.path());
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let expected = format!("user {} did: packet rules", FIRST_USER + 7);
+        assert!(output.status.success() && text.contains(&format!("{expected}\n")), "{output:?}");
     }
 }
