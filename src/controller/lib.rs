@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
+use axum::http::HeaderName;
 
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
@@ -74,6 +75,7 @@ use identity::people::second_factors::SecondFactors;
 use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use identity::secrets::Secrets;
+use relay::ports::field_lists;
 use relay::ports::links::PortTickets;
 use web::hosts::Hosts;
 use web::metrics::{Metrics, MetricsAccess};
@@ -191,6 +193,8 @@ pub struct App {
     pub sockets: Sockets,
     /// Open sockets by computer.
     pub channels: KeyedSemaphore<ComputerId>,
+    /// Header fields that pass to and from ports besides those of the lists (`web.port_fields`).
+    pub port_fields: Vec<HeaderName>,
     /// Requests to ports that are in progress, by computer.
     pub port_requests: KeyedSemaphore<ComputerId>,
     /// Files that are being stored, by credential and by account.
@@ -344,6 +348,7 @@ pub async fn start_with(
         addresses,
         events: events::Events::new(fleet.clone(), tasks.clone()),
         channels: KeyedSemaphore::default(),
+        port_fields: field_lists::parse_configured(&config.web.port_fields)?,
         port_requests: KeyedSemaphore::default(),
         port_tickets: PortTickets::default(),
         port_grants: PortTickets::default(),

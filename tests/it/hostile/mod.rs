@@ -11,6 +11,7 @@ mod attack;
 mod connections;
 mod faults;
 mod flood;
+mod front;
 mod full_disk;
 mod lies;
 mod pictures;

@@ -153,6 +153,7 @@ async fn relay(app: &AppState, wanted: PortRequest, request: (Parts, Body)) -> R
         prefix: &prefix,
         target: &own,
         port,
+        configured: &app.port_fields,
     };
     let upgrade = fields::asks_for_socket(&parts.method, &parts.headers);
     let client = upgrade.then(|| parts.extensions.remove::<hyper::upgrade::OnUpgrade>()).flatten();
