@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
+use axum::http::HeaderName;
 
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
@@ -53,6 +54,7 @@ use identity::auth::Authenticator;
 use identity::auth::credential_uses::CredentialUses;
 use identity::auth::devices::Devices;
 use identity::auth::keys::{self, Keys};
+use identity::auth::known_browsers::KnownBrowsers;
 use identity::auth::pending_sign_ins::PendingSignIns;
 use identity::auth::rate::Rates;
 use identity::auth::session::Sessions;
@@ -74,9 +76,12 @@ use identity::people::second_factors::SecondFactors;
 use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use identity::secrets::Secrets;
+use relay::output_readers::OutputReaders;
+use relay::ports::field_lists;
 use relay::ports::links::PortTickets;
 use web::hosts::Hosts;
 use web::metrics::{Metrics, MetricsAccess};
+use web::source::Source;
 use web::unread_answers::UnreadAnswers;
 
 /// Services and state that all handlers share.
@@ -117,6 +122,8 @@ pub struct App {
     /// Ends of trials.
     pub trials: Trials,
 
+    /// Clients that may pause while they read output of processes.
+    pub output_readers: OutputReaders,
     /// Bytes of answers that clients have not read yet.
     pub unread_answers: UnreadAnswers,
     /// Trusted proxies (`X-Forwarded-For` is honoured from these addresses).
@@ -143,6 +150,8 @@ pub struct App {
     pub sign_in_links: SignInLinks,
     /// Recent sign-in attempts.
     pub sign_ins: SignIns,
+    /// Marks of browsers in which people signed in before.
+    pub known_browsers: KnownBrowsers,
     /// Sign-in by the operator's OpenID Connect provider.
     pub oidc: OidcSignIn,
     /// Passkeys of people.
@@ -191,8 +200,12 @@ pub struct App {
     pub sockets: Sockets,
     /// Open sockets by computer.
     pub channels: KeyedSemaphore<ComputerId>,
+    /// Header fields that pass to and from ports besides those of the lists (`web.port_fields`).
+    pub port_fields: Vec<HeaderName>,
     /// Requests to ports that are in progress, by computer.
     pub port_requests: KeyedSemaphore<ComputerId>,
+    /// Those without a key, by computer and client address.
+    pub port_strangers: KeyedSemaphore<(ComputerId, Source)>,
     /// Files that are being stored, by credential and by account.
     pub storing: KeyedSemaphore<files::StorageSlot>,
     /// Requests with an `Idempotency-Key` that are in progress.
@@ -268,6 +281,7 @@ pub async fn start_with(
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let fingerprint_key = store.installation_secret("fingerprint_key", || Secret::random(43)).await?;
     let webhook_secret = store.installation_secret("webhook_secret", || Secret::random(43)).await?;
+    let browser_secret = store.installation_secret("known_browser_secret", || Secret::random(43)).await?;
     let webhook_fetcher = guarded.separate(MAX_CONCURRENT_WEBHOOKS);
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
     let downloads = DownloadCaches::open(&config.store_dir())?;
@@ -321,6 +335,7 @@ pub async fn start_with(
         sessions: Sessions::new(store.clone(), &config.public_url, credential_uses.clone()),
         sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),
+        known_browsers: KnownBrowsers::new(&browser_secret, &config.public_url)?,
         oidc: OidcSignIn::new(store.clone(), &config)?,
         passkeys: Passkeys::new(store.clone()),
         second_factors: SecondFactors::new(store.clone()),
@@ -344,10 +359,13 @@ pub async fn start_with(
         addresses,
         events: events::Events::new(fleet.clone(), tasks.clone()),
         channels: KeyedSemaphore::default(),
+        port_fields: field_lists::parse_configured(&config.web.port_fields)?,
         port_requests: KeyedSemaphore::default(),
+        port_strangers: KeyedSemaphore::default(),
         port_tickets: PortTickets::default(),
         port_grants: PortTickets::default(),
         storing: KeyedSemaphore::default(),
+        output_readers: OutputReaders::default(),
         unread_answers: UnreadAnswers::default(),
         running_requests: idempotency::RunningRequests::default(),
         fingerprint_key,

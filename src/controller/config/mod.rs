@@ -109,6 +109,8 @@ pub struct Web {
     /// Wildcard of the hosts of ports, such as `*.computers.example`, each of which is one port of one computer; empty: ports
     /// have paths of the service's own host.
     pub ports_host: String,
+    /// Names of header fields, separated by commas, that pass to and from programs behind ports besides the usual ones.
+    pub port_fields: String,
     /// Origins, separated by commas, whose pages may use the API, `/mcp` and live channels from a browser and
     /// show the viewer in a frame, besides the service's own, such as `https://app.example.org`.
     pub allowed_origins: String,

@@ -14,6 +14,7 @@ pub mod name_server;
 pub mod network;
 pub mod oidc_provider;
 pub mod picture;
+pub mod port_program;
 pub mod process;
 pub mod program;
 pub mod raw;

@@ -9,10 +9,14 @@ use crate::floors::{root, rust_files};
 
 mod attack;
 mod connections;
+mod control_frames;
 mod faults;
 mod flood;
+mod front;
 mod full_disk;
+mod ids;
 mod lies;
+mod open_port;
 mod pictures;
 mod sign_in;
 mod unread;
@@ -45,8 +49,10 @@ fn every_attack_that_the_page_on_security_reports_is_a_test() {
     let page = std::fs::read_to_string(root().join("docs/security.md")).expect("the page");
     let names = named_tests(&page);
     assert!(names.len() > 25, "{names:?}");
-    let sources: String = rust_files(&root().join("tests/it"))
+    let folders = ["tests/it", "src"].map(|folder| rust_files(&root().join(folder)));
+    let sources: String = folders
         .iter()
+        .flatten()
         .map(|file| std::fs::read_to_string(file).expect("a source"))
         .collect();
     for name in names {

@@ -114,7 +114,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         told = {"method": self.command, "path": self.path, "fields": [[name.lower(), value] for name, value in self.headers.items()],
             "length": len(body), "sha256": hashlib.sha256(body).hexdigest()}
         self.answer(200, json.dumps(told).encode(), [("Content-Type", "application/json"), ("Set-Cookie", "guest=1; Path=/"),
-            ("Access-Control-Allow-Origin", "*"), ("Clear-Site-Data", '"*"'), ("X-Own", "yes")])
+            ("Access-Control-Allow-Origin", "*"), ("Clear-Site-Data", '"*"'), ("X-Total-Count", "3"), ("X-Own", "yes")])
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = serve
     def log_message(self, *_):
         pass
@@ -192,7 +192,8 @@ async fn t4_a_program_is_reached_and_confined() {
         ("cache-control", Some("private, no-store")),
         ("content-type", Some("application/json")),
         ("x-hotdesk-port", Some("3000")),
-        ("x-own", Some("yes")),
+        ("x-total-count", Some("3")),
+        ("x-own", None),
         ("set-cookie", None),
         ("clear-site-data", None),
         ("access-control-allow-origin", None),

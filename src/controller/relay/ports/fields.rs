@@ -1,9 +1,9 @@
 //! Header fields between a client and a program in a computer.
 //!
 //! The program gets no credential of the client: `Authorization` and `Cookie` end here. Its answer is content of a
-//! stranger beside the controller's own pages. So it runs in a sandbox without an origin, and only fields pass that
-//! concern the content itself. Cookies are dropped in both directions: a cookie of the controller's origin would reach
-//! every other computer's pages.
+//! stranger beside the controller's own pages. So it runs in a sandbox without an origin, and only fields of a list pass
+//! ([`super::field_lists`]). Cookies are dropped in both directions: a cookie of the controller's origin would reach every
+//! other computer's pages.
 
 use std::net::IpAddr;
 
@@ -11,8 +11,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use cookie::Cookie;
 use url::{Position, Url};
 
+use super::field_lists::{SOCKET_FIELDS, passes_at_own_host, passes_in_answer, passes_in_request};
 use super::links::cookie_name;
-use crate::relay::http::{end_to_end_fields, is_of_content};
+use crate::relay::http::end_to_end_fields;
 use hotdesk_http::untrusted_content::forbid_caching;
 
 /// Rights of a program in a browser: it runs, but not as a page of the controller, and cannot move the page around it.
@@ -21,61 +22,6 @@ const POLICY: HeaderValue =
 /// The port that an answer comes from: it tells the program's answers from the controller's own.
 const PORT: HeaderName = HeaderName::from_static("x-hotdesk-port");
 
-/// Request fields that are the controller's matter, besides those of every relay.
-const DROPPED_REQUEST_FIELDS: [HeaderName; 12] = [
-    // The server answers it before the body.
-    header::EXPECT,
-    // The controller's address, which would be another origin for the program.
-    header::ORIGIN,
-    header::REFERER,
-    // What servers in front add: the person's address and tokens.
-    HeaderName::from_static("cf-access-jwt-assertion"),
-    HeaderName::from_static("cf-connecting-ip"),
-    HeaderName::from_static("true-client-ip"),
-    HeaderName::from_static("x-amzn-oidc-accesstoken"),
-    HeaderName::from_static("x-amzn-oidc-data"),
-    HeaderName::from_static("x-amzn-oidc-identity"),
-    HeaderName::from_static("x-auth-request-access-token"),
-    HeaderName::from_static("x-goog-iap-jwt-assertion"),
-    HeaderName::from_static("x-real-ip"),
-];
-/// Answer fields of MCP servers, which pass besides those of the content and those that begin with `x-`. Others affect a
-/// whole origin (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS, and future ones).
-const MCP_FIELDS: [HeaderName; 2] =
-    [HeaderName::from_static("mcp-session-id"), HeaderName::from_static("mcp-protocol-version")];
-/// Answer fields that also pass at a host of a port: there they affect the pages of that port alone.
-const OWN_HOST_FIELDS: [HeaderName; 9] = [
-    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
-    header::ACCESS_CONTROL_ALLOW_HEADERS,
-    header::ACCESS_CONTROL_ALLOW_METHODS,
-    header::ACCESS_CONTROL_ALLOW_ORIGIN,
-    header::ACCESS_CONTROL_EXPOSE_HEADERS,
-    header::CONTENT_SECURITY_POLICY,
-    header::LINK,
-    header::REFERRER_POLICY,
-    HeaderName::from_static("service-worker-allowed"),
-];
-/// Beginnings of `x-` fields that servers in front or browsers obey, or that are the controller's own.
-const DROPPED_BEGINNINGS: [&str; 15] = [
-    "x-accel-",
-    "x-content-",
-    "x-dns-",
-    "x-envoy-",
-    "x-forwarded-",
-    "x-frame-",
-    "x-hotdesk-",
-    "x-lighttpd-",
-    "x-litespeed-",
-    "x-permitted-",
-    "x-ratelimit-",
-    "x-request-id",
-    "x-reproxy-",
-    "x-sendfile",
-    "x-xss-",
-];
-/// Fields of an accepted WebSocket (RFC 6455 section 4.2.2).
-const SOCKET_FIELDS: [HeaderName; 3] =
-    [header::SEC_WEBSOCKET_ACCEPT, header::SEC_WEBSOCKET_EXTENSIONS, header::SEC_WEBSOCKET_PROTOCOL];
 const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const UPGRADE: HeaderValue = HeaderValue::from_static("upgrade");
 
@@ -91,6 +37,8 @@ pub(super) struct ForwardedRequest<'a> {
     /// Path and query of the request at the program.
     pub target: &'a str,
     pub port: u16,
+    /// Further fields that pass, in both directions (`web.port_fields`).
+    pub configured: &'a [HeaderName],
 }
 
 impl ForwardedRequest<'_> {
@@ -112,16 +60,20 @@ pub(super) fn asks_for_socket(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::GET && names(header::UPGRADE, "websocket") && names(header::CONNECTION, "upgrade")
 }
 
+/// Returns the fields of a message whose names pass.
+fn listed(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+    let crossed = end_to_end_fields(headers);
+    let passed = crossed.iter().filter(|(name, _)| passes(name));
+    passed.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// Returns the fields of a request to a program.
 pub(super) fn request_fields(
     headers: &HeaderMap,
     forwarded: &ForwardedRequest<'_>,
     upgrade: bool,
 ) -> HeaderMap {
-    let mut fields = end_to_end_fields(headers);
-    for name in DROPPED_REQUEST_FIELDS {
-        fields.remove(name);
-    }
+    let mut fields = listed(headers, |name| passes_in_request(name, forwarded.configured));
     let (scheme, host) = forwarded.scheme_and_host();
     let address = forwarded.address.map_or_else(|| "127.0.0.1".to_owned(), |address| address.to_string());
     let own = [
@@ -163,25 +115,13 @@ pub(super) fn request_fields(
 
 /// Returns the fields of a program's answer to the client.
 pub(super) fn answer_fields(headers: &HeaderMap, forwarded: &ForwardedRequest<'_>) -> HeaderMap {
-    let passes = |name: &HeaderName| {
-        let own = name.as_str();
-        is_of_content(name)
-            || MCP_FIELDS.contains(name)
-            || own.starts_with("x-") && !DROPPED_BEGINNINGS.iter().any(|beginning| own.starts_with(beginning))
-    };
-    let crossed = end_to_end_fields(headers);
-    let mut fields: HeaderMap = HeaderMap::new();
-    for (name, value) in crossed.iter().filter(|(name, _)| passes(name)) {
-        fields.append(name.clone(), value.clone());
-    }
+    let mut fields = listed(headers, |name| passes_in_answer(name, forwarded.configured));
     let to = headers.get(header::LOCATION).and_then(|to| to.to_str().ok());
     if let Some(Ok(to)) = to.and_then(|to| location(to, forwarded)).map(HeaderValue::try_from) {
         fields.insert(header::LOCATION, to);
     }
     if forwarded.has_own_host() {
-        for (name, value) in headers.iter().filter(|(name, _)| OWN_HOST_FIELDS.contains(name)) {
-            fields.append(name.clone(), value.clone());
-        }
+        fields.extend(listed(headers, passes_at_own_host));
         for cookie in headers.get_all(header::SET_COOKIE).iter().filter(|value| is_own_cookie(value)) {
             fields.append(header::SET_COOKIE, cookie.clone());
         }
@@ -214,7 +154,7 @@ fn is_own_cookie(value: &HeaderValue) -> bool {
 /// Returns the fields of an accepted WebSocket.
 pub(super) fn socket_fields(headers: &HeaderMap) -> HeaderMap {
     let mut fields = HeaderMap::new();
-    for name in SOCKET_FIELDS {
+    for name in SOCKET_FIELDS.map(HeaderName::from_static) {
         fields.extend(headers.get(&name).map(|value| (name, value.clone())));
     }
     fields.insert(header::CONNECTION, UPGRADE);
@@ -255,6 +195,7 @@ mod tests {
         prefix: "/api/computers/c/ports/3000",
         target: "/a/b?c",
         port: 3000,
+        configured: &[],
     };
 
     fn fields(named: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -277,6 +218,13 @@ mod tests {
             ("x-forwarded-port", "1"),
             ("x-real-ip", "192.0.2.9"),
             ("cf-access-jwt-assertion", "x"),
+            ("x-ms-token-aad-access-token", "x"),
+            ("x-pomerium-jwt-assertion", "x"),
+            ("x-authentik-jwt", "x"),
+            ("x-vouch-idp-accesstoken", "x"),
+            ("x-goog-authenticated-user-email", "x"),
+            ("x-auth-request-access-token", "x"),
+            ("remote-user", "ada"),
             ("forwarded", "for=192.0.2.9"),
             ("connection", "keep-alive, x-once"),
             ("x-once", "1"),
@@ -321,7 +269,12 @@ mod tests {
             ("refresh", "0; url=/"),
             ("link", "</x>; rel=preload"),
             ("x-accel-redirect", "/secret"),
+            ("x-accel-expires", "1"),
             ("x-sendfile", "/secret"),
+            ("x-reproxy-url", "/secret"),
+            ("x-proxy-of-tomorrow", "/secret"),
+            ("x-robots-tag", "none"),
+            ("surrogate-control", "max-age=1"),
             ("x-envoy-immediate-health-check-fail", "1"),
             ("x-litespeed-location", "/secret"),
             ("x-frame-options", "ALLOWALL"),
@@ -340,6 +293,26 @@ mod tests {
         ]);
         assert_eq!(answer_fields(&sent, &FORWARDED), expected);
         assert!(!POLICY.to_str().unwrap().contains("allow-same-origin"));
+    }
+
+    #[test]
+    fn the_operator_adds_fields_and_none_of_them_is_a_credential() {
+        let configured =
+            ["x-robots-tag", "authorization", "set-cookie", "x-hotdesk-port"].map(HeaderName::from_static);
+        let sent = fields(&[
+            ("x-robots-tag", "none"),
+            ("authorization", "Bearer x"),
+            ("set-cookie", "a=b"),
+            ("x-hotdesk-port", "1"),
+        ]);
+        let forwarded = ForwardedRequest { configured: &configured, ..FORWARDED };
+        let asked = request_fields(&sent, &forwarded, false);
+        let answered = answer_fields(&sent, &forwarded);
+        for passed in [asked, answered.clone()] {
+            assert_eq!(passed["x-robots-tag"], "none");
+            assert!(!passed.contains_key("authorization") && !passed.contains_key("set-cookie"));
+        }
+        assert_eq!(answered["x-hotdesk-port"], "3000");
     }
 
     #[test]

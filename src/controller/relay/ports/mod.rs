@@ -5,6 +5,7 @@ use hotdesk_domain::computer::template::network::guest_port;
 use hotdesk_domain::error::{Error, Result};
 
 mod access;
+pub mod field_lists;
 mod fields;
 pub mod http;
 pub mod links;
