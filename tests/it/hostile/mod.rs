@@ -50,11 +50,8 @@ fn every_attack_that_the_page_on_security_reports_is_a_test() {
     let names = named_tests(&page);
     assert!(names.len() > 25, "{names:?}");
     let folders = ["tests/it", "src"].map(|folder| rust_files(&root().join(folder)));
-    let sources: String = folders
-        .iter()
-        .flatten()
-        .map(|file| std::fs::read_to_string(file).expect("a source"))
-        .collect();
+    let sources: String =
+        folders.iter().flatten().map(|file| std::fs::read_to_string(file).expect("a source")).collect();
     for name in names {
         assert!(sources.contains(&format!("fn {name}()")), "no test has the name {name}");
     }
