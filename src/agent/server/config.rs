@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn displays_are_own_none_or_a_local_number() {
-        assert_eq!("own".parse(), Ok(Display::Own(99)));
-        assert_eq!("own:7".parse(), Ok(Display::Own(7)));
-        assert_eq!("none".parse(), Ok(Display::None));
-        assert_eq!(":99".parse(), Ok(Display::Attach(99)));
+        assert_eq!("own".parse().ok(), Some(Display::Own(99)));
+        assert_eq!("own:7".parse().ok(), Some(Display::Own(7)));
+        assert_eq!("none".parse().ok(), Some(Display::None));
+        assert_eq!(":99".parse().ok(), Some(Display::Attach(99)));
         for bad in ["", "99", ":", ":x", "host:1", ":1.0", ":-1", "Own", "own:", "none:1", ":65536"] {
             assert!(bad.parse::<Display>().is_err(), "{bad:?}");
         }
