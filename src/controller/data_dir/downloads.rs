@@ -131,7 +131,7 @@ impl DownloadCaches {
     /// Removes the oldest archives of all accounts until the rest has at most `most` bytes, and `reserve` bytes are free.
     async fn evict(&self, most: u64, reserve: u64) -> Result<()> {
         let folder = self.folder.clone();
-        let listed = tokio::task::spawn_blocking(move || {
+        let listed = tokio::task::spawn_blocking(move || -> Result<Vec<Archive>> {
             let mut archives = Vec::new();
             for account in entries(&folder)? {
                 archives.extend(entries(&account)?.into_iter().filter_map(|path| archive(path, ARCHIVE)));
