@@ -103,7 +103,7 @@ impl FromStr for InstanceId {
 }
 
 /// A computer in a path's `{id}`: its UUID or an instance handle.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ComputerRef {
     /// The stable UUID.
     Id(ComputerId),

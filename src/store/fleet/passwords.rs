@@ -41,10 +41,11 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
-    pub async fn is_password_outside(&self, shown: &str, workspace: WorkspaceId) -> Result<bool> {
+    pub async fn is_password_outside(&self, shown: &str, workspace: Option<WorkspaceId>) -> Result<bool> {
         let sealed: Vec<(String, SealedText)> =
             sqlx::query_as("SELECT id, vnc_password FROM computers WHERE workspace_id <> $1")
-                .bind(workspace.to_string())
+                // No workspace has an empty id.
+                .bind(workspace.map(|id| id.to_string()).unwrap_or_default())
                 .fetch_all(&self.pool)
                 .await
                 .map_err(failed("compare a password"))?;

@@ -47,8 +47,11 @@ async fn a_channel_opens_with_the_computer_s_password_and_closes_with_its_codes(
             (&id, format!("?token={password}x"), Failure::Unauthenticated),
             (&id, format!("?token={neighbour}"), Failure::Unauthenticated),
             (&id, format!("?token={stranger}"), Failure::ElsewhereOnly),
-            (&unknown, format!("?token={password}"), Failure::Unknown),
-            (&"nonsense".to_owned(), "?token=x".to_owned(), Failure::Unknown),
+            // Only a caller with an API key is told that there is no such computer.
+            (&unknown, format!("?token={password}"), Failure::ElsewhereOnly),
+            (&unknown, format!("?token={}", controller.key()), Failure::Unknown),
+            (&unknown, "?token=x".to_owned(), Failure::Unauthenticated),
+            (&"nonsense".to_owned(), "?token=x".to_owned(), Failure::Unauthenticated),
         ] {
             let code = open(&controller, reference, channel, &query).await.closed().await;
             assert_eq!(code, channel.close_code(failure), "{channel:?} {query}");

@@ -13,6 +13,7 @@ mod faults;
 mod flood;
 mod front;
 mod full_disk;
+mod ids;
 mod lies;
 mod pictures;
 mod sign_in;

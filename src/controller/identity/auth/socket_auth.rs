@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use axum::http::HeaderMap;
 
 use super::tickets::{Ticket, Tickets};
+use super::{KEY_FAMILY, keys};
 use crate::web::failures::Failures;
 use crate::web::source::Source;
-use hotdesk_base::ids::{ComputerId, ComputerRef, WorkspaceId};
+use hotdesk_base::ids::{ComputerRef, WorkspaceId};
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::desktop::channel::{Channel, Failure};
-use hotdesk_domain::error::Result;
+use hotdesk_domain::error::{Kind, Result};
 use hotdesk_domain::identity::access::Credential;
 use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::socket::CloseReason;
@@ -21,6 +22,9 @@ use hotdesk_store::fleet::passwords::PasswordDigest;
 
 /// Wrong passwords of one client address for one computer in [`WINDOW`], A79 (docs/authentication-rules.md).
 const MAX_FAILURES: u32 = 10;
+/// Wrong passwords of one client address in [`WINDOW`] after which they are no longer looked up: an office of people who
+/// mistype stays below it, and a search for ids of computers does not.
+const MAX_FAILURES_OF_SOURCE: u32 = 100;
 /// Window in which failures are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Close reason when the credential that created the ticket was revoked.
@@ -56,14 +60,22 @@ pub fn token(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> 
 pub struct SocketAuth {
     store: Store,
     tickets: Arc<Tickets<Ticket>>,
-    /// Recent wrong passwords by client address and computer, so that one address cannot lock out others.
-    wrong_passwords: Failures<(Source, ComputerId)>,
+    /// Recent wrong passwords by client address and computer, so that one address cannot lock out others. A reference that no
+    /// computer has counts like one; `None` is a text that is no reference.
+    wrong_passwords: Failures<(Source, Option<ComputerRef>)>,
+    /// Recent wrong passwords by client address, for whichever computers.
+    wrong_of_source: Failures<Source>,
 }
 
 impl SocketAuth {
     /// Creates the service with no wrong passwords.
     pub fn new(store: Store, tickets: Arc<Tickets<Ticket>>) -> Self {
-        Self { store, tickets, wrong_passwords: Failures::new(MAX_FAILURES, WINDOW) }
+        Self {
+            store,
+            tickets,
+            wrong_passwords: Failures::new(MAX_FAILURES, WINDOW),
+            wrong_of_source: Failures::new(MAX_FAILURES_OF_SOURCE, WINDOW),
+        }
     }
 
     /// Authenticates a socket by the computer's password. Returns the computer, or how to close the socket.
@@ -107,7 +119,8 @@ impl SocketAuth {
         Ok(Ok(admitted))
     }
 
-    /// Returns what a credential grants on a computer. Failures of `check` are counted.
+    /// Returns what a credential grants on a computer. Failures of `check` are counted. An unknown computer is
+    /// answered like a known one with a wrong credential, unless the caller shows an API key, which may ask the API.
     async fn admit_by<T>(
         &self,
         channel: Channel,
@@ -118,27 +131,35 @@ impl SocketAuth {
     ) -> Result<std::result::Result<AdmittedSocket<T>, CloseReason>> {
         let refused = |failure, reason| Ok(Err(CloseReason::new(channel.close_code(failure), reason)));
         let Some(shown) = shown else { return refused(Failure::Unauthenticated, "missing token") };
-        let Ok(reference) = reference.parse::<ComputerRef>() else {
-            return refused(Failure::Unknown, "computer not found");
-        };
+        // For every reference, so that the time tells nothing.
+        let has_key = self.is_key(shown).await?;
+        let reference = reference.parse::<ComputerRef>().ok();
         let changes = self.store.passwords.revocations();
-        let Some(computer) = self.store.computer(&reference).await? else {
-            return refused(Failure::Unknown, "computer not found");
+        let computer = match &reference {
+            Some(reference) => self.store.computer(reference).await?,
+            None => None,
         };
-        let (now, tried) = (Instant::now(), (source, computer.id));
+        if has_key && computer.is_none() {
+            return refused(Failure::Unknown, "computer not found");
+        }
+        let (now, workspace) = (Instant::now(), computer.as_ref().map(|computer| computer.workspace));
+        let known = computer.as_ref().map(|computer| ComputerRef::Id(computer.id));
+        let tried = (source, known.or(reference));
         let too_many = self.wrong_passwords.wait(&tried, now).is_some();
         // Many clients may share this address, so the correct password must pass. It has 95 bits and cannot
         // be guessed.
         if too_many && !source.is_this_machine() {
             return refused(Failure::Unauthenticated, TOO_MANY);
         }
-        let Some(given) = check(&computer, shown) else {
+        let admitted = computer.and_then(|computer| check(&computer, shown).map(|given| (computer, given)));
+        let Some((computer, given)) = admitted else {
             // Do not read the passwords of all computers for a flood of wrong ones.
-            if too_many {
+            if too_many || self.wrong_of_source.wait(&source, now).is_some() {
                 return refused(Failure::Unauthenticated, TOO_MANY);
             }
             self.wrong_passwords.note(tried, now);
-            let elsewhere = self.opens_elsewhere(shown, computer.workspace).await?;
+            self.wrong_of_source.note(source, now);
+            let elsewhere = self.opens_elsewhere(shown, workspace).await?;
             let failure = if elsewhere { Failure::ElsewhereOnly } else { Failure::Unauthenticated };
             return refused(failure, "invalid token");
         };
@@ -155,19 +176,32 @@ impl SocketAuth {
 
     /// Whether a credential opens a computer of another workspace (docs/channels.md). A client that mixes up
     /// its computers gets a specific code. An attacker learns nothing that it could not learn at that
-    /// computer.
-    async fn opens_elsewhere(&self, shown: &str, workspace: WorkspaceId) -> Result<bool> {
+    /// computer. An unknown computer is in no workspace.
+    async fn opens_elsewhere(&self, shown: &str, workspace: Option<WorkspaceId>) -> Result<bool> {
         if let Some(computer) = self.tickets.computer(shown) {
             let found = self.store.computer(&ComputerRef::Id(computer)).await?;
-            return Ok(found.is_some_and(|found| found.workspace != workspace));
+            return Ok(found.is_some_and(|found| Some(found.workspace) != workspace));
         }
         self.store.is_password_outside(shown, workspace).await
+    }
+
+    /// Whether a credential is an API key.
+    async fn is_key(&self, shown: &str) -> Result<bool> {
+        if !shown.starts_with(KEY_FAMILY) {
+            return Ok(false);
+        }
+        match keys::holder(&self.store, shown).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind == Kind::Unauthenticated => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotdesk_base::ids::ComputerId;
 
     #[test]
     fn a79_ten_failures_a_minute_and_only_of_that_source_and_computer() {
