@@ -75,6 +75,7 @@ use identity::people::second_factors::SecondFactors;
 use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use identity::secrets::Secrets;
+use relay::output_readers::OutputReaders;
 use relay::ports::field_lists;
 use relay::ports::links::PortTickets;
 use web::hosts::Hosts;
@@ -119,6 +120,8 @@ pub struct App {
     /// Ends of trials.
     pub trials: Trials,
 
+    /// Clients that may pause while they read output of processes.
+    pub output_readers: OutputReaders,
     /// Bytes of answers that clients have not read yet.
     pub unread_answers: UnreadAnswers,
     /// Trusted proxies (`X-Forwarded-For` is honoured from these addresses).
@@ -353,6 +356,7 @@ pub async fn start_with(
         port_tickets: PortTickets::default(),
         port_grants: PortTickets::default(),
         storing: KeyedSemaphore::default(),
+        output_readers: OutputReaders::default(),
         unread_answers: UnreadAnswers::default(),
         running_requests: idempotency::RunningRequests::default(),
         fingerprint_key,

@@ -58,7 +58,8 @@ async fn output(
 ) -> Result<Response> {
     let ProcessOutput { offset, lost, length, bytes } = agent.processes.find(&id)?.output(&query).await?;
     let mut response = Body::from_stream(bytes).into_response();
-    response.extensions_mut().insert(ClientMayPause);
+    // The client is the controller, which bounds its own clients.
+    response.extensions_mut().insert(ClientMayPause::unlimited());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     headers.insert(HeaderName::from_static(OFFSET_HEADER), HeaderValue::from(offset));

@@ -21,7 +21,6 @@ use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Path, check_declared};
 use hotdesk_http::idempotency::{REPLAYED, REQUEST_DIGEST};
-use hotdesk_http::serve::ClientMayPause;
 use hotdesk_http::untrusted_content::{confine, forbid_caching};
 use hotdesk_wire::desktop::action::Action;
 
@@ -124,6 +123,7 @@ pub async fn proxy(
     if endpoint.as_deref() == Some(FILES) {
         app.directory.check_files(role, &computer).await?;
     }
+    let is_output = endpoint.as_deref() == Some(PROCESSES) && target.path().ends_with("/output");
     let (mut parts, body) = request.into_parts();
     parts.headers = end_to_end_fields(&parts.headers);
     let body = if parts.method == Method::POST && endpoint.as_deref().is_some_and(typed_secrets::types) {
@@ -146,8 +146,8 @@ pub async fn proxy(
     *response.headers_mut() = response_fields(&answered.headers);
     confine(response.headers_mut());
     forbid_caching(response.headers_mut());
-    if endpoint.as_deref() == Some(PROCESSES) {
-        response.extensions_mut().insert(ClientMayPause);
+    if is_output {
+        app.output_readers.let_pause(computer.id, caller.account, &mut response);
     }
     Ok(response)
 }

@@ -2,6 +2,7 @@
 
 pub mod bounded_body;
 pub mod http;
+pub mod output_readers;
 pub mod ports;
 pub mod socket;
 pub mod ssh;

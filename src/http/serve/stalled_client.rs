@@ -2,10 +2,10 @@
 //!
 //! A response that nobody reads keeps its memory, its permits and a connection to the computer.
 
+use std::any::Any;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -18,21 +18,62 @@ use tokio::time::{Sleep, sleep};
 /// enough that abandoned downloads do not add up.
 pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Response extension: the client may pause for as long as it likes, as a person does who reads a command's output in a
-/// pager. The body itself must be bounded.
-#[derive(Clone, Copy, Debug)]
-pub struct ClientMayPause;
+/// Longest time for which a client that may pause takes no byte: a person's break from a command's output in a pager.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Whether the client of a connection may pause now; shared by the connection's I/O and its service.
+/// Response extension: the client may pause for an hour, as a person does who reads a command's output in a pager. The body
+/// itself must be bounded.
+#[derive(Clone, Debug)]
+pub struct ClientMayPause {
+    timeout: Duration,
+    /// Held until the connection has sent the response and begins another one.
+    _permit: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl ClientMayPause {
+    /// The permission of a client that is trusted not to pause on many connections.
+    pub fn unlimited() -> Self {
+        Self { timeout: PAUSE_TIMEOUT, _permit: None }
+    }
+
+    /// The permission that holds a permit for as long as the client may pause.
+    pub fn holding(permit: impl Any + Send + Sync) -> Self {
+        Self { timeout: PAUSE_TIMEOUT, _permit: Some(Arc::new(permit)) }
+    }
+}
+
+/// What the client of a connection may do now.
+#[derive(Debug, Default)]
+enum Allowance {
+    #[default]
+    Read,
+    Pause(ClientMayPause),
+    /// Protocols after an upgrade have limits of their own.
+    Upgraded,
+}
+
+/// How long the client of a connection may pause now; shared by the connection's I/O and its service.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PausePermission(Arc<AtomicBool>);
+pub(super) struct PausePermission(Arc<Mutex<Allowance>>);
 
 impl PausePermission {
-    /// Notes what holds for the response that is sent next. Protocols after an upgrade have limits of their own.
+    /// Notes what holds for the response that is sent next.
     pub(super) fn note(&self, response: &Response) {
-        let may_pause = response.status() == StatusCode::SWITCHING_PROTOCOLS
-            || response.extensions().get::<ClientMayPause>().is_some();
-        self.0.store(may_pause, Ordering::Relaxed);
+        let allowance = match response.extensions().get::<ClientMayPause>() {
+            _ if response.status() == StatusCode::SWITCHING_PROTOCOLS => Allowance::Upgraded,
+            Some(may_pause) => Allowance::Pause(may_pause.clone()),
+            None => Allowance::Read,
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = allowance;
+    }
+
+    /// The longest pause, or `None` for any; `stall` for a client that should read.
+    fn timeout(&self, stall: Duration) -> Option<Duration> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Allowance::Read => Some(stall),
+            Allowance::Pause(may_pause) => Some(may_pause.timeout),
+            Allowance::Upgraded => None,
+        }
     }
 }
 
@@ -52,11 +93,11 @@ impl<T> ClientConnection<T> {
 
     /// Passes the result of a write on, or fails when it has waited too long.
     fn watch<R>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
-        if written.is_ready() || self.permission.0.load(Ordering::Relaxed) {
+        let timeout = if written.is_ready() { None } else { self.permission.timeout(self.timeout) };
+        let Some(timeout) = timeout else {
             self.stalled = None;
             return written;
-        }
-        let timeout = self.timeout;
+        };
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the response")))
@@ -114,7 +155,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_millis(50);
 
     #[tokio::test]
-    async fn a_client_that_reads_nothing_is_given_up_unless_it_may_pause() {
+    async fn a_client_that_reads_nothing_is_given_up_at_once_or_after_its_pause() {
         let (_client, server) = duplex(10);
         let mut connection = ClientConnection::new(server, TIMEOUT, PausePermission::default());
         let failed = connection.write_all(&[0; 11]).await.unwrap_err();
@@ -122,7 +163,10 @@ mod tests {
 
         let permission = PausePermission::default();
         let mut response = Response::default();
-        response.extensions_mut().insert(ClientMayPause);
+        let permit = Arc::new(());
+        let may_pause =
+            ClientMayPause { timeout: 6 * TIMEOUT, ..ClientMayPause::holding(Arc::clone(&permit)) };
+        response.extensions_mut().insert(may_pause);
         permission.note(&response);
         let (mut client, server) = duplex(10);
         let mut connection = ClientConnection::new(server, TIMEOUT, permission.clone());
@@ -132,9 +176,15 @@ mod tests {
         };
         let (written, read) = tokio::join!(connection.write_all(&[0; 11]), read_late);
         written.and(read).unwrap();
+        // The pause ends too.
+        let failed = connection.write_all(&[0; 11]).await.unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
 
-        // The next response has no such permission.
+        // The next response has no such permission, and its permit is free.
+        drop(response);
+        assert_eq!(Arc::strong_count(&permit), 2);
         permission.note(&Response::default());
+        assert_eq!(Arc::strong_count(&permit), 1);
         assert!(connection.write_all(&[0; 11]).await.is_err());
     }
 }

@@ -9,7 +9,7 @@ use hotdesk::engine::simulated::AgentBoot;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::{LARGE_SCREEN, large_pictures};
 use crate::harness::agent::fetch_json;
@@ -18,6 +18,9 @@ use crate::harness::simulation::{Setup, Simulation, default_agent};
 
 /// Longest time until the controller notices that a client is gone, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Bytes of an answer that the kernel keeps for a client that does not read.
+const RECEIVE_BUFFER: u32 = 64 << 10;
 
 /// Longest time without progress of an answer (docs/security.md#t13-slow-clients).
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,7 +32,11 @@ async fn read_little(controller: &Simulation, path: &str) -> (TcpStream, String)
 
 /// [`read_little`] with another key, and from an address where the controller trusts proxies on this machine.
 async fn read_little_as(controller: &Simulation, path: &str, key: &str, from: &str) -> (TcpStream, String) {
-    let mut stream = TcpStream::connect(controller.address()).await.expect("a connection");
+    let socket = TcpSocket::new_v4().expect("a socket");
+    // So that little of an answer is in the kernel.
+    socket.set_recv_buffer_size(RECEIVE_BUFFER).expect("a small buffer");
+    let server = controller.address().parse().expect("an address");
+    let mut stream = socket.connect(server).await.expect("a connection");
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nX-Forwarded-For: {from}\r\n\r\n"
     );
@@ -129,4 +136,49 @@ async fn t13_unread_answers_of_an_address_are_bounded_over_all_accounts() {
         "HTTP/1.1 200",
         "another address"
     );
+}
+
+/// Readers of output that may pause, of one computer (docs/security.md#t13-slow-clients).
+const PAUSING_READERS: usize = 64;
+/// More bytes than the buffers of a connection have.
+const BUFFERED: usize = 16 << 20;
+
+/// Whether a connection still has an end of its answer beyond what was buffered.
+async fn goes_on(mut stream: TcpStream) -> bool {
+    let (mut piece, mut read) = (vec![0; 64 << 10], 0);
+    while read < BUFFERED {
+        match stream.read(&mut piece).await {
+            Ok(0) | Err(_) => return false,
+            Ok(length) => read += length,
+        }
+    }
+    true
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t13_only_so_many_readers_of_a_replaced_agent_s_output_may_pause() {
+    let endless = async || {
+        let pieces = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 16 << 10]));
+        axum::body::Body::from_stream(pieces)
+    };
+    let routes = axum::Router::new().route("/processes/{id}/output", axum::routing::get(endless));
+    let controller = Simulation::boot_with(routes).await;
+    let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
+    let paths = [
+        format!("/api/desktops/{computer}/proxy/processes/p/output"),
+        format!("/api/computers/{computer}/processes/p/output?follow=true"),
+    ];
+    let mut readers = Vec::new();
+    for number in 0..PAUSING_READERS + 2 {
+        let (stream, beginning) = read_little(&controller, &paths[number % 2]).await;
+        assert_eq!(beginning, "HTTP/1.1 200");
+        readers.push(stream);
+    }
+    tokio::time::sleep(STALL_TIMEOUT + DEADLINE).await;
+    for stream in readers.drain(PAUSING_READERS..) {
+        assert!(!goes_on(stream).await, "a reader too many is cut off like every client that does not read");
+    }
+    for stream in [readers.swap_remove(1), readers.swap_remove(0)] {
+        assert!(goes_on(stream).await, "the first ones may pause");
+    }
 }

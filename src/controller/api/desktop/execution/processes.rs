@@ -18,10 +18,9 @@ use crate::AppState;
 use crate::api::desktop::forward;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::limits::{MAX_STDIN, bounded_seconds};
-use hotdesk_guest::{Guest, QUICK_TIMEOUT, percent_encode};
+use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Read, Path, Query};
-use hotdesk_http::serve::ClientMayPause;
 use hotdesk_http::untrusted_content::{confine, forbid_caching};
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::programs::process::{
@@ -111,7 +110,8 @@ async fn output(
     Path(ids): Path<(String, String)>,
     Query(query): Query<OutputQuery>,
 ) -> Result<Response> {
-    let guest = find(&app, &caller, &ids.0, &Method::GET).await?;
+    let computer = app.directory.find_computer(&caller, &ids.0).await?;
+    let guest = app.directory.guest_for(&Method::GET, &computer).await?;
     let wait = if query.follow == Some(true) { 0.0 } else { query.wait_seconds.unwrap_or(0.0) };
     let timeout = QUICK_TIMEOUT + bounded_seconds(wait, MAX_WAIT_SECONDS);
     let answer = guest.open(&path(&ids.1, "/output"), &query, timeout).await?;
@@ -124,7 +124,7 @@ async fn output(
     for name in [OFFSET_HEADER, LOST_HEADER] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from(number(&answered.headers, name)));
     }
-    response.extensions_mut().insert(ClientMayPause);
+    app.output_readers.let_pause(computer.id, caller.account, &mut response);
     Ok(response)
 }
 
@@ -147,7 +147,8 @@ async fn stdin(
     Query(query): Query<StdinQuery>,
     body: Body,
 ) -> Result<Json<StdinWritten>> {
-    let guest = find(&app, &caller, &ids.0, &Method::POST).await?;
+    let computer = app.directory.find_computer(&caller, &ids.0).await?;
+    let guest = app.directory.guest_for(&Method::POST, &computer).await?;
     let body = Body::new(Limited::new(body, MAX_STDIN));
     Ok(Json(guest.send_bytes(&path(&ids.1, "/stdin"), &query, body, STDIN_TIMEOUT).await?))
 }
@@ -176,11 +177,6 @@ async fn call_agent<Receive: DeserializeOwned>(
     body: Option<&(impl Serialize + Sync)>,
 ) -> Result<Json<Receive>> {
     forward(app, caller, id, method, &path(process, rest), (), body, QUICK_TIMEOUT).await
-}
-
-async fn find(app: &AppState, caller: &Caller, id: &str, method: &Method) -> Result<Guest> {
-    let computer = app.directory.find_computer(caller, id).await?;
-    Ok(app.directory.guest_for(method, &computer).await?)
 }
 
 fn path(process: &str, rest: &str) -> String {
