@@ -80,6 +80,7 @@ use relay::ports::field_lists;
 use relay::ports::links::PortTickets;
 use web::hosts::Hosts;
 use web::metrics::{Metrics, MetricsAccess};
+use web::source::Source;
 use web::unread_answers::UnreadAnswers;
 
 /// Services and state that all handlers share.
@@ -200,6 +201,8 @@ pub struct App {
     pub port_fields: Vec<HeaderName>,
     /// Requests to ports that are in progress, by computer.
     pub port_requests: KeyedSemaphore<ComputerId>,
+    /// Those without a key, by computer and client address.
+    pub port_strangers: KeyedSemaphore<(ComputerId, Source)>,
     /// Files that are being stored, by credential and by account.
     pub storing: KeyedSemaphore<files::StorageSlot>,
     /// Requests with an `Idempotency-Key` that are in progress.
@@ -353,6 +356,7 @@ pub async fn start_with(
         channels: KeyedSemaphore::default(),
         port_fields: field_lists::parse_configured(&config.web.port_fields)?,
         port_requests: KeyedSemaphore::default(),
+        port_strangers: KeyedSemaphore::default(),
         port_tickets: PortTickets::default(),
         port_grants: PortTickets::default(),
         storing: KeyedSemaphore::default(),

@@ -1,6 +1,7 @@
 //! Two upgraded HTTP connections, connected byte by byte.
 
 use std::io;
+use std::time::Duration;
 
 use axum::http::Extensions;
 use hyper::upgrade::OnUpgrade;
@@ -14,13 +15,10 @@ use hotdesk_domain::error::Result;
 
 /// Bytes of one copy, in each direction: few copies for a bulk transfer, and little memory for an idle socket.
 const CHUNK: usize = 16 * 1024;
-/// Longest silence of both sides. Protocols that are silent for longer have a heartbeat of their own, and a client that
-/// is gone without a trace is not told apart.
-const IDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3600);
-
 impl Sockets {
     /// Connects a client's upgraded connection with an upstream's, in a task of its own, until both directions or
-    /// `until` have ended, or nothing moved for an hour. `extensions` are those of the client's request.
+    /// `until` have ended, or nothing moved for `idle`: protocols that are silent for longer have a heartbeat of their own,
+    /// and a client that is gone without a trace is not told apart. `extensions` are those of the client's request.
     ///
     /// # Errors
     /// Those of [`Sockets::open`].
@@ -29,6 +27,7 @@ impl Sockets {
         extensions: &Extensions,
         name: &'static str,
         (client, upstream): (OnUpgrade, OnUpgrade),
+        idle: Duration,
         until: impl Future<Output = ()> + Send + 'static,
     ) -> Result<()> {
         let permit = self.permit()?;
@@ -37,7 +36,7 @@ impl Sockets {
         let _task = self.tasks.spawn(name, async move {
             let spliced = async {
                 let (client, upstream) = tokio::try_join!(client, upstream).map_err(io::Error::other)?;
-                copy_both(TokioIo::new(client), TokioIo::new(upstream)).await
+                copy_both(TokioIo::new(client), TokioIo::new(upstream), idle).await
             };
             tokio::select! {
                 ended = spliced => if let Err(error) = ended {
@@ -55,6 +54,7 @@ impl Sockets {
 async fn copy_both(
     client: impl AsyncRead + AsyncWrite,
     upstream: impl AsyncRead + AsyncWrite,
+    idle: Duration,
 ) -> io::Result<()> {
     let activity = LastActivity::default();
     let (from_client, to_client) = tokio::io::split(client);
@@ -64,7 +64,7 @@ async fn copy_both(
     };
     tokio::select! {
         copied = both => copied.map(drop),
-        () = activity.wait_idle(IDLE_TIMEOUT) => Err(io::ErrorKind::TimedOut.into()),
+        () = activity.wait_idle(idle) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
@@ -107,8 +107,15 @@ mod tests {
             upstream.write_all(&question).await.unwrap();
             upstream.shutdown().await.unwrap();
         };
-        let (answer, (), copied) = tokio::join!(asks, answers, copy_both(near, far));
+        let (answer, (), copied) = tokio::join!(asks, answers, copy_both(near, far, Duration::from_secs(60)));
         copied.unwrap();
         assert_eq!(answer, [7; 1000]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_in_which_nothing_moves_ends() {
+        let ((_client, near), (_upstream, far)) = (duplex(10), duplex(10));
+        let ended = copy_both(near, far, Duration::from_millis(20)).await;
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

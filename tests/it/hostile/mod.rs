@@ -15,6 +15,7 @@ mod front;
 mod full_disk;
 mod ids;
 mod lies;
+mod open_port;
 mod pictures;
 mod sign_in;
 mod unread;

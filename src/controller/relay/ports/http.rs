@@ -21,8 +21,9 @@ use crate::relay::bounded_body::{BoundedBody, Progress};
 use crate::web::origin::Origin;
 use crate::web::port_hosts::PortHost;
 use crate::web::request_lease::RequestLease;
-use crate::web::source;
+use crate::web::source::{self, Source};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::keyed_semaphore::Permit;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Caller;
@@ -35,12 +36,19 @@ use hotdesk_http::untrusted_content::ProgramAnswer;
 const MAX_PER_COMPUTER: usize = 128;
 /// Most of them while strangers send more, to open ports: keys have room beside them.
 const MAX_OPEN_PER_COMPUTER: usize = MAX_PER_COMPUTER / 2;
+/// Most of a stranger's, to open ports of one computer: a browser's six connections, and two sockets.
+const MAX_OPEN_PER_SOURCE: usize = 8;
 /// Longest time in which neither body moves: programs answer long questions, and their event streams have heartbeats.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+/// The same for strangers, who could hold all that they may have for nothing.
+const OPEN_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Beginning of the routes of hosts of ports.
 const AT_HOST: &str = "/port-hosts/";
 /// Name of the socket's task.
 const SOCKET: &str = "port socket";
+
+/// Permits of a request: of its computer, and of a stranger's client address there.
+type Permits = (Permit<ComputerId>, Option<Permit<(ComputerId, Source)>>);
 
 /// A request to a program, and where its root is.
 struct PortRequest {
@@ -131,11 +139,8 @@ async fn relay(app: &AppState, wanted: PortRequest, request: (Parts, Body)) -> R
         let to = to.map_err(|_| Error::invalid("the query cannot be read"))?;
         return Ok((StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, to)]).into_response());
     };
-    let most = if sender.is_some() { MAX_PER_COMPUTER } else { MAX_OPEN_PER_COMPUTER };
-    let permit = app.port_requests.try_acquire(computer.id, most).ok_or_else(|| {
-        let message = format!("{most} requests to ports of this computer are in progress");
-        Error::unavailable(message).retry_after(1)
-    })?;
+    let permit = permits(app, &parts, computer.id, sender.is_none())?;
+    let idle = if sender.is_some() { IDLE_TIMEOUT } else { OPEN_IDLE_TIMEOUT };
     let guest = match &sender {
         Some(_) => app.fleet.guest(&computer).await?,
         // Strangers do not run up costs.
@@ -158,14 +163,15 @@ async fn relay(app: &AppState, wanted: PortRequest, request: (Parts, Body)) -> R
     let upgrade = fields::asks_for_socket(&parts.method, &parts.headers);
     let client = upgrade.then(|| parts.extensions.remove::<hyper::upgrade::OnUpgrade>()).flatten();
     let progress = Progress::starting();
-    let mut sent = Request::new(Body::new(BoundedBody::new(body, u64::MAX, IDLE_TIMEOUT, progress.clone())));
+    let mut sent = Request::new(Body::new(BoundedBody::new(body, u64::MAX, idle, progress.clone())));
     *sent.method_mut() = parts.method.clone();
     *sent.uri_mut() = target;
     *sent.headers_mut() = fields::request_fields(&parts.headers, &forwarded, client.is_some());
     let mut answer = tokio::select! {
         answer = guest.request_port(port, sent, &app.tasks, permit, ended) => answer?,
-        () = progress.stalled(IDLE_TIMEOUT) => {
-            let message = format!("The program on port {port} of the computer did not answer within an hour");
+        () = progress.stalled(idle) => {
+            let seconds = idle.as_secs();
+            let message = format!("The program on port {port} of the computer did not answer within {seconds} seconds");
             return Err(Error::timed_out(message).into());
         }
     };
@@ -177,12 +183,35 @@ async fn relay(app: &AppState, wanted: PortRequest, request: (Parts, Body)) -> R
         return Ok((StatusCode::SWITCHING_PROTOCOLS, fields::socket_fields(answer.headers())).into_response());
     }
     let (answered, content) = answer.into_parts();
-    let content = BoundedBody::new(Body::new(content), u64::MAX, IDLE_TIMEOUT, Progress::starting());
+    let content = BoundedBody::new(Body::new(content), u64::MAX, idle, Progress::starting());
     let mut response = Response::new(Body::new(content));
     *response.status_mut() = answered.status;
     *response.headers_mut() = headers;
     response.extensions_mut().insert(ProgramAnswer);
     Ok(response)
+}
+
+/// Takes the permits of a request: one of its computer, and one of its client address if that is a stranger's.
+///
+/// # Errors
+/// `Unavailable` when one of them has no more.
+fn permits(app: &AppState, parts: &Parts, computer: ComputerId, is_stranger: bool) -> Result<Permits> {
+    let busy = |most: usize, from: &str| {
+        let message = format!("{most} requests{from} to ports of this computer are in progress");
+        Error::unavailable(message).retry_after(1)
+    };
+    let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+    let client = peer.map(|ConnectInfo(peer)| Source::of_request(&app.trusted_proxies, peer, &parts.headers));
+    // A proxy on this machine that is not among the trusted ones stands for all clients.
+    let stranger = client.filter(|client| is_stranger && !client.is_this_machine());
+    let of_source = stranger.map(|client| {
+        let permit = app.port_strangers.try_acquire((computer, client), MAX_OPEN_PER_SOURCE);
+        permit.ok_or_else(|| busy(MAX_OPEN_PER_SOURCE, " without a key from your address"))
+    });
+    let most = if is_stranger { MAX_OPEN_PER_COMPUTER } else { MAX_PER_COMPUTER };
+    let of_source = of_source.transpose()?;
+    let of_computer = app.port_requests.try_acquire(computer, most).ok_or_else(|| busy(most, ""))?;
+    Ok((of_computer, of_source))
 }
 
 /// Connects both sides of a socket until one of them, the sender's access or the computer's run ends.
@@ -195,7 +224,7 @@ async fn connect(
 ) -> Result<()> {
     let Some(caller) = sender else {
         // An open port stays open.
-        return Ok(app.sockets.splice(&parts.extensions, SOCKET, upgraded, pending())?);
+        return Ok(app.sockets.splice(&parts.extensions, SOCKET, upgraded, OPEN_IDLE_TIMEOUT, pending())?);
     };
     let lease = RequestLease::of(Some(app.store.credentials.lease(caller.credential)));
     // Access may have ended while the computer woke. Its password changes with the people who may use it.
@@ -208,7 +237,7 @@ async fn connect(
             () = password.revoked() => {}
         }
     };
-    Ok(app.sockets.splice(&parts.extensions, SOCKET, upgraded, until)?)
+    Ok(app.sockets.splice(&parts.extensions, SOCKET, upgraded, IDLE_TIMEOUT, until)?)
 }
 
 /// Splits `/computers/{id}/ports/{port}/{path}?{query}` into the computer, the port and the program's own target, which
