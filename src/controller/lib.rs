@@ -54,6 +54,7 @@ use identity::auth::Authenticator;
 use identity::auth::credential_uses::CredentialUses;
 use identity::auth::devices::Devices;
 use identity::auth::keys::{self, Keys};
+use identity::auth::known_browsers::KnownBrowsers;
 use identity::auth::pending_sign_ins::PendingSignIns;
 use identity::auth::rate::Rates;
 use identity::auth::session::Sessions;
@@ -149,6 +150,8 @@ pub struct App {
     pub sign_in_links: SignInLinks,
     /// Recent sign-in attempts.
     pub sign_ins: SignIns,
+    /// Marks of browsers in which people signed in before.
+    pub known_browsers: KnownBrowsers,
     /// Sign-in by the operator's OpenID Connect provider.
     pub oidc: OidcSignIn,
     /// Passkeys of people.
@@ -278,6 +281,7 @@ pub async fn start_with(
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let fingerprint_key = store.installation_secret("fingerprint_key", || Secret::random(43)).await?;
     let webhook_secret = store.installation_secret("webhook_secret", || Secret::random(43)).await?;
+    let browser_secret = store.installation_secret("known_browser_secret", || Secret::random(43)).await?;
     let webhook_fetcher = guarded.separate(MAX_CONCURRENT_WEBHOOKS);
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
     let downloads = DownloadCaches::open(&config.store_dir())?;
@@ -331,6 +335,7 @@ pub async fn start_with(
         sessions: Sessions::new(store.clone(), &config.public_url, credential_uses.clone()),
         sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),
+        known_browsers: KnownBrowsers::new(&browser_secret, &config.public_url)?,
         oidc: OidcSignIn::new(store.clone(), &config)?,
         passkeys: Passkeys::new(store.clone()),
         second_factors: SecondFactors::new(store.clone()),

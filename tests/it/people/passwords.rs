@@ -60,6 +60,37 @@ async fn a18_of_many_guesses_at_once_no_more_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a18_strangers_do_not_lock_a_known_browser_out() {
+    let controller = Simulation::boot_behind_a_proxy().await;
+    person(&controller.store().await, "ada@x.example").await;
+    let stranger = Browser::new(&controller.base);
+    let entered = try_from(&stranger, "192.0.2.100", "ada@x.example", PASSWORD).await;
+    let cookies = entered.headers.get_all("set-cookie").iter().map(|field| field.to_str().expect("text"));
+    let mark = cookies.filter(|field| field.starts_with("hotdesk-browser=")).collect::<Vec<_>>().concat();
+    assert!(mark.contains("HttpOnly") && mark.contains("SameSite=Strict"), "{entered:?}");
+    let mark = mark.split(';').next().expect("a cookie").to_owned();
+    let own = async |mark: &str, password: &str| {
+        let fields = [("email", "ada@x.example"), ("password", password)];
+        let body = serde_urlencoded::to_string(fields).expect("a form");
+        let request = stranger.request(Method::POST, "/sign-in").header("x-forwarded-for", "192.0.2.100");
+        page(request.header("cookie", mark).body(body)).await.status
+    };
+    let mut seen = Vec::new();
+    for address in 0..35 {
+        let from = format!("198.51.100.{address}");
+        seen.push(try_from(&stranger, &from, "ada@x.example", "wrong").await.status);
+    }
+    assert_eq!((seen[29], seen[30]), (401, 429), "{seen:?}");
+    assert_eq!(own("", PASSWORD).await, 429, "an unknown browser waits");
+    assert_eq!(own(&format!("{mark}0"), PASSWORD).await, 429, "a forged mark is none");
+    assert_eq!(own(&mark, PASSWORD).await, 303, "the owner's browser does not");
+    for _ in 0..10 {
+        assert_eq!(own(&mark, "wrong").await, 401);
+    }
+    assert_eq!(own(&mark, PASSWORD).await, 429, "it has a bound of its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_new_password_ends_the_other_sessions() {
     let controller = Simulation::boot().await;
     person(&controller.store().await, "ada@x.example").await;

@@ -25,6 +25,7 @@ pub mod browser;
 pub mod credential_uses;
 pub mod devices;
 pub mod keys;
+pub mod known_browsers;
 pub mod pending_sign_ins;
 pub mod rate;
 pub mod revocation;

@@ -2,12 +2,13 @@
 //!
 //! An attempt counts before its password is checked, and a successful one is forgiven, so that concurrent
 //! attempts cannot exceed the limit. Refused attempts do not count, so every lock-out ends. An attacker at
-//! one address does not lock out the owner at another; only attempts from many addresses can, and only while
-//! they continue.
+//! one address does not lock out the owner at another; only attempts from many addresses can, only while they continue,
+//! and not in a browser in which the owner signed in before.
 
 use std::time::{Duration, Instant};
 
 use super::keys;
+use super::known_browsers::KnownBrowser;
 use crate::web::failures::Failures;
 use crate::web::source::Source;
 use hotdesk_domain::error::{Error, Result};
@@ -19,6 +20,8 @@ const MAX_PER_PAIR: u32 = 10;
 /// Wrong passwords for one account in [`WINDOW`], from any address. 4,300 a day do not find a password
 /// outside of the lists of common ones (NIST SP 800-63B section 5.2.2 allows a hundred in a row).
 const MAX_PER_ACCOUNT: u32 = 30;
+/// Wrong passwords in a browser in which the account's person signed in before, in [`WINDOW`].
+const MAX_PER_BROWSER: u32 = 10;
 /// Wrong codes of a second factor of one client address for one account in [`WINDOW`]: a person mistypes a few.
 const MAX_CODES_PER_PAIR: u32 = 5;
 /// Wrong codes for one account in [`WINDOW`], from any address. Three codes of a million are right at a time, so who
@@ -36,6 +39,7 @@ pub struct SignIns {
     sources: Failures<Source>,
     pairs: Failures<(Source, String)>,
     accounts: Failures<String>,
+    browsers: Failures<KnownBrowser>,
     logged: Failures<String>,
     /// What is counted, for messages.
     what: &'static str,
@@ -45,8 +49,14 @@ pub struct SignIns {
 #[derive(Debug)]
 pub struct SignInAttempt<'a> {
     all: &'a SignIns,
-    source: Source,
-    account: String,
+    scope: AttemptScope,
+}
+
+/// What an attempt counts for.
+#[derive(Debug)]
+enum AttemptScope {
+    AnyBrowser { source: Source, account: String },
+    KnownBrowser(KnownBrowser),
 }
 
 impl Default for SignIns {
@@ -67,6 +77,7 @@ impl SignIns {
             sources: Failures::new(MAX_PER_SOURCE, MINUTE),
             pairs: Failures::new(per_pair, WINDOW),
             accounts: Failures::new(per_account, WINDOW),
+            browsers: Failures::new(MAX_PER_BROWSER, WINDOW),
             logged: Failures::new(MAX_LOGGED, MINUTE),
             what,
         }
@@ -78,11 +89,23 @@ impl SignIns {
     /// # Errors
     /// `RateLimited` with the seconds to wait.
     pub fn attempt(&self, source: Source, email: &str, now: Instant) -> Result<SignInAttempt<'_>> {
-        self.count(source, email, now).map_err(|refused| {
-            let wait = refused.retry_after.unwrap_or_default();
-            let message = format!("Too many wrong {}. Try again in {wait} seconds.", self.what);
-            Error { message, ..refused }
-        })
+        self.count(source, email, now).map_err(|refused| self.refusal(refused))
+    }
+
+    /// Allows an attempt in a browser in which the account's person signed in before. It counts for that browser alone, so
+    /// attempts elsewhere do not lock it out.
+    ///
+    /// # Errors
+    /// `RateLimited` with the seconds to wait.
+    pub fn attempt_in(&self, browser: KnownBrowser, now: Instant) -> Result<SignInAttempt<'_>> {
+        self.browsers.attempt(&browser, now).map_err(|refused| self.refusal(refused))?;
+        Ok(SignInAttempt { all: self, scope: AttemptScope::KnownBrowser(browser) })
+    }
+
+    fn refusal(&self, refused: Error) -> Error {
+        let wait = refused.retry_after.unwrap_or_default();
+        let message = format!("Too many wrong {}. Try again in {wait} seconds.", self.what);
+        Error { message, ..refused }
     }
 
     /// Whether a refused attempt is written to the audit log: one in a minute for each account.
@@ -104,16 +127,21 @@ impl SignIns {
                 self.pairs.forgive(&pair);
             }
         })?;
-        Ok(SignInAttempt { all: self, source, account })
+        Ok(SignInAttempt { all: self, scope: AttemptScope::AnyBrowser { source, account } })
     }
 }
 
 impl SignInAttempt<'_> {
     /// Reports a correct password or code: earlier failures of this account are forgotten.
     pub fn succeeded(self) {
-        self.all.sources.forgive(&self.source);
-        self.all.accounts.forget(&self.account);
-        self.all.pairs.forget(&(self.source, self.account));
+        match self.scope {
+            AttemptScope::AnyBrowser { source, account } => {
+                self.all.sources.forgive(&source);
+                self.all.accounts.forget(&account);
+                self.all.pairs.forget(&(source, account));
+            }
+            AttemptScope::KnownBrowser(browser) => self.all.browsers.forget(&browser),
+        }
     }
 }
 
@@ -145,6 +173,19 @@ mod tests {
         assert_eq!(refused.retry_after, Some(601));
         assert_eq!(refused.message, "Too many wrong passwords. Try again in 601 seconds.");
         assert!(sign_ins.attempt(from(200), "b@x.example", now).is_ok());
+        // The owner's own browser is not locked out, and has a bound of its own.
+        let own = KnownBrowser::named("own");
+        for _ in 0..3 * MAX_PER_BROWSER {
+            sign_ins.attempt_in(own.clone(), now).unwrap().succeeded();
+        }
+        assert!(
+            sign_ins.attempt(from(200), "a@x.example", now).is_err(),
+            "a right password there helps no guesser"
+        );
+        let tried = (0..100).filter(|_| sign_ins.attempt_in(own.clone(), now).is_ok()).count();
+        assert_eq!(tried, MAX_PER_BROWSER as usize);
+        assert!(sign_ins.attempt_in(KnownBrowser::named("other"), now).is_ok());
+        assert!(sign_ins.attempt_in(own, now + WINDOW).is_ok());
         assert!(sign_ins.attempt(from(200), "a@x.example", now + WINDOW).is_ok());
     }
 

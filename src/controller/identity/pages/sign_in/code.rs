@@ -4,13 +4,12 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::Response;
 use axum::routing::post;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::NextPage;
+use super::{NextPage, signed_in};
 use crate::identity::auth::browser::BrowserDescription;
 use crate::identity::auth::session::PublicForm;
 use crate::web::page::{Failure, page};
@@ -62,8 +61,7 @@ async fn enter(
     if !app.pending_sign_ins.end(&form.token) {
         return Err(over().into());
     }
-    let cookie = app.sessions.sign_in(account.id, &browser).await?;
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(form.next.path())).into_response())
+    signed_in(&app, &account, &browser, &form.next).await
 }
 
 /// Returns the account whose password the browser has shown.

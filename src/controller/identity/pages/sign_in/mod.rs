@@ -5,7 +5,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -15,11 +15,13 @@ use crate::identity::auth::session::{self, PublicForm, SignedInForm};
 use crate::web::page::{Failure, page};
 use crate::web::source::Source;
 use crate::{AppState, audit};
+use hotdesk_base::clock;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response;
 use hotdesk_http::extract::Query;
+use hotdesk_store::identity::people::Account;
 
 mod code;
 mod link;
@@ -90,24 +92,30 @@ async fn enter(
     State(app): State<AppState>,
     source: Source,
     browser: BrowserDescription,
+    headers: HeaderMap,
     PublicForm(form): PublicForm<SignIn>,
 ) -> Result<Response, Failure> {
     audit::set_action(AuditAction::SignIn);
     let email = form.email.trim().to_lowercase();
     let now = Instant::now();
-    let attempt = match app.sign_ins.attempt(source, &email, now) {
+    let account = app.store.account_of(&email).await?;
+    let known = account.as_ref().and_then(|account| app.known_browsers.find(&headers, account, clock::now()));
+    let attempted = match known {
+        Some(known) => app.sign_ins.attempt_in(known, now),
+        None => app.sign_ins.attempt(source, &email, now),
+    };
+    let attempt = match attempted {
         Ok(attempt) => attempt,
         Err(refused) => {
             if app.sign_ins.is_logged(&email, now) {
                 audit::force_entry();
-                if let Some(account) = app.store.account_of(&email).await? {
+                if let Some(account) = account {
                     audit::set_account(account.id);
                 }
             }
             return Err(refused.into());
         }
     };
-    let account = app.store.account_of(&email).await?;
     let hash = account.as_ref().and_then(|account| account.password_hash.clone());
     let known = session::is_password(form.password, hash).await?;
     let tried_for = account.as_ref().map(|account| account.id);
@@ -127,8 +135,20 @@ async fn enter(
         let token = app.pending_sign_ins.begin(&account, now);
         return Ok(page("Sign in", &code::fields(&token, &form.next, None)));
     }
-    let cookie = app.sessions.sign_in(account.id, &browser).await?;
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(form.next.path())).into_response())
+    signed_in(&app, &account, &browser, &form.next).await
+}
+
+/// Signs a browser in after the password and what else is needed, and marks it as known.
+async fn signed_in(
+    app: &AppState,
+    account: &Account,
+    browser: &BrowserDescription,
+    next: &NextPage,
+) -> Result<Response, Failure> {
+    let session = app.sessions.sign_in(account.id, browser).await?;
+    let mark = app.known_browsers.mark(account, clock::now())?;
+    let cookies = AppendHeaders([(header::SET_COOKIE, session), (header::SET_COOKIE, mark)]);
+    Ok((cookies, Redirect::to(next.path())).into_response())
 }
 
 /// `POST /sign-out`.
