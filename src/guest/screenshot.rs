@@ -6,13 +6,29 @@ use bytes::Bytes;
 
 use super::{Guest, QUICK_TIMEOUT, failure, uri, within};
 use hotdesk_domain::desktop::image::detect_media_type;
-use hotdesk_domain::desktop::resolution::Size;
+use hotdesk_domain::desktop::resolution::{MAX_AREA, Size, max_image_bytes};
 use hotdesk_domain::error::Result;
 use hotdesk_http::image_headers::{IfNoneMatch, ImageHeaders};
 use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
 /// Largest image of any screen, in bytes. An 8K screenshot of noise is about 100 MB as PNG; real ones stay below 20 MB.
 pub(super) const MAX_IMAGE: usize = 128 * 1024 * 1024;
+
+/// The largest image that an agent may send for a query, in bytes: by what the query asks for, and by the screen. Whoever may
+/// take screenshots of another screen than the boot screen may have made it as large as a screen can be; only the agent knows.
+fn max_bytes(query: &ScreenshotQuery, boot_screen: Size) -> usize {
+    let screen = if query.screen.is_none() { boot_screen.pixels() } else { MAX_AREA };
+    let region = query.region.as_deref().and_then(area);
+    let pixels = [region, query.max_pixels].into_iter().flatten().fold(screen, u32::min);
+    let asked = query.max_bytes.map_or(MAX_IMAGE, |bytes| bytes as usize);
+    max_image_bytes(pixels).min(asked).min(MAX_IMAGE)
+}
+
+/// The pixels of a region `x,y,width,height`; `None` for any other text, which the agent refuses.
+fn area(region: &str) -> Option<u32> {
+    let mut numbers = region.split(',').skip(2).map(|number| number.parse::<u32>().ok());
+    numbers.next()??.checked_mul(numbers.next()??)
+}
 
 /// An image as the agent sent it.
 #[derive(Clone, Debug)]
@@ -36,8 +52,7 @@ pub enum ConditionalScreenshot {
 
 impl Guest {
     /// Takes a screenshot, unless the client has the current image. The response format in `query` is
-    /// ignored. `boot_screen` is the stored size of the boot screen, which bounds its images; the sizes of other screens
-    /// are known to the agent alone.
+    /// ignored. `boot_screen` is the stored size of the boot screen.
     ///
     /// # Errors
     /// Those of [`Guest::call`]; `Internal` when the answer is no PNG, JPEG or WebP, or too large for the screen.
@@ -47,7 +62,7 @@ impl Guest {
         boot_screen: Size,
         if_none_match: &IfNoneMatch,
     ) -> Result<ConditionalScreenshot> {
-        let most = if query.screen.is_none() { boot_screen.max_image_bytes() } else { MAX_IMAGE };
+        let most = max_bytes(query, boot_screen);
         let query = ScreenshotQuery { response_format: Some("binary".to_owned()), ..query.clone() };
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = uri("/screenshot", query)?;
@@ -74,5 +89,33 @@ impl Guest {
             Ok(ConditionalScreenshot::Image(Image { bytes, mime_type, headers }))
         };
         within(QUICK_TIMEOUT, exchange).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_bounded_by_its_screen_and_by_what_the_query_asks_for() {
+        let boot = Size::new(1280, 720).unwrap();
+        let query = |screen: Option<&str>, region: Option<&str>, max_pixels, limit| ScreenshotQuery {
+            screen: screen.map(str::to_owned),
+            region: region.map(str::to_owned),
+            max_pixels,
+            max_bytes: limit,
+            ..ScreenshotQuery::default()
+        };
+        for (asked, expected) in [
+            (query(None, None, None, None), max_image_bytes(1280 * 720)),
+            (query(Some("screen-100"), None, None, None), MAX_IMAGE),
+            (query(Some("screen-100"), Some("5,5,64,32"), None, None), max_image_bytes(64 * 32)),
+            (query(Some("screen-100"), None, Some(1000), None), max_image_bytes(1000)),
+            (query(Some("screen-100"), Some("0,0,9999,9999"), Some(1000), Some(70_000)), 70_000),
+            (query(None, Some("0,0,9999,9999"), Some(u32::MAX), Some(u32::MAX)), max_image_bytes(1280 * 720)),
+            (query(None, Some("x"), None, None), max_image_bytes(1280 * 720)),
+        ] {
+            assert_eq!(max_bytes(&asked, boot), expected, "{asked:?}");
+        }
     }
 }

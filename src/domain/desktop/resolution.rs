@@ -40,11 +40,15 @@ impl Size {
         }
     }
 
-    /// The largest image of a screen of this size, in bytes: four for each pixel, as if nothing were compressed, and a
-    /// margin.
-    pub fn max_image_bytes(self) -> usize {
-        usize::from(self.width) * usize::from(self.height) * 4 + IMAGE_OVERHEAD
+    /// Its area, in pixels.
+    pub fn pixels(self) -> u32 {
+        u32::from(self.width) * u32::from(self.height)
     }
+}
+
+/// The largest image of so many pixels, in bytes: four for each, as if nothing were compressed, and a margin.
+pub fn max_image_bytes(pixels: u32) -> usize {
+    (pixels as usize).saturating_mul(4).saturating_add(IMAGE_OVERHEAD)
 }
 
 /// A computer's boot resolution.

@@ -53,5 +53,10 @@ async fn t4_a_picture_is_no_larger_than_the_boot_screen() {
         assert_eq!(refused.status, 500, "{form}: {}", refused.body);
         assert_eq!(refused.body["error"], "The computer's agent sent an invalid answer", "{form}");
     }
+    // A part of another screen is no larger than the part.
+    for part in ["region=0,0,64,64", "max_pixels=4096", "max_bytes=65536"] {
+        let path = format!("/computers/{computer}/screenshot?screen={LARGE_SCREEN}&{part}");
+        assert_eq!(fetch_json(controller.request(Method::GET, &path)).await.status, 500, "{part}");
+    }
     assert_eq!(stored_bytes(&controller.data_dir().join("blobs/screenshots")), 0);
 }
