@@ -13,5 +13,5 @@ mod page;
 mod pages_elsewhere;
 mod protocol;
 mod revocation;
-mod ssh_keys;
+pub mod ssh_keys;
 mod tls;

@@ -2,6 +2,8 @@
 //! versions of WebSocket, and the format of the metrics.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hotdesk::controller::config::Config;
@@ -125,4 +127,35 @@ async fn every_metric_has_a_help_text() {
     // The documentation has every metric.
     let page = include_str!("../../../docs/operating.md");
     assert!(typed.iter().all(|name| page.contains(&format!("| `{name}` |"))), "{typed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_metrics_are_for_this_machine_or_for_their_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, key) = (folder.path().join("key"), "k".repeat(32));
+    std::fs::write(&file, &key).expect("a file");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+    for (has_key, shown, from, status) in [
+        (false, None, None, 200),
+        (false, None, Some("192.0.2.1"), 403),
+        (true, None, None, 401),
+        (true, Some("another key, of many characters"), None, 401),
+        (true, Some(&*key), None, 200),
+        (true, Some(&*key), Some("192.0.2.1"), 200),
+    ] {
+        let mut config = Config { trusted_proxies: "127.0.0.1".to_owned(), ..Config::default() };
+        config.web.metrics_key_file = if has_key { file.clone() } else { PathBuf::new() };
+        let controller = Simulation::boot_configured(config).await;
+        assert_eq!(controller.get("/workspaces").await.status, 200, "a request that the metrics count");
+        let mut request = controller.bare(Method::GET, "/metrics");
+        request = if let Some(shown) = shown { request.bearer_auth(shown) } else { request };
+        request = if let Some(from) = from { request.header("x-forwarded-for", from) } else { request };
+        let answer = request.send().await.expect("an answer");
+        assert_eq!(answer.status(), status, "{has_key} {shown:?} {from:?}");
+        let text = answer.text().await.expect("a text");
+        assert_eq!(text.contains("hotdesk_http_requests_total"), status == 200, "{text}");
+        // A key of an account opens nothing here.
+        let keyed = controller.bare(Method::GET, "/metrics").bearer_auth(controller.key()).send().await;
+        assert_eq!(keyed.expect("an answer").status(), if has_key { 401 } else { 200 });
+    }
 }

@@ -18,7 +18,7 @@ use crate::harness::simulation::Simulation;
 use crate::harness::socket::{Client, SocketEvent};
 
 /// A public key that differs by `number`.
-pub(super) fn public_key(number: u8) -> String {
+pub fn public_key(number: u8) -> String {
     let field = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat();
     let blob = [field(b"ssh-ed25519"), field(&[number; 32])].concat();
     format!("ssh-ed25519 {}", BASE64_STANDARD.encode(blob))

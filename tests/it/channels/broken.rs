@@ -14,7 +14,7 @@ use crate::harness::controller::RunningController;
 use crate::harness::socket::{Client, SocketEvent};
 
 /// Raw frames and the close code that each must cause.
-fn violations() -> Vec<(&'static str, Vec<u8>, u16)> {
+pub fn violations() -> Vec<(&'static str, Vec<u8>, u16)> {
     let too_large = u64::try_from(MAX_MESSAGE + 1).expect("a length").to_be_bytes();
     vec![
         ("unmasked", vec![0x81, 2, b'h', b'i'], 1002),
@@ -38,7 +38,7 @@ async fn closed(mut client: Client) -> (u16, String) {
     }
 }
 
-async fn expect_closed(mut client: Client, (what, frame, code): (&str, Vec<u8>, u16)) {
+pub async fn expect_closed(mut client: Client, (what, frame, code): (&str, Vec<u8>, u16)) {
     client.0.get_mut().write_all(&frame).await.expect("the socket is open");
     let (received, reason) = closed(client).await;
     assert_eq!(received, code, "{what}: {reason}");

@@ -8,7 +8,7 @@ use hotdesk::domain::desktop::channel::{Channel, Failure};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-mod broken;
+pub mod broken;
 mod ends;
 
 async fn password(controller: &RunningController, id: &str) -> String {

@@ -1,7 +1,7 @@
 //! In-process controller over simulated machines: real HTTP, a real store, and agents whose routes a test
 //! chooses.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub struct Setup {
     /// Wraps the controller's routes; gets its own store on the same file.
     pub wrap_router: Option<fn(Router, Store) -> Router>,
     /// Address on which the controller listens, on a free port.
-    pub listen: Ipv4Addr,
+    pub listen: IpAddr,
     /// All other settings.
     pub config: Config,
 }
@@ -77,7 +77,7 @@ impl Default for Setup {
             storage: StorageSettings::default(),
             trust: None,
             wrap_router: None,
-            listen: Ipv4Addr::LOCALHOST,
+            listen: Ipv4Addr::LOCALHOST.into(),
             config: Config::default(),
         }
     }

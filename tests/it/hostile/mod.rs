@@ -9,6 +9,7 @@ use crate::floors::{root, rust_files};
 
 mod attack;
 mod connections;
+mod control_frames;
 mod faults;
 mod flood;
 mod front;

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
 use hotdesk::base::wait;
 use hotdesk::controller::config::Config;
 use hotdesk::engine::simulated::AgentBoot;
@@ -143,6 +146,15 @@ const PAUSING_READERS: usize = 64;
 /// More bytes than the buffers of a connection have.
 const BUFFERED: usize = 16 << 20;
 
+/// Routes of an agent whose answer at a path has no end.
+fn endless_at(path: &str) -> Router {
+    let endless = async || {
+        let pieces = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 16 << 10]));
+        Body::from_stream(pieces)
+    };
+    Router::new().route(path, get(endless))
+}
+
 /// Whether a connection still has an end of its answer beyond what was buffered.
 async fn goes_on(mut stream: TcpStream) -> bool {
     let (mut piece, mut read) = (vec![0; 64 << 10], 0);
@@ -157,12 +169,7 @@ async fn goes_on(mut stream: TcpStream) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t13_only_so_many_readers_of_a_replaced_agent_s_output_may_pause() {
-    let endless = async || {
-        let pieces = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 16 << 10]));
-        axum::body::Body::from_stream(pieces)
-    };
-    let routes = axum::Router::new().route("/processes/{id}/output", axum::routing::get(endless));
-    let controller = Simulation::boot_with(routes).await;
+    let controller = Simulation::boot_with(endless_at("/processes/{id}/output")).await;
     let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
     let paths = [
         format!("/api/desktops/{computer}/proxy/processes/p/output"),
@@ -180,5 +187,25 @@ async fn t13_only_so_many_readers_of_a_replaced_agent_s_output_may_pause() {
     }
     for stream in [readers.swap_remove(1), readers.swap_remove(0)] {
         assert!(goes_on(stream).await, "the first ones may pause");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t13_a_streamed_answer_that_nobody_reads_is_ended_too() {
+    let routes = endless_at("/files/content").merge(endless_at("/windows"));
+    let controller = Simulation::boot_with(routes).await;
+    let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
+    let mut unread = Vec::new();
+    for path in [
+        format!("/api/computers/{computer}/files/content?path=/root/a"),
+        format!("/api/desktops/{computer}/proxy/windows"),
+    ] {
+        let (stream, beginning) = read_little(&controller, &path).await;
+        assert_eq!(beginning, "HTTP/1.1 200", "{path}");
+        unread.push((path, stream));
+    }
+    tokio::time::sleep(STALL_TIMEOUT + DEADLINE).await;
+    for (path, stream) in unread {
+        assert!(!goes_on(stream).await, "{path}");
     }
 }

@@ -5,6 +5,7 @@ mod crowd;
 mod embedded;
 mod gate;
 mod page;
+mod pings;
 mod pixels;
 mod pressed;
 mod programs;

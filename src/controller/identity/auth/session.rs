@@ -368,7 +368,25 @@ fn fields<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_foreign;
+    use super::*;
+    use hotdesk_base::wait;
+
+    #[tokio::test]
+    async fn a_turn_ends_with_the_hash_and_not_with_the_person_who_hangs_up() {
+        let turns = || (PLACES.available_permits(), TURNS.available_permits());
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        let (finish, finished) = std::sync::mpsc::channel::<()>();
+        let mut hashing = Box::pin(blocking(move || (begun.send(()), finished.recv().is_ok())));
+        tokio::select! {
+            _early = &mut hashing => panic!("the hash goes on"),
+            began = begins => began.expect("it has begun"),
+        }
+        drop(hashing);
+        assert_eq!(turns(), (MAX_HASHES - 1, HASHERS - 1));
+        finish.send(()).expect("the hash goes on");
+        let free = async || (turns() == (MAX_HASHES, HASHERS)).then_some(());
+        assert!(wait::until(Duration::from_secs(10), free).await.is_some(), "{:?}", turns());
+    }
 
     #[test]
     fn a_form_is_foreign_when_the_browser_says_so() {
