@@ -49,10 +49,9 @@ fn every_attack_that_the_page_on_security_reports_is_a_test() {
     let page = std::fs::read_to_string(root().join("docs/security.md")).expect("the page");
     let names = named_tests(&page);
     assert!(names.len() > 25, "{names:?}");
-    let sources: String = rust_files(&root().join("tests/it"))
-        .iter()
-        .map(|file| std::fs::read_to_string(file).expect("a source"))
-        .collect();
+    let folders = ["tests/it", "src"].map(|folder| rust_files(&root().join(folder)));
+    let sources: String =
+        folders.iter().flatten().map(|file| std::fs::read_to_string(file).expect("a source")).collect();
     for name in names {
         assert!(sources.contains(&format!("fn {name}()")), "no test has the name {name}");
     }
