@@ -67,8 +67,7 @@ impl Write {
     pub(crate) async fn change_passwords(&mut self, workspace: WorkspaceId) -> Result<Vec<PasswordDigest>> {
         let rows: Vec<(String, SealedText)> =
             sqlx::query_as("SELECT id, vnc_password FROM computers WHERE workspace_id = $1")
-                // No workspace has an empty id.
-                .bind(workspace.map(|id| id.to_string()).unwrap_or_default())
+                .bind(workspace.to_string())
                 .fetch_all(&mut *self.tx)
                 .await
                 .map_err(failed("read a workspace's passwords"))?;

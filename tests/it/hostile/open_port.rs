@@ -56,7 +56,8 @@ async fn t12_one_stranger_leaves_a_public_port_to_others() {
     let (_other, status) = ask(&controller, &path, "192.0.2.2").await;
     assert_eq!(status, "HTTP/1.1 101", "another address has its own");
     for stream in &mut held {
-        let ended = tokio::time::timeout(IDLE + DEADLINE, stream.read_to_end(&mut Vec::new()));
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(IDLE + DEADLINE, stream.read_to_end(&mut rest));
         let _end_or_reset = ended.await.expect("a silent socket ends");
     }
     assert!(began.elapsed() >= IDLE - DEADLINE, "not before a minute: {:?}", began.elapsed());
