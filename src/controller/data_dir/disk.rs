@@ -16,13 +16,21 @@ pub fn file_system(folder: &Path) -> Result<StatVfs> {
     statvfs(folder).map_err(|error| failed("query the free space of", folder, &error.into()))
 }
 
+/// Returns the free bytes of a folder's file system.
+///
+/// # Errors
+/// `Internal` when it cannot be queried.
+pub fn free_bytes(folder: &Path) -> Result<u64> {
+    let stat = file_system(folder)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
 /// Checks that `reserve` bytes and `bytes` more are free in a folder.
 ///
 /// # Errors
 /// `Unavailable` (`disk_full`) when fewer are free; `Internal` when the disk cannot be queried.
 pub fn check_free_space(folder: &Path, reserve: u64, bytes: u64) -> Result<()> {
-    let stat = file_system(folder)?;
-    if stat.f_bavail.saturating_mul(stat.f_frsize) < reserve.saturating_add(bytes) {
+    if free_bytes(folder)? < reserve.saturating_add(bytes) {
         return Err(failed("leave free space in", folder, &io::ErrorKind::StorageFull.into()));
     }
     Ok(())

@@ -19,7 +19,7 @@ use tokio::fs::{self, File};
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
-use super::disk::{check_free_space, failed};
+use super::disk::{check_free_space, failed, free_bytes};
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::time::UnixMillis;
@@ -122,7 +122,7 @@ impl DownloadCaches {
     /// # Errors
     /// `Internal` when the disk fails.
     pub async fn make_room(&self) -> Result<()> {
-        if self.free_bytes()? >= FREE_RESERVE {
+        if free_bytes(&self.folder)? >= FREE_RESERVE {
             return Ok(());
         }
         self.evict(MAX_TOTAL_BYTES, FREE_RESERVE).await
@@ -142,19 +142,13 @@ impl DownloadCaches {
         archives.sort_by_key(|archive| archive.stored_at);
         let mut bytes = archives.iter().map(|archive| archive.bytes).sum::<u64>();
         for archive in archives {
-            if bytes <= most && self.free_bytes()? >= reserve {
+            if bytes <= most && free_bytes(&self.folder)? >= reserve {
                 break;
             }
             remove(&archive.path).await?;
             bytes -= archive.bytes;
         }
         Ok(())
-    }
-
-    fn free_bytes(&self) -> Result<u64> {
-        let disk = statvfs(&self.folder)
-            .map_err(|error| failed("query the free space of", &self.folder, &error.into()))?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     /// Writes an archive to the disk, within the bounds.

@@ -167,7 +167,6 @@ impl QemuEngine {
             host_boot: record.host_boot,
             runtime: self.settings.version()?,
             image: record.image,
-            hostname: None,
             slot: slots::of_machine(&folder.path)?,
             parts: Vec::new(),
         })

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use x11rb::connection::Connection as _;
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, EventMask, MapState};
 

@@ -9,7 +9,8 @@ use tokio_util::io::ReaderStream;
 use uuid::Uuid;
 
 use crate::AppState;
-use crate::data_dir::blobs::{BlobKind, failed};
+use crate::data_dir::blobs::BlobKind;
+use crate::data_dir::disk::failed;
 use hotdesk_base::ids::FileId;
 use hotdesk_domain::desktop::image;
 use hotdesk_domain::error::Error;

@@ -23,9 +23,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::sched::{CloneFlags, setns};
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, netlink, recv, send, socket_with,
-};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, recv, send, socket_with};
 
 use crate::host::command::TIMEOUT;
 use crate::host::network::uplinks::Route;
@@ -45,8 +43,9 @@ pub(super) struct Rtnl {
 impl Rtnl {
     /// Opens a socket for this thread's namespace.
     pub(super) fn open() -> io::Result<Self> {
-        let (family, protocol) = (rustix::net::AddressFamily::NETLINK, netlink::ROUTE);
-        let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, Some(protocol))?;
+        // The protocol of number 0 is NETLINK_ROUTE.
+        let family = rustix::net::AddressFamily::NETLINK;
+        let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
         Ok(Self { socket, sequence: 0 })
     }
