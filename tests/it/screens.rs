@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::display::desk::Picture;
+use crate::display::fixture::Picture;
 use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, skip_reason};

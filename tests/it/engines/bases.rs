@@ -3,9 +3,7 @@
 use std::fs;
 
 use hotdesk::base::ids::LayerId;
-use hotdesk::engine::{
-    BASE_RECORD, BaseFolder, BaseRecord, Engine, EngineError, NetworkConfig, discard_base,
-};
+use hotdesk::engine::{BASE_RECORD, BaseFolder, BaseRecord, EngineError, NetworkConfig, discard_base};
 
 use super::host::ContainerFixture;
 use super::layers::{entries, expect_failed};

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
-use super::imports::{OS_RELEASE, architecture, debian, digest, file, import, is_root, layer, link, refusal};
+use super::imports::{OS_RELEASE, architecture, debian, digest, file, import, is_root, layer, refusal};
 
 /// Names the image in the archive.
 const MANIFEST: &str = "manifest.json";

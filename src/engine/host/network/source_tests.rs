@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 
 use super::namespace_tests::{LAN, LONG, Namespace, Network, SLOT};
 use super::*;
+use crate::host::command::run;
 
 /// Sends ARP requests for a gateway from many senders (arguments: interface, own address, gateway), and then an honest one, whose
 /// answer shows that the host has handled the others. The last argument is how the frames are sent: a packet socket, or the
