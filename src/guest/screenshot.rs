@@ -108,7 +108,7 @@ mod tests {
         };
         for (asked, expected) in [
             (query(None, None, None, None), max_image_bytes(1280 * 720)),
-            (query(Some("screen-100"), None, None, None), MAX_IMAGE),
+            (query(Some("screen-100"), None, None, None), max_image_bytes(7680 * 4320)),
             (query(Some("screen-100"), Some("5,5,64,32"), None, None), max_image_bytes(64 * 32)),
             (query(Some("screen-100"), None, Some(1000), None), max_image_bytes(1000)),
             (query(Some("screen-100"), Some("0,0,9999,9999"), Some(1000), Some(70_000)), 70_000),

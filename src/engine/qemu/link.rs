@@ -122,7 +122,7 @@ mod tests {
         // A namespace begins with the host's settings, and a loose filter needs a route to the senders.
         namespace.set("conf/all/rp_filter", "2");
         if let Err(error) = namespace.run(set_up_nat) {
-            return println!("skipped: a tap device ({error:#})");
+            return hotdesk_capability::Capability::Root.skip(format_args!("a tap device: {error:#}"));
         }
         namespace.run(|| {
             let mut ip = tool("ip");

@@ -57,10 +57,15 @@ impl Drop for Claim {
     }
 }
 
+/// Whether a program is installed.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
 /// Whether a program is installed. Prints that the test is skipped if not.
 pub fn installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let found = is_installed(program);
     if !found {
         Capability::X11.skip(format_args!("{program} is not installed"));
     }

@@ -10,7 +10,7 @@ use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, CreateWindowAux, Pro
 use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::fixture::{Claim, DisplayFixture, TIMEOUT, installed, is_running, processes_of};
+use super::fixture::{Claim, DisplayFixture, TIMEOUT, installed, is_installed, is_running, processes_of};
 use super::window::{InputEvent, Window};
 use hotdesk::agent::display::{ScreenSession, XServer};
 use hotdesk::base::wait;
@@ -229,7 +229,7 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
         std::fs::read_to_string(fixture.home().join("session/windows")).expect("the session's windows");
     assert_eq!(
         (named.contains("dock"), named.contains("desktop")),
-        (installed("tint2"), installed("pcmanfm"))
+        (is_installed("tint2"), is_installed("pcmanfm"))
     );
     let server = x_server_pid(&fixture.display());
     let openbox = || {

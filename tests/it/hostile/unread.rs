@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::header;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use hotdesk::base::wait;
 use hotdesk::controller::config::Config;
 use hotdesk::engine::simulated::AgentBoot;
+use hotdesk::http::serve::ClientMayPause;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -146,11 +149,16 @@ const PAUSING_READERS: usize = 64;
 /// More bytes than the buffers of a connection have.
 const BUFFERED: usize = 16 << 20;
 
-/// Routes of an agent whose answer at a path has no end.
+/// Length of an answer that is never whole, in bytes: below the largest answer of the proxied path.
+const LENGTH: u64 = 1 << 29;
+
+/// Routes of an agent whose answer at a path goes on for as long as anybody reads it. The agent itself waits for its client.
 fn endless_at(path: &str) -> Router {
     let endless = async || {
         let pieces = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 16 << 10]));
-        Body::from_stream(pieces)
+        let mut answer = ([(header::CONTENT_LENGTH, LENGTH)], Body::from_stream(pieces)).into_response();
+        answer.extensions_mut().insert(ClientMayPause::unlimited());
+        answer
     };
     Router::new().route(path, get(endless))
 }

@@ -50,7 +50,7 @@ pub(crate) fn forge_arp(namespace: &Namespace, arguments: [String; 4]) -> Option
             Some(addresses(&listed))
         }
         Err(error) => {
-            println!("skipped: python3 ({error})");
+            hotdesk_capability::Capability::Python.skip(format_args!("python3: {error}"));
             None
         }
     }

@@ -1,4 +1,4 @@
-//! What the readers of one document share: its errors, its names, and what references insert.
+//! Errors, names and inserted references that the readers of one document share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

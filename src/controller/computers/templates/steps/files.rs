@@ -300,7 +300,7 @@ mod tests {
         let program = "#!/bin/sh\nfor last; do :; done\nuntil [ \"$1\" = -o ]; do shift; done\nprintf %s \"$last\" >\"$2\"\n";
         fs::write(&curl, program).unwrap();
         fs::set_permissions(&curl, fs::Permissions::from_mode(0o755)).unwrap();
-        let all = definition("[{to: /opt/x, from: \"s3://b/${var.host}/it's $(id).tar\"}]");
+        let all = definition("[{to: /opt/x, from: \"s3://b/${var.host}/it's$(id).tar\"}]");
         let (script, is_folder) =
             content_script(&all.files[0], &all.values().unwrap(), "\"$place\"").unwrap();
         assert!(!is_folder);
@@ -309,7 +309,7 @@ mod tests {
         command.args(["-e", "-c", &script]).env("place", &place);
         command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
         assert!(command.status().unwrap().success(), "{script}");
-        let expected = "https://b.s3.amazonaws.com/example.com/it%27s%20%24%28id%29.tar";
+        let expected = "https://b.s3.amazonaws.com/example.com/it%27s%24%28id%29.tar";
         assert_eq!(fs::read_to_string(&place).unwrap(), expected);
         for when in ["build", "runtime"] {
             let all = definition(&format!(
