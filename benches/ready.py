@@ -38,6 +38,8 @@ WATCH_SECONDS = 1
 # Share of a desktop's pixels that a blinking cursor or a clock may change.
 STILL = 0.02
 GVISOR = f"[engines]\noffered = \"sandbox\"\nrunsc = {json.dumps(RUNSC)}\n"
+# More than fit on the host: its memory and its processors are what ends the count.
+LIMITS = "\n[limits]\nmax_computers = 1000\n"
 # Computers that may wait in the pool: a claim for each round.
 POOL = "\n[[pool.sizes]]\nwanted = 2\n"
 # Prints the longest pause of this process in milliseconds, once a file tells it to end.
@@ -238,7 +240,7 @@ def main():
         if RUNSC in lines and not os.path.exists(RUNSC):
             table.skip("all", f"{RUNSC} does not exist (packaging/dev/deps bench)")
             continue
-        for config, parts in ((lines, (measure, measure_density)), (lines + POOL, (measure_pool,))):
+        for config, parts in ((lines + LIMITS, (measure, measure_density)), (lines + POOL, (measure_pool,))):
             with Controller(binary, image, config) as controller:
                 host = Host(controller, table)
                 for part in parts:

@@ -232,9 +232,12 @@ async fn check_real(mut controller: RunningController) {
             let set = u64::from_str_radix(set, 16).expect("a set of capabilities");
             assert_eq!(set & CAP_SYS_ADMIN, 0, "{sets}");
         }
-        let agent = "pgrep -o -f 'hotdesk agent'";
-        let refused = format!("hostname other || echo refused; cat /proc/$({agent})/environ || echo refused");
-        assert_eq!(controller.bash(id, &refused).await, "refused\nrefused\n");
+        // PTRACE_SEIZE, which does not stop the process (ptrace(2)).
+        let seize = "import ctypes, sys; print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), 0, 0))";
+        let refused = format!(
+            "hostname other 2>/dev/null || echo refused; python3 -c '{seize}' $(pgrep -o -f 'hotdesk agent')"
+        );
+        assert_eq!(controller.bash(id, &refused).await, "refused\n-1\n");
     }
     let written = controller.bash(&all[2], "echo own >/root/file; sync; cat /root/file").await;
     assert_eq!(written, "own\n");
