@@ -163,7 +163,7 @@ fn d15_an_installed_package_serves_without_privileges_and_computers_outlive_both
     assert_ne!(identity(), before);
     installed.hotdesk("computers delete one --yes");
     for folder in ["machines", "sockets"] {
-        assert_eq!(installed.system.run(&format!("ls /var/lib/hotdesk/{folder}")), "");
+        assert_eq!(installed.system.run(&format!("ls /var/lib/hotdesk/{folder}")), "", "{folder}");
     }
     for (unit, most) in MAX_EXPOSURE {
         let rating = installed.system.run(&format!("systemd-analyze security --no-pager {unit}.service"));
