@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn names_and_attributes_come_before_their_entry() {
         let (name, target, attributes) = (EntryType::GNULongName, EntryType::GNULongLink, EntryType::XHeader);
-        let cases: [(&[(EntryType, &[u8])], &str, &str, [Option<u64>; 2]); 5] = [
+        type Case<'a> = (&'a [(EntryType, &'a [u8])], &'a str, &'a str, [Option<u64>; 2]);
+        let cases: [Case<'_>; 5] = [
             (&[], "short", "", [None, None]),
             (&[(name, b"a long one\0"), (target, b"there")], "a long one", "there", [None, None]),
             (&[(EntryType::XGlobalHeader, b"9 path=a\n")], "short", "", [None, None]),
