@@ -166,7 +166,7 @@ async fn without_a_snapshot_to_keep_every_computer_boots() {
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 /// Commands that print what identifies a computer to its programs. The last one is new with each call.
-const IDENTITY: [&str; 6] = [
+pub const IDENTITY: [&str; 6] = [
     "hostname",
     "cat /etc/machine-id",
     "cat /run/hotdesk/token",

@@ -16,6 +16,7 @@ mod installed;
 mod requests;
 mod runs;
 mod runtime;
+mod sandboxes;
 mod saved;
 mod services;
 mod sources;
