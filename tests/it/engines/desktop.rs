@@ -104,11 +104,16 @@ pub struct Desktop {
 }
 
 impl Desktop {
-    /// Creates a computer and starts its programs.
-    pub async fn start(controller: RunningController, identity: &'static [&'static str]) -> Self {
+    /// Creates a computer, of a template if there is one, and starts its programs.
+    pub async fn start(
+        controller: RunningController,
+        identity: &'static [&'static str],
+        template: Option<&str>,
+    ) -> Self {
         let workspace = controller.workspace("demo").await;
         let began = Instant::now();
-        let id = id_of(&controller.computer(&workspace, "one").await);
+        let body = json!({"workspace_id": workspace, "name": "one", "template_ref": template});
+        let id = id_of(&controller.create("/computers", body).await);
         println!("a desktop: created in {:?}", began.elapsed());
         check_screenshot(&controller, &id).await;
         controller.bash(&id, PROGRAMS).await;

@@ -21,7 +21,8 @@ const IDENTITY: [&str; 7] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_over_gvisor_is_a_desktop_that_sleeps_forks_and_goes_back() {
     let Some(configuration) = gvisor() else { return };
-    let mut desktop = Desktop::start(RunningController::boot_with(&configuration).await, &IDENTITY).await;
+    let controller = RunningController::boot_with(&configuration).await;
+    let mut desktop = Desktop::start(controller, &IDENTITY, None).await;
     let version = desktop.controller.bash(&desktop.id, "uname -v").await;
     // By this version the agent knows that it runs under gVisor.
     assert_eq!(version.trim_end(), "#1 SMP Sun Jan 10 15:06:54 PST 2016", "gVisor's kernel reports this");
