@@ -148,7 +148,8 @@ impl Scene {
     async fn check_secret(&self) {
         let (controller, secrets) = (&self.controller, &self.secrets);
         for id in &self.launches {
-            let shown = "sync; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; true";
+            let shown =
+                "sync; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; true";
             let shown = controller.bash(id, shown).await;
             assert!(shown.contains("PATH=") && secrets.find_in_text(&shown).is_empty(), "{shown}");
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::boot::BEGUN;
 use super::script::{ScriptName, ScriptRun, exit_code};
@@ -96,7 +97,7 @@ impl Parts {
         let Some(text) = programs.hooks.get(name) else { return };
         self.record_hook(&begun(name));
         let script = format!("{}{text}\n", self.prelude(programs));
-        let status = run(name, &script, &self.environment(), &self.folder).await;
+        let status = run(name, &script, &self.environment(), &self.folder, HOOK_TIMEOUT).await;
         self.record_hook(&status);
     }
 
@@ -142,10 +143,16 @@ fn begun(name: &str) -> HookStatus {
 }
 
 /// Runs a script with `bash -e` to its end, or to its timeout. Its output replaces the previous one in its log.
-async fn run(name: &str, script: &str, environment: &[(String, String)], folder: &Path) -> HookStatus {
+async fn run(
+    name: &str,
+    script: &str,
+    environment: &[(String, String)],
+    folder: &Path,
+    timeout: Duration,
+) -> HookStatus {
     let mut status = begun(name);
     let cwd = Path::new("/root");
-    let run = ScriptRun { name: script_name(name), script, environment, cwd, folder, timeout: HOOK_TIMEOUT };
+    let run = ScriptRun { name: script_name(name), script, environment, cwd, folder, timeout };
     match run.run().await {
         Ok(Some(exit)) => {
             let word = if exit.success() { "succeeded" } else { "failed" };
@@ -172,4 +179,50 @@ fn mark_first_boot() -> Result<(), StepError> {
     let failed = StepError::at(FIRST_BOOT_MARK);
     let made = mark.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(mark, ""));
     made.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::script::MARK;
+    use super::*;
+    use crate::exec::tree::{Target, alive};
+
+    /// For scripts that do not end by themselves.
+    const SHORT: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn a_hook_ends_at_its_first_failure_or_its_timeout_and_its_output_stays() {
+        if !nix::unistd::geteuid().is_root() {
+            return hotdesk_capability::Capability::Root.skip("a hook runs in the home folder of root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let environment = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+        let name = format!("test-{}", std::process::id());
+        for (script, timeout, status, code, output) in [
+            ("echo one\necho two >&2", HOOK_TIMEOUT, "succeeded", Some(0), Some("one\ntwo\n")),
+            ("echo one\n(exit 7)\necho two", HOOK_TIMEOUT, "failed", Some(7), Some("one\n")),
+            (
+                "echo one\nfalse | true\nif false; then :; fi",
+                HOOK_TIMEOUT,
+                "succeeded",
+                Some(0),
+                Some("one\n"),
+            ),
+            ("echo one; kill -9 $$", HOOK_TIMEOUT, "failed", Some(137), Some("one\n")),
+            // Whether it has begun by then depends on the machine.
+            ("setsid sleep 600 & trap '' TERM; sleep 600", SHORT, "timed_out", None, None),
+        ] {
+            let ended = run(&name, script, &environment, folder.path(), timeout).await;
+            assert_eq!((&*ended.status, ended.exit_code), (status, code), "{script}");
+            let written = fs::read_to_string(&ended.log).unwrap();
+            assert!(output.is_none_or(|output| output == written), "{script}: {written}");
+            let marker = Some(format!("{MARK}={}", script_name(&name).mark()));
+            assert_eq!(alive(&Target { below: -1, session: None, marker }), Vec::<i32>::new(), "{script}");
+        }
+        let log = script_name(&name).log_path();
+        fs::remove_file(&log).unwrap();
+        for folder in log.ancestors().skip(1).take(2) {
+            fs::remove_dir(folder).unwrap();
+        }
+    }
 }

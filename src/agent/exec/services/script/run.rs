@@ -13,8 +13,8 @@ use hotdesk_base::step_error::StepError;
 
 /// Time for killed processes to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Folder of the output, with a folder for each kind.
-const LOG_FOLDER: &str = "/var/log/hotdesk";
+/// Folder of the output, with a folder for each kind. Unit tests run on the host, which has none.
+const LOG_FOLDER: &str = if cfg!(test) { "/dev/shm/hotdesk-script-tests" } else { "/var/log/hotdesk" };
 /// Mark in the environment of the processes.
 pub(in crate::exec::services) const MARK: &str = "HOTDESK_HOOK";
 
@@ -49,7 +49,8 @@ impl ScriptName<'_> {
         Path::new(LOG_FOLDER).join(self.kind).join(format!("{}.log", self.name))
     }
 
-    fn mark(self) -> String {
+    /// The value of [`MARK`] in the environment of its processes.
+    pub(in crate::exec::services) fn mark(self) -> String {
         format!("{}/{}", self.kind, self.name)
     }
 
