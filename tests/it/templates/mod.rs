@@ -4,6 +4,7 @@
 //! good file is its normalised document.
 
 mod accounts;
+mod bounds;
 pub mod builds;
 mod catalogue;
 mod docker_archives;

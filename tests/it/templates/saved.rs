@@ -142,13 +142,58 @@ async fn the_command_line_saves_and_runs() {
 /// Name of the folder of layers, which a simulated host has among its machines.
 const LAYERS: &str = "layers";
 
+/// The layers of a simulated host.
+fn host_layers(controller: &Simulation) -> Vec<String> {
+    names_in(controller.disk(LAYERS).parent().expect("the folder of the layers"))
+}
+
 /// The numbers of layers and machines on a simulated host, the account's templates, and the status of a computer.
 async fn remains(controller: &Simulation, computer: &str) -> (usize, usize, Value) {
     let machines = controller.machines().into_iter().filter(|name| name != LAYERS).count();
-    let folder = controller.disk(computer);
-    let host = folder.ancestors().nth(2).expect("the folder of the machines");
     let templates = controller.get("/templates").await.body["templates"].clone();
-    (names_in(&host.join(LAYERS)).len(), machines, json!([templates, controller.status(computer).await]))
+    (host_layers(controller).len(), machines, json!([templates, controller.status(computer).await]))
+}
+
+/// Restarts a controller a day after the last use of every layer, and waits until the host has this number of them.
+async fn restart_a_day_later(controller: &mut Simulation, expected: usize) {
+    controller.sql("UPDATE template_layers SET used_at = 1").await;
+    controller.restart().await;
+    let controller = &*controller;
+    let swept = wait::until(TIMEOUT, || async { (host_layers(controller).len() == expected).then_some(()) });
+    assert!(swept.await.is_some(), "{:?}", host_layers(controller));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn layers_go_a_day_after_their_template_and_their_last_computer() {
+    let mut controller = Simulation::boot().await;
+    let home = controller.workspace("home").await;
+    let desk = controller.computer(&home, "desk").await;
+    fs::write(controller.disk(&desk).join("note"), "kept").expect("a file");
+    // Of three layers one has a template, one a computer, and one neither.
+    for version in ["1.0.0", "1.0.1", "1.0.2"] {
+        let saved = save(&controller, &desk, &format!("default/desk@{version}")).await;
+        assert_eq!(saved.status, 201, "{}", saved.body);
+    }
+    let copy = launch(&controller, &home, "copy", "desk@1.0.1").await;
+    assert_eq!(copy.status, 201, "{}", copy.body);
+    for version in ["1.0.1", "1.0.2"] {
+        let gone = controller.delete(&format!("/templates/default/desk/{version}")).await;
+        assert_eq!(gone.status, 200, "{}", gone.body);
+    }
+    assert_eq!(host_layers(&controller).len(), 3, "they stay for a day");
+    restart_a_day_later(&mut controller, 2).await;
+    let clone = controller.post(&format!("/computers/{}/clone", id_of(&copy.body)), json!({})).await;
+    assert_eq!(clone.status, 201, "{}", clone.body);
+    // The clone is the last computer over the layer.
+    assert_eq!(controller.delete(&format!("/computers/{}", id_of(&copy.body))).await.status, 200);
+    let other = save(&controller, &desk, "default/other@1.0.0").await;
+    assert_eq!(other.status, 201, "{}", other.body);
+    assert_eq!(controller.delete("/templates/default/other/1.0.0").await.status, 200);
+    restart_a_day_later(&mut controller, 2).await;
+    assert_eq!(controller.delete(&format!("/computers/{}", id_of(&clone.body))).await.status, 200);
+    restart_a_day_later(&mut controller, 1).await;
+    let launched = launch(&controller, &home, "again", "desk@1.0.0").await;
+    assert_eq!(launched.status, 201, "{}", launched.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,12 @@
-//! Files of definitions that come from elsewhere: beside the definition file, and from repositories of git.
+//! Files of definitions that come from elsewhere: beside the definition file, from repositories of git, by HTTP, and from
+//! buckets of S3.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hotdesk::base::wait;
+use serde_json::json;
 
 use super::builds::{build, controller, launch};
 use super::services::TIMEOUT;
@@ -68,23 +70,58 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(ran.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// A server of the repositories in a folder, at the public address of a network.
-async fn serve(network: &TestNetwork, folder: &Path) -> OwnedChild {
+/// A program in a network that serves a port at its public address.
+async fn serve(network: &TestNetwork, port: u16, command: &mut Command) -> OwnedChild {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = OwnedChild(network.inside(|| command.spawn().expect("a server")));
+    let listens =
+        wait::until(TIMEOUT, || async { tokio::net::TcpStream::connect((network.public, port)).await.ok() });
+    listens.await.expect("the server listens");
+    child
+}
+
+/// A server of the repositories in a folder.
+async fn serve_git(network: &TestNetwork, folder: &Path) -> OwnedChild {
     let mut command = Command::new("git");
     command
         .args(["daemon", "--export-all", "--reuseaddr", "--verbose"])
         .arg(format!("--base-path={}", folder.display()));
     command.arg(format!("--listen={}", network.public)).arg(folder);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = OwnedChild(network.inside(|| command.spawn().expect("git daemon")));
-    let listens =
-        wait::until(TIMEOUT, || async { tokio::net::TcpStream::connect((network.public, 9418)).await.ok() });
-    listens.await.expect("git daemon listens");
-    child
+    serve(network, 9418, &mut command).await
+}
+
+/// Name of the bucket's server, as a build makes it of `s3://lab-1`.
+const BUCKET_HOST: &str = "lab-1.s3.amazonaws.com";
+/// Serves a folder at an address, by HTTPS if it has a certificate.
+const FILE_SERVER: &str = "import http.server, ssl, sys
+address, port, *certificate = sys.argv[1:]
+server = http.server.ThreadingHTTPServer((address, int(port)), http.server.SimpleHTTPRequestHandler)
+if certificate:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()";
+
+/// Servers of the files in a folder: by HTTP, and as a bucket of S3 by HTTPS. The folder gets the bucket's certificate.
+async fn serve_files(network: &TestNetwork, folder: &Path) -> [OwnedChild; 2] {
+    let mut openssl = Command::new("openssl");
+    openssl.args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split(' '));
+    openssl.args(["-subj", "/CN=bucket", "-addext", &format!("subjectAltName=DNS:{BUCKET_HOST}")]);
+    openssl.args(["-keyout", "key.pem", "-out", "bucket.pem"]).current_dir(folder);
+    let made = openssl.output().expect("openssl");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let server = |port: &str| {
+        let mut command = Command::new("python3");
+        command.args(["-c", FILE_SERVER, &network.public.to_string(), port]).current_dir(folder);
+        command
+    };
+    let plain = serve(network, 80, &mut server("80")).await;
+    let bucket = serve(network, 443, server("443").args(["bucket.pem", "key.pem"])).await;
+    [plain, bucket]
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_clones_a_repository_at_a_branch_or_a_commit() {
+async fn a_build_takes_files_from_repositories_urls_and_buckets() {
     let Some(controller) = RunningController::boot_full().await else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let repository = folder.path().join("app");
@@ -101,11 +138,24 @@ async fn a_build_clones_a_repository_at_a_branch_or_a_commit() {
     git(&repository, &["tag", "v1"]);
     git(&repository, &["checkout", "-q", "main"]);
     let network = TestNetwork::new();
-    let _server = serve(&network, folder.path()).await;
-    let url = format!("git://{}/app", network.public);
-    let content = format!(
-        "files: [{{to: /opt/main, from: '{url}', owner: games, mode: '0750'}}, {{to: ~/side, from: '{url}#side'}}, {{to: /opt/tag, from: '{url}#v1'}}]"
-    );
+    let _repositories = serve_git(&network, folder.path()).await;
+    let files = folder.path().join("files");
+    fs::create_dir_all(files.join("a")).expect("a folder");
+    fs::write(files.join("a/file.txt"), "from elsewhere").expect("a file");
+    let _files = serve_files(&network, &files).await;
+    let (url, page) = (format!("git://{}/app", network.public), format!("http://{}/a", network.public));
+    // The bucket's name leads to the test's server.
+    let curlrc = format!("cacert = /opt/bucket.pem\nresolve = {BUCKET_HOST}:443:{}\n", network.public);
+    let content = json!([
+        {"to": "/opt/main", "from": url, "owner": "games", "mode": "0750"},
+        {"to": "~/side", "from": format!("{url}#side")},
+        {"to": "/opt/tag", "from": format!("{url}#v1")},
+        {"to": "/opt/bucket.pem", "inline": fs::read_to_string(files.join("bucket.pem")).expect("a certificate")},
+        {"to": "~/.curlrc", "inline": curlrc},
+        {"to": "/opt/page", "from": format!("{page}/file.txt")},
+        {"to": "/opt/new/object", "from": "s3://lab-1/a/file.txt", "mode": "0640", "group": "adm"},
+    ]);
+    let content = format!("files: {content}");
     let built = build(&controller, "lab@1.0.0", &content).await;
     assert_eq!(built["status"], "ready", "{built}");
     let workspace = controller.workspace("w").await;
@@ -116,7 +166,16 @@ async fn a_build_clones_a_repository_at_a_branch_or_a_commit() {
             .await,
         "/opt/main:\none\n\n/opt/tag:\none\ntwo\n\n/root/side:\none\ntwo\n750 games\ngames\n"
     );
-    let missing =
-        build(&controller, "bad@1.0.0", &format!("files: [{{to: /opt/x, from: '{url}#none'}}]")).await;
-    assert_eq!(missing["status"], "failed", "{missing}");
+    assert_eq!(
+        controller.bash(&id, "cat /opt/page /opt/new/object; stat -c ' %a %G' /opt/new/object").await,
+        "from elsewherefrom elsewhere 640 adm\n"
+    );
+    for (name, from, code) in
+        [("branch@1.0.0", format!("{url}#none"), "1"), ("page@1.0.0", format!("{page}/none"), "22:")]
+    {
+        let missing = build(&controller, name, &format!("files: [{{to: /opt/x, from: '{from}'}}]")).await;
+        let error = missing["error"].as_str().unwrap_or_default();
+        let expected = format!("files ended with exit code {code}");
+        assert!(missing["status"] == "failed" && error.starts_with(&expected), "{missing}");
+    }
 }

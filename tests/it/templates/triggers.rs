@@ -41,6 +41,7 @@ const CONTENT: &str = "build: {run: ['mkdir /srv/in']}\n\
     - {name: log, source: {type: log, service: api, match: fatal, parse: json}, actions: [{type: service, op: restart, target: api}]}\n  \
     - {name: sick, source: {type: event, event: unhealthy}, actions: [{type: log, message: '{{ event.app }}'}]}\n  \
     - {name: cron, source: {type: cron, schedule: 0 9 * * * Europe/Berlin}, actions: [{type: log, message: tick}]}\n  \
+    - {name: minute, source: {type: cron, schedule: '* * * * *'}, actions: [{type: log, message: 'at {{ event.scheduled_at }}'}]}\n  \
     - {name: window, source: {type: desktop, event: window_open}, actions: [{type: log, message: '{{ event.title }}'}], dedup: {debounce: 1s}}\n  \
     - {name: url, source: {type: http, url: 'http://127.0.0.1:9/', interval: 1s}, actions: [{type: command, run: exit 4}], dedup: {cooldown: 1h}}\n  \
     - {name: full, source: {type: metric, metric: memory, op: '>', value: 0}, actions: [{type: log, message: '{{ event.metric }}'}]}\n";
@@ -131,4 +132,12 @@ async fn triggers_of_every_source_run_their_actions_and_their_state_can_be_read(
     }
     let unknown = controller.post(&format!("/computers/{id}/triggers/none"), json!({})).await;
     assert_eq!(unknown.status, 404, "{}", unknown.body);
+
+    // Last, because the next minute began meanwhile or soon does. In one request, which waits for it.
+    let fires = "until grep -q ' minute: at ' /var/log/hotdesk/triggers.log; do sleep 1; done; echo fired";
+    assert_eq!(controller.bash(&id, fires).await, "fired\n");
+    let minute = trigger(&controller, &id, "minute", ran).await;
+    assert_eq!((&minute["source"], &minute["runs"][0]["status"]), (&json!("cron"), &json!("succeeded")));
+    let at = minute["runs"][0]["event"]["scheduled_at"].as_str().expect("a time");
+    assert!(at.ends_with(":00.000Z"), "{at}");
 }
