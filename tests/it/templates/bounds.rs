@@ -82,8 +82,8 @@ fn lists_and_maps_have_at_most_their_number_of_entries() {
         json!({"egress_policy": {"mode": "allow", "rules": rules}})
     });
     check("streaming", MAX_STEPS, |n| {
-        let url = "rtmp://live.example/app";
-        json!({"streaming": list(n, |at| json!({"name": format!("s{at}"), "url": url}))})
+        let (url, key) = ("rtmp://live.example/app", "k");
+        json!({"streaming": list(n, |at| json!({"name": format!("s{at}"), "url": url, "key": key}))})
     });
 }
 
