@@ -322,7 +322,13 @@ pub async fn start_with(
     let app = Arc::new(App {
         stream_connections: StreamConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
-        templates: Templates::new(store.clone(), fleet.clone(), plans.clone(), downloads),
+        templates: Templates::new(
+            store.clone(),
+            fleet.clone(),
+            plans.clone(),
+            downloads,
+            config.limits.build_timeout(),
+        ),
         webhooks: Webhooks::new(webhook_secret, config.webhooks.allow_private),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),

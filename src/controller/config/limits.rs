@@ -1,5 +1,7 @@
 //! Limits of accounts without a plan, and rate limits.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use hotdesk_domain::billing::quota::Quota;
@@ -55,6 +57,15 @@ pub struct Limits {
     /// Wrong API keys, access tokens, OAuth codes and refresh tokens, together, that one address may send in
     /// a minute. Further ones get 429; a correct one is never refused.
     pub wrong_keys_per_minute: u32,
+    /// Seconds after which a build of a template fails.
+    pub build_seconds: u32,
+}
+
+impl Limits {
+    /// Returns the longest time of a build.
+    pub fn build_timeout(&self) -> Duration {
+        Duration::from_secs(self.build_seconds.into())
+    }
 }
 
 impl Default for Limits {
@@ -63,7 +74,8 @@ impl Default for Limits {
     /// dozens of agents with one key. The disk limits are most of a SATA disk's bandwidth, but a small part
     /// of the operations of an NVMe disk, so that one computer is fast and cannot starve the host. Lists of
     /// workspaces, clients and people are returned in one response, which bounds their number. Files are as
-    /// many as can be searched quickly, and as large as a hundred of the largest exports.
+    /// many as can be searched quickly, and as large as a hundred of the largest exports. The longest builds compile
+    /// for minutes.
     fn default() -> Self {
         Self {
             max_computers: 50,
@@ -87,6 +99,7 @@ impl Default for Limits {
             requests_per_second: 100,
             request_burst: 400,
             wrong_keys_per_minute: 20,
+            build_seconds: 3600,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod bounds;
+mod build_timeout;
 pub mod builds;
 mod catalogue;
 mod docker_archives;

@@ -43,8 +43,6 @@ use hotdesk_wire::computer::template::TemplateBuild;
 use hotdesk_wire::template::{Choice as _, TemplateApp, TemplateDefinition, TemplatePort, validate};
 use queue::{BuildEnd, BuildQueue, RunningBuild};
 
-/// Longest build.
-const BUILD_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Status of a template without a build.
 const NOT_BUILT: &str = "not_built";
 const BUILD_FAILED: &str = "The template could not be built";
@@ -64,6 +62,8 @@ struct TemplatesState {
     builds: BuildQueue,
     downloads: DownloadCaches,
     base_turn: Mutex<()>,
+    /// Longest build.
+    build_timeout: Duration,
 }
 
 /// Source of a launch.
@@ -95,10 +95,16 @@ impl LaunchSource {
 }
 
 impl Templates {
-    /// Creates the service of this fleet.
-    pub fn new(store: Store, fleet: Fleet, plans: Plans, downloads: DownloadCaches) -> Self {
+    /// Creates the service of this fleet. A build that takes longer than `build_timeout` fails.
+    pub fn new(
+        store: Store,
+        fleet: Fleet,
+        plans: Plans,
+        downloads: DownloadCaches,
+        build_timeout: Duration,
+    ) -> Self {
         let (builds, base_turn) = (BuildQueue::default(), Mutex::new(()));
-        Self(Arc::new(TemplatesState { store, fleet, plans, builds, downloads, base_turn }))
+        Self(Arc::new(TemplatesState { store, fleet, plans, builds, downloads, base_turn, build_timeout }))
     }
 
     /// Publishes a valid definition. With `replace` it may take the place of another document, whose build is cancelled.
@@ -326,7 +332,7 @@ impl Templates {
             definition: &definition,
             log: &build.log,
             cancel: &build.cancel,
-            deadline: Instant::now() + BUILD_TIMEOUT,
+            deadline: Instant::now() + self.0.build_timeout,
         };
         build.run().await
     }
