@@ -61,13 +61,6 @@ pub struct Limits {
     pub build_seconds: u32,
 }
 
-impl Limits {
-    /// Returns the longest time of a build.
-    pub fn build_timeout(&self) -> Duration {
-        Duration::from_secs(self.build_seconds.into())
-    }
-}
-
 impl Default for Limits {
     /// Generous for a self-hoster: 50 computers, each of the largest size, and all of them together. 300 GB
     /// of disk and 32 GB by resize are the ceilings of docs/api/limits.md. 100 requests per second serve
@@ -119,6 +112,11 @@ impl Limits {
             bandwidth_mbps: self.max_bandwidth_mbps,
             snapshots: self.max_snapshots,
         }
+    }
+
+    /// Returns the longest time of a build.
+    pub fn build_timeout(&self) -> Duration {
+        Duration::from_secs(self.build_seconds.into())
     }
 
     /// Returns the quota of such an account besides computers.
