@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hotdesk::base::wait;
-use serde_json::json;
 
 use super::builds::{build, controller, launch};
 use super::services::TIMEOUT;
@@ -146,7 +145,7 @@ async fn a_build_takes_files_from_repositories_urls_and_buckets() {
     let (url, page) = (format!("git://{}/app", network.public), format!("http://{}/a", network.public));
     // The bucket's name leads to the test's server.
     let curlrc = format!("cacert = /opt/bucket.pem\nresolve = {BUCKET_HOST}:443:{}\n", network.public);
-    let content = json!([
+    let content = serde_json::json!([
         {"to": "/opt/main", "from": url, "owner": "games", "mode": "0750"},
         {"to": "~/side", "from": format!("{url}#side")},
         {"to": "/opt/tag", "from": format!("{url}#v1")},
