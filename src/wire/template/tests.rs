@@ -81,7 +81,7 @@ fn file(index: usize) -> BoxedStrategy<Value> {
     let content = prop_oneof![
         text().prop_map(|text| ("inline", text)),
         one_of(&[json!(""), json!(" \n")]).prop_map(|text| ("inline", text)),
-        one_of(&[json!("secret://api_key"), json!("https://example.com/x"), json!("app/x")])
+        one_of(&[json!("secret://api_key"), json!("https://example.com/x"), json!("s3://bucket/x")])
             .prop_map(|from| ("from", from)),
     ];
     (

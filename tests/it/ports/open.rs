@@ -135,13 +135,12 @@ async fn t4_a_program_below_a_path_is_no_part_of_the_pages_of_the_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_public_port_of_udp_is_no_template_that_can_be_built() {
+async fn a_public_port_of_udp_is_no_template_that_is_published() {
     let Some(controller) = builds::controller().await else { return };
     let content = "apps: [{name: dns, ports: [{internal: 53, protocol: udp, public: true}]}]";
-    let failed = builds::build(&controller, "dns@1.0.0", content).await;
-    let error = failed["error"].as_str().unwrap_or_default();
-    assert!(
-        failed["status"] == "failed" && error.contains("apps[0].ports[0] (a public port of UDP)"),
-        "{failed}"
-    );
+    let document = builds::definition("dns@1.0.0", content);
+    let refused = builds::publish(&controller, "?auto_build=true", document).await;
+    let error = &refused.body["errors"][0];
+    assert_eq!((refused.status, &error["code"]), (422, &json!("unsupported")), "{}", refused.body);
+    assert_eq!(error["field"], "apps[0].ports[0].public", "{error}");
 }

@@ -207,17 +207,6 @@ async fn a_failed_build_names_its_step_and_leaves_nothing() {
         refused.body
     );
 
-    // What cannot be built yet is refused, never ignored.
-    let beside = "files: [{to: /opt/logo, from: assets/logo.txt}]";
-    let status = build(&controller, "beside@1.0.0", beside).await;
-    assert_eq!(status["status"], "failed");
-    let error = status["error"].as_str().expect("an error");
-    let expected =
-        "this service cannot build these parts yet: files[0].from: a path beside the definition file";
-    assert!(
-        error.starts_with(expected) && error.ends_with("over HTTP write it inline, or give a URL"),
-        "{error}"
-    );
     let unknown = launch(&controller, &workspace, "one", "none@1.0.0").await;
     assert_eq!(unknown.status, 404, "{}", unknown.body);
 }

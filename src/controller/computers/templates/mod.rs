@@ -18,7 +18,6 @@ mod runs;
 pub mod save;
 mod steps;
 pub mod triggers;
-mod unsupported;
 
 use super::fleet::Fleet;
 use super::runner::registry::{FleetState, stopping};
@@ -33,6 +32,7 @@ use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::computer::template::build::BuildStatus;
+use hotdesk_domain::computer::template::path::BY_URL;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::network::port::ComputerPort;
@@ -115,8 +115,8 @@ impl Templates {
         let text = serde_json::to_string(definition).map_err(Error::internal)?;
         if text.len() > MAX_DOCUMENT_BYTES {
             let message = format!(
-                "the template has {} bytes as normalised JSON, and at most {MAX_DOCUMENT_BYTES} are possible: put large \
-                 files beside it (from)",
+                "the template has {} bytes as normalised JSON, and at most {MAX_DOCUMENT_BYTES} are possible: for large \
+                 files {BY_URL}",
                 text.len()
             );
             return Err(Error::unprocessable(message).code(ErrorCode::TemplateInvalid));
@@ -464,11 +464,15 @@ async fn check_disk(store: &Store, plans: &Plans, account: AccountId) -> Result<
 }
 
 /// The definition of a published template. The largest documents take longer than other requests may wait for this thread.
+///
+/// # Errors
+/// `Unprocessable` (`template_invalid`) for one that an earlier version of the service accepted and this one cannot build.
 async fn parse(template: &StoredTemplate) -> Result<TemplateDefinition> {
     let text = template.definition.clone();
     let checked = tokio::task::spawn_blocking(move || validate(text.as_bytes()));
     checked.await.map_err(Error::internal)?.map_err(|errors| {
         let first = errors.first().map(|error| error.sentence()).unwrap_or_default();
-        Error::internal(format!("the published template {} is invalid: {first}", template.reference))
+        let message = format!("the template {} is invalid: {first}: publish another version", template.reference);
+        Error::unprocessable(message).code(ErrorCode::TemplateInvalid)
     })
 }
