@@ -327,7 +327,7 @@ impl Build<'_> {
             () = tokio::time::sleep_until(self.deadline) => (Phase::Timeout, "the build took too long"),
             () = stopping.cancelled() => (Phase::Cancel, INTERRUPTED),
         };
-        self.note(phase, why);
+        self.log.enter(phase);
         Error::conflict(why)
     }
 

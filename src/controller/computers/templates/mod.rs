@@ -36,6 +36,7 @@ use hotdesk_domain::computer::template::path::BY_URL;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::network::port::ComputerPort;
+use hotdesk_domain::plural::plural;
 use hotdesk_store::Store;
 use hotdesk_store::templates::builds::BuiltLayers;
 use hotdesk_store::templates::definitions::StoredTemplate;
@@ -279,36 +280,46 @@ impl Templates {
     }
 
     async fn run(&self, build: &RunningBuild, template: &StoredTemplate) {
+        let log = &build.log;
+        let begun = format!("{} ({}) waits for its turn", template.reference, template.digest);
+        log.add(Level::Info, Phase::Publish, None, &begun);
         let outcome = self.make(build, template).await;
-        if let Ok(built) = &outcome {
-            let TemplatesState { fleet, plans, .. } = &*self.0;
-            if let Err(error) = defaults::want_boot_snapshot(&fleet.shared, plans, template, built).await {
-                tracing::warn!(
-                    template = %template.reference,
-                    error = format_args!("{error:#}"),
-                    "no boot snapshot is made of a template before its first launch"
-                );
-            }
-        }
         let told = match &outcome {
-            Ok(built) => Ok(built),
-            Err(error) => Err(error.message.as_str()),
-        };
-        match &outcome {
-            Ok(_) => build.log.add(Level::Success, Phase::Ready, None, "the template is ready"),
+            Ok(built) => {
+                let layers = plural(u32::try_from(built.layers.len()).unwrap_or(u32::MAX), "layer");
+                log.add(Level::Info, Phase::Record, None, &layers);
+                Ok(built)
+            }
             Err(error) => {
                 // The other lines are output of the template's own programs.
                 let why = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
                 tracing::info!(template = %template.reference, error = why, "a build failed");
-                build.log.add(Level::Error, Phase::Failed, None, &error.message);
+                Err(log.fail(&error.message))
             }
-        }
-        if let Err(error) = self.0.store.end_template_build(build.account, &build.digest, told).await {
-            tracing::error!(
+        };
+        let TemplatesState { store, fleet, plans, .. } = &*self.0;
+        if let Ok(built) = &told
+            && let Err(error) = defaults::want_boot_snapshot(&fleet.shared, plans, template, built).await
+        {
+            tracing::warn!(
                 template = %template.reference,
                 error = format_args!("{error:#}"),
-                "could not store how a build ended; the next start stores that it failed"
+                "no boot snapshot is made of a template before its first launch"
             );
+        }
+        let is_ready = told.is_ok();
+        let told = told.as_ref().copied().map_err(String::as_str);
+        match store.end_template_build(build.account, &build.digest, told).await {
+            Ok(()) if is_ready => log.add(Level::Success, Phase::Ready, None, "the template is ready"),
+            Ok(()) => {}
+            Err(error) => {
+                tracing::error!(
+                    template = %template.reference,
+                    error = format_args!("{error:#}"),
+                    "could not store how a build ended; the next start stores that it failed"
+                );
+                log.fail("how the build ended could not be stored: build it again after a restart of the service");
+            }
         }
     }
 
