@@ -139,6 +139,8 @@ async fn a_template_is_built_once_and_each_launch_has_its_files_and_an_identity_
             "{record}"
         );
         assert_eq!(record["template_ref"], "default/lab@1.0.0");
+        let top = record["template_build_id"].as_str().expect("a build");
+        assert!(layers(&controller).iter().any(|layer| layer == top), "{top}");
         let id = id_of(record);
         let seen = controller
             .bash(

@@ -33,6 +33,7 @@ use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::computer::template::build::BuildStatus;
 use hotdesk_domain::computer::template::path::BY_URL;
+use hotdesk_domain::desktop::terminal::ComputerTerminal;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::network::port::ComputerPort;
@@ -41,7 +42,7 @@ use hotdesk_store::Store;
 use hotdesk_store::templates::builds::BuiltLayers;
 use hotdesk_store::templates::definitions::StoredTemplate;
 use hotdesk_wire::computer::template::TemplateBuild;
-use hotdesk_wire::template::{Choice as _, TemplateApp, TemplateDefinition, TemplatePort, validate};
+use hotdesk_wire::template::{Choice as _, TemplateApp, TemplateDefinition, TemplatePort, TemplateTerminal, validate};
 use queue::{BuildEnd, BuildQueue, RunningBuild};
 
 /// Longest build.
@@ -92,6 +93,15 @@ impl LaunchSource {
             app.ports.iter().map(port).collect::<Vec<_>>()
         };
         self.definition.apps.iter().flat_map(of_app).collect()
+    }
+
+    /// Returns the terminals that the template declares.
+    pub fn terminals(&self) -> Vec<ComputerTerminal> {
+        let terminal = |entry: &TemplateTerminal| ComputerTerminal {
+            name: entry.name.clone(),
+            title: entry.title.clone(),
+        };
+        self.definition.terminal.iter().map(terminal).collect()
     }
 }
 
