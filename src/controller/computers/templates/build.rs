@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::build_log::{BuildLog, Level, Phase};
+use super::retention::remove_layer;
 use super::steps::desktop::DESKTOP;
 use super::steps::downloads::{self, Downloads};
 use super::{BUILD_FAILED, CANCELLED, INTERRUPTED, steps};
@@ -192,7 +193,7 @@ impl Build<'_> {
         };
         let made = made.await;
         if made.is_err() {
-            super::remove_layer(self.fleet, layer).await;
+            remove_layer(self.fleet, layer).await;
         }
         made.map(|()| layer)
     }
@@ -238,7 +239,7 @@ impl Build<'_> {
             Err(error) => Err(error),
         };
         if made.is_err() {
-            super::remove_layer(self.fleet, layer).await;
+            remove_layer(self.fleet, layer).await;
         }
         made.map(|()| layer)
     }

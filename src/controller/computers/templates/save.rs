@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::queue::{BuildEnd, RunningBuild};
-use super::{Templates, check_disk, remove_layer};
+use super::retention::remove_layer;
+use super::{Templates, check_disk};
 use crate::computers::runner::registry::stopping;
 use crate::computers::runner::{Runner, Work, machine_spec, refused};
 use hotdesk_base::clock;
