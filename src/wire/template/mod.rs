@@ -189,9 +189,12 @@ fn read_document(
     files: Option<FileTexts>,
 ) -> Result<TemplateDefinition, Vec<TemplateError>> {
     let refusal = |fault| vec![TemplateError::new("", Position::START, fault)];
+    let too_large = |more: &str| {
+        let message = format!("the document must have at most {MAX_DOCUMENT_BYTES} bytes{more}");
+        refusal(Fault::new(FaultCode::TooLarge, message).hint(format!("for large files {BY_URL}")))
+    };
     if document.len() > MAX_DOCUMENT_BYTES {
-        let message = format!("the document must have at most {MAX_DOCUMENT_BYTES} bytes");
-        return Err(refusal(Fault::new(FaultCode::TooLarge, message).hint(format!("for large files {BY_URL}"))));
+        return Err(too_large(""));
     }
     let text = std::str::from_utf8(document).map_err(|error| {
         let line = 1 + document[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
@@ -200,10 +203,16 @@ fn read_document(
     let (root, errors) = document::read(text).map_err(|error| vec![error])?;
     let scope = Scope::with(errors, files);
     let definition = FieldReader::root(&root, &scope).object(|object| read(object, &scope));
-    match (definition, scope.finish()) {
-        (Some(definition), errors) if errors.is_empty() => Ok(definition),
-        (_, errors) => Err(errors),
+    let definition = match (definition, scope.finish()) {
+        (Some(definition), errors) if errors.is_empty() => definition,
+        (_, errors) => return Err(errors),
+    };
+    // It is stored so, and read again as a document. A control character of a text may have six bytes in it.
+    let length = serde_json::json!(definition).to_string().len();
+    if length > MAX_DOCUMENT_BYTES {
+        return Err(too_large(&format!(" as normalised JSON, not {length}")));
     }
+    Ok(definition)
 }
 
 fn read(object: &ObjectReader<'_>, scope: &Scope) -> Option<TemplateDefinition> {

@@ -34,9 +34,7 @@ use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::template::TemplateRef;
-use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::computer::template::build::BuildStatus;
-use hotdesk_domain::computer::template::path::BY_URL;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::plural::plural;
@@ -80,8 +78,7 @@ impl Templates {
     /// Publishes a valid definition. With `replace` it may take the place of another document, whose build is cancelled.
     ///
     /// # Errors
-    /// `Unprocessable` (`template_invalid`) when the normalised document is too long; those of
-    /// [`Store::publish_template`].
+    /// Those of [`Store::publish_template`].
     pub async fn publish(
         &self,
         account: AccountId,
@@ -89,14 +86,6 @@ impl Templates {
         replace: bool,
     ) -> Result<StoredTemplate> {
         let text = serde_json::to_string(definition).map_err(Error::internal)?;
-        if text.len() > MAX_DOCUMENT_BYTES {
-            let message = format!(
-                "the template has {} bytes as normalised JSON, and at most {MAX_DOCUMENT_BYTES} are possible: for large \
-                 files {BY_URL}",
-                text.len()
-            );
-            return Err(Error::unprocessable(message).code(ErrorCode::TemplateInvalid));
-        }
         let template = StoredTemplate {
             account,
             reference: definition.reference(),
