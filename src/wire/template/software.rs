@@ -126,7 +126,7 @@ fn read_wallpaper(field: &FieldReader<'_>) -> Option<TemplateFile> {
 }
 
 /// What the source of a file means for its other fields.
-enum SourceKind {
+enum FileContent {
     /// It is written at each boot, because the value is in no layer.
     Secret,
     /// It is cloned by the build alone.
@@ -148,19 +148,19 @@ fn read_file(field: &FieldReader<'_>) -> Option<TemplateFile> {
         let group = object.read("group", |group| group.plain(name::user));
         let when = object.read("when", |when| read_moment(when, kind.as_ref()));
         let default = match kind {
-            Some(SourceKind::Secret) => FileMoment::Runtime,
-            Some(SourceKind::Repository | SourceKind::Url | SourceKind::Text(_)) | None => FileMoment::Build,
+            Some(FileContent::Secret) => FileMoment::Runtime,
+            Some(FileContent::Repository | FileContent::Url | FileContent::Text(_)) | None => FileMoment::Build,
         };
         let (from, inline) = match kind {
-            Some(SourceKind::Text(text)) => (None, Some(text)),
-            Some(SourceKind::Secret | SourceKind::Repository | SourceKind::Url) | None => (from, inline),
+            Some(FileContent::Text(text)) => (None, Some(text)),
+            Some(FileContent::Secret | FileContent::Repository | FileContent::Url) | None => (from, inline),
         };
         Some(TemplateFile { to: to?, from, inline, mode, owner, group, when: when.unwrap_or(default) })
     })
 }
 
 /// Reads the source of a file, and what it means. Reports when the file has no content or two.
-fn read_source(object: &ObjectReader<'_>) -> (Option<String>, Option<SourceKind>) {
+fn read_source(object: &ObjectReader<'_>) -> (Option<String>, Option<FileContent>) {
     match (object.get("from").is_some(), object.get("inline").is_some()) {
         (true, false) | (false, true) => {}
         (has_from, _) => {
@@ -175,11 +175,11 @@ fn read_source(object: &ObjectReader<'_>) -> (Option<String>, Option<SourceKind>
             let found = match path::source(text)? {
                 path::FileSource::Secret(name) => {
                     from.refer(NameKind::Secret, &name);
-                    SourceKind::Secret
+                    FileContent::Secret
                 }
-                path::FileSource::Repository { .. } => SourceKind::Repository,
-                path::FileSource::Url(_) => SourceKind::Url,
-                path::FileSource::Beside(path) => SourceKind::Text(from.text_beside(path)?),
+                path::FileSource::Repository { .. } => FileContent::Repository,
+                path::FileSource::Url(_) => FileContent::Url,
+                path::FileSource::Beside(path) => FileContent::Text(from.text_beside(path)?),
             };
             *kind.borrow_mut() = Some(found);
             Ok(text.to_owned())
@@ -188,14 +188,14 @@ fn read_source(object: &ObjectReader<'_>) -> (Option<String>, Option<SourceKind>
     (from, kind.into_inner())
 }
 
-fn read_moment(field: &FieldReader<'_>, kind: Option<&SourceKind>) -> Option<FileMoment> {
+fn read_moment(field: &FieldReader<'_>, content: Option<&FileContent>) -> Option<FileMoment> {
     let moment = field.choice()?;
-    match (kind, moment) {
-        (Some(SourceKind::Secret), FileMoment::Build) => {
+    match (content, moment) {
+        (Some(FileContent::Secret), FileMoment::Build) => {
             let message = "must be runtime for a secret, which would otherwise be in the snapshot";
             field.report(Fault::new(FaultCode::Conflict, message).hint("write runtime, or leave it out"));
         }
-        (Some(SourceKind::Repository), FileMoment::Runtime) => {
+        (Some(FileContent::Repository), FileMoment::Runtime) => {
             let message = "must be build for a repository, which is cloned once";
             field.report(Fault::new(FaultCode::Unsupported, message).hint("clone it in a hook"));
         }

@@ -1,4 +1,4 @@
-//! What computers are launched from: layers, ports and terminals of a built template.
+//! Sources of launches: layers, ports and terminals of built templates.
 
 use super::{SAVED, Templates, parse};
 use hotdesk_base::ids::{AccountId, LayerId};
