@@ -11,18 +11,19 @@ use crate::client::api::REQUEST_TIMEOUT;
 use crate::failure::Outcome;
 use crate::output::{self, Column, Confirmation, ListView};
 use hotdesk_wire::computer::template::{PublishQuery, PublishedTemplate, Template, TemplateList};
-use hotdesk_wire::template::validate;
 
 /// Publishes a definition file, and builds it if asked to. An invalid file is not sent; the exit code is 1 then.
 ///
 /// # Errors
 /// When the file cannot be read, or the server refuses the request or is unreachable.
 pub async fn publish(session: &Session, file: &Path, build: bool, force: bool) -> Outcome {
-    let document = definition::with_files(file, definition::read(file)?)?;
-    if let Err(errors) = validate(&document) {
-        definition::report(file, &errors);
-        return Ok(ExitCode::FAILURE);
-    }
+    let document = match definition::load(file)? {
+        Ok((_, document)) => document,
+        Err(errors) => {
+            definition::report(file, &errors);
+            return Ok(ExitCode::FAILURE);
+        }
+    };
     let query = PublishQuery { auto_build: None, force: force.then_some(true) };
     let request = session.api.request(Method::POST, session.api.url(&["templates"])).query(&query);
     let request = request.header(header::CONTENT_TYPE, "application/yaml").body(document);

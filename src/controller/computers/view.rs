@@ -4,8 +4,9 @@ use crate::web::origin::Origin;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::status_reason::StatusReason;
+use hotdesk_domain::desktop::terminal::ComputerTerminal;
 use hotdesk_store::fleet::computers::Computer;
-use hotdesk_wire::computer::{Computer as Record, ComputerBilling, InstanceDetails};
+use hotdesk_wire::computer::{Computer as Record, ComputerBilling, InstanceDetails, DeclaredTerminal};
 
 /// Live details of a computer that are not stored.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +44,8 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         disk_size_gb: computer.hardware.disk_gb,
         isolation: computer.isolation.name().to_owned(),
         template_ref: computer.template.clone(),
+        template_build_id: computer.layers.last().map(ToString::to_string),
+        template_ports: computer.ports.iter().filter(|port| port.is_open).map(|port| port.number).collect(),
         expires_at: computer.expires_at.map(UnixMillis::iso8601),
         gpu: "none".to_owned(),
         resolution: resolution.clone(),
@@ -69,10 +72,15 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
             public_host: None,
             vnc_host: None,
             webrtc: None,
+            template_terminals: computer.terminals.iter().map(terminal_record).collect(),
         }),
         created_at: computer.created_at.iso8601(),
         updated_at: computer.updated_at.iso8601(),
     }
+}
+
+fn terminal_record(terminal: &ComputerTerminal) -> DeclaredTerminal {
+    DeclaredTerminal { name: terminal.name.clone(), title: terminal.title.clone() }
 }
 
 /// Returns why the service ended a computer, or froze one that runs.

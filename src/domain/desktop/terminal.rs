@@ -1,9 +1,18 @@
-//! Terminal sizes (docs/channels.md).
+//! Terminals: sizes (docs/channels.md), and those of a template (docs/templates.md).
 
 use crate::error::{Error, Result};
 
 /// Largest number of columns and of rows: programs allocate memory per cell.
 pub const MAX_SIDE: u16 = 1000;
+
+/// A terminal that the template of a computer declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComputerTerminal {
+    /// Name of the session of tmux.
+    pub name: String,
+    /// Title for people.
+    pub title: Option<String>,
+}
 
 /// Size of a terminal, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,6 +36,24 @@ pub const MAX_HEADER: usize = 8 * 1024;
 /// See [`MAX_URL`].
 pub const MAX_BODY: usize = 512 * 1024;
 
+/// Header field with the computer's id.
+pub const COMPUTER_HEADER: &str = "hotdesk-computer";
+/// Header fields that the service sets or that belong to the connection, in lower case.
+pub const OWN_HEADERS: [&str; 12] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    COMPUTER_HEADER,
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+];
+
 /// The secret that signs the webhooks of an account.
 #[derive(Clone)]
 pub struct WebhookSecret(Vec<u8>);

@@ -2,7 +2,7 @@
 
 use crate::fleet::status::BootSecrets;
 use crate::secrets::stored_name;
-use crate::templates::{layers_text, parse_layers};
+use crate::templates::{layers_text, parse_layers, parse_terminals, terminals_text};
 use crate::vault::columns::{AGENT_TOKEN, SAVED_TOKEN, VNC_PASSWORD};
 use crate::vault::{SealedText, Vault};
 use crate::{Store, Write, failed, id, is_duplicate};
@@ -19,6 +19,7 @@ use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
+use hotdesk_domain::desktop::terminal::ComputerTerminal;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
@@ -56,6 +57,8 @@ pub struct Computer {
     pub egress: Option<EgressPolicy>,
     /// Ports that its template declares.
     pub ports: Vec<ComputerPort>,
+    /// Terminals that its template declares.
+    pub terminals: Vec<ComputerTerminal>,
     /// When the service deletes it; `None` for a computer that stays.
     pub expires_at: Option<UnixMillis>,
     /// Its billing.
@@ -108,6 +111,8 @@ pub struct NewComputer {
     pub egress: Option<EgressPolicy>,
     /// Ports that its template declares.
     pub ports: Vec<ComputerPort>,
+    /// Terminals that its template declares.
+    pub terminals: Vec<ComputerTerminal>,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
     /// When the service deletes it; `None` for a computer that stays.
@@ -138,6 +143,7 @@ row! {
         layers: String,
         egress_policy: Option<String>,
         ports: String,
+        terminals: String,
         expires_at: Option<i64>,
         wanted_cpu: Option<f64>,
         wanted_ram_gb: Option<i64>,
@@ -225,6 +231,7 @@ impl Row {
             layers: parse_layers(&row.layers)?,
             egress: egress.transpose()?,
             ports: parse_ports(&row.ports)?,
+            terminals: parse_terminals(&row.terminals)?,
             wanted,
             billing,
             status: Status::parse(&row.status).ok_or_else(|| bad("status"))?,
@@ -371,9 +378,9 @@ impl Write {
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
              bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers, \
-             expires_at, secret_names, account_secrets, egress_policy, ports) \
+             expires_at, secret_names, account_secrets, egress_policy, ports, terminals) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18, \
-              $19, $20, $21, $22, $23, $24, $25, $26)",
+              $19, $20, $21, $22, $23, $24, $25, $26, $27)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -401,6 +408,7 @@ impl Write {
         .bind(i64::from(new.secrets.account))
         .bind(new.egress.as_ref().map(ToString::to_string))
         .bind(ports_text(&new.ports))
+        .bind(terminals_text(&new.terminals)?)
         .execute(&mut *self.tx)
         .await;
         match inserted {

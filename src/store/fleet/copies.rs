@@ -106,6 +106,7 @@ impl Store {
             layers: source.layers.clone(),
             egress: source.egress.clone(),
             ports: source.ports.clone(),
+            terminals: source.terminals.clone(),
             auto_stop_minutes: 0,
             expires_at: None,
             deliver_files: false,

@@ -48,6 +48,12 @@ pub struct Computer {
     /// Template that it was launched from, as `namespace/name@version`; null for the guest image without additions.
     #[serde(default)]
     pub template_ref: Option<String>,
+    /// Id of the template's build whose layers it has; null for the guest image without additions.
+    #[serde(default)]
+    pub template_build_id: Option<String>,
+    /// Numbers of the ports that its template declares as public; `GET /computers/{id}/ports` has their URLs.
+    #[serde(default)]
+    pub template_ports: Vec<u16>,
     /// When the service deletes it, ISO 8601; absent for a computer that stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
@@ -150,6 +156,18 @@ pub struct InstanceDetails {
     pub vnc_host: Option<String>,
     /// Whether it streams with WebRTC.
     pub webrtc: Option<bool>,
+    /// Terminals that its template declares.
+    #[serde(default, rename = "templateTerminals")]
+    pub template_terminals: Vec<DeclaredTerminal>,
+}
+
+/// A terminal that the template of a computer declares: a session of tmux.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DeclaredTerminal {
+    /// Name of the session: `tmux attach -t NAME` shows it.
+    pub name: String,
+    /// Title for people; null if it has none.
+    pub title: Option<String>,
 }
 
 /// `POST /computers`. Unknown fields are ignored.

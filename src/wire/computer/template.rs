@@ -79,7 +79,7 @@ pub struct TemplateBuild {
     /// True when this request found the template built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused: Option<bool>,
-    /// Why it failed: field, exit code and the last lines.
+    /// Why it failed: phase, field, exit code, and the last lines with the last command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -179,9 +179,9 @@ pub struct SaveTemplate {
 pub struct BuildLogEntry {
     /// Time, ISO 8601.
     pub ts: String,
-    /// `info`, `success` or `error`.
+    /// `info`, `success`, `warn` or `error`.
     pub level: String,
-    /// `compile`, `boot`, `install`, `snapshot`, `ready`, `failed`, `cancel` or `timeout`.
+    /// `publish`, `compile`, `boot`, `install`, `snapshot`, `check`, `record`, `ready`, `cancel` or `timeout`.
     pub phase: String,
     /// The field of the definition file whose step wrote the line, such as `build.run[0]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

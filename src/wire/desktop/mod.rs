@@ -1,8 +1,10 @@
-//! Input, screenshots, windows, sound, events, recordings and streams of a screen.
+//! Input, shell commands, screenshots, windows, sound, events, recordings and streams of a screen.
 
 pub mod action;
 pub mod audio;
+pub mod bash;
 pub mod batch;
+pub mod call;
 pub mod clipboard;
 pub mod effect;
 pub mod element;

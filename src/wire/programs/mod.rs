@@ -1,9 +1,10 @@
 //! Commands, background processes, terminals and desktop programs.
 
-pub mod call;
 pub mod exec;
 pub mod process;
 pub mod program;
 pub mod service;
 pub mod terminal;
 pub mod trigger;
+
+pub use crate::desktop::call;

@@ -1,7 +1,7 @@
 //! Applications of a template: services, health checks, ports and autostart.
 
 use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_SCRIPT_BYTES, MAX_STEPS};
-use hotdesk_domain::computer::template::fault::RuleResult;
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult};
 use hotdesk_domain::computer::template::{name, network, path, timing};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -207,9 +207,19 @@ fn read_port(field: &FieldReader<'_>) -> Option<TemplatePort> {
             object.need("internal", |field| read_number(field, NameKind::Port, family, network::guest_port));
         let external = object
             .read("external", |field| read_number(field, NameKind::ExternalPort, family, network::any_port));
-        let public = object.read("public", FieldReader::flag).unwrap_or_default();
+        let public = object.read("public", |field| read_public(field, protocol)).unwrap_or_default();
         Some(TemplatePort { internal: internal?, external, protocol, public })
     })
+}
+
+/// Reads whether a port is public. The service forwards TCP only.
+fn read_public(field: &FieldReader<'_>, protocol: PortProtocol) -> Option<bool> {
+    let is_public = field.flag()?;
+    if is_public && protocol == PortProtocol::Udp {
+        let message = "must be false for UDP: the service forwards only TCP";
+        field.report(Fault::new(FaultCode::Unsupported, message).hint("remove the field"));
+    }
+    Some(is_public)
 }
 
 /// Reads the number of a port, which is the only one of its kind and family in the document.

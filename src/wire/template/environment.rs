@@ -86,12 +86,12 @@ pub(super) fn read_global(field: &FieldReader<'_>) -> (Environment, BTreeMap<Str
 }
 
 /// Reads a literal text, or `{secret: NAME}`.
-pub(super) fn text_or_secret(field: &FieldReader<'_>) -> Option<TextOrSecret> {
+fn text_or_secret(field: &FieldReader<'_>) -> Option<TextOrSecret> {
     read_value(field).map(|(value, _)| value)
 }
 
-/// A value, and its literal text after interpolation.
-fn read_value(field: &FieldReader<'_>) -> Option<(TextOrSecret, Option<String>)> {
+/// Reads a literal text or `{secret: NAME}`. Returns it with the literal text after interpolation.
+pub(super) fn read_value(field: &FieldReader<'_>) -> Option<(TextOrSecret, Option<String>)> {
     if field.is_map() {
         return field.object(|object| {
             let secret = object.need("secret", |field| field.reference(NameKind::Secret, name::secret))?;

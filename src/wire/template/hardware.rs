@@ -48,7 +48,7 @@ pub struct TemplateHardware {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 1440))]
     pub auto_stop_minutes: Option<u64>,
-    /// Whether the desktop has sound.
+    /// Whether the template needs sound. Every computer has a virtual speaker; on an imported image the build makes sure of it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub audio: bool,
     /// Bandwidth in each direction, in Mbit/s.

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use hotdesk_base::hex::hex;
 use hotdesk_domain::computer::template::bounds::{MAX_DOCUMENT_BYTES, MAX_SCRIPT_BYTES, MAX_STEPS};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, quoted};
+use hotdesk_domain::computer::template::path::BY_URL;
 use hotdesk_domain::computer::template::{TemplateRef, name, network};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -38,6 +39,7 @@ pub use choice::Choice;
 pub use environment::{Environment, TextOrSecret};
 pub use expansion::TemplateValues;
 pub use hardware::TemplateHardware;
+pub use reader::FileTexts;
 pub use runtime::{Hooks, Telemetry, TemplateStream, TemplateTerminal};
 pub use schema::schema;
 pub use software::{FileMoment, TemplateFile};
@@ -168,24 +170,49 @@ impl TemplateDefinition {
 /// Every error of the document, in its order: at most 101, of which the last says that there are more. A text that is
 /// no YAML has one.
 pub fn validate(document: &[u8]) -> Result<TemplateDefinition, Vec<TemplateError>> {
+    read_document(document, None)
+}
+
+/// Reads a definition file as [`validate`], with the files beside it, which become texts of the definition (`inline`).
+///
+/// # Errors
+/// Those of [`validate`], and those of `files`.
+pub fn validate_with_files(
+    document: &[u8],
+    files: FileTexts,
+) -> Result<TemplateDefinition, Vec<TemplateError>> {
+    read_document(document, Some(files))
+}
+
+fn read_document(
+    document: &[u8],
+    files: Option<FileTexts>,
+) -> Result<TemplateDefinition, Vec<TemplateError>> {
     let refusal = |fault| vec![TemplateError::new("", Position::START, fault)];
+    let too_large = |more: &str| {
+        let message = format!("the document must have at most {MAX_DOCUMENT_BYTES} bytes{more}");
+        refusal(Fault::new(FaultCode::TooLarge, message).hint(format!("for large files {BY_URL}")))
+    };
     if document.len() > MAX_DOCUMENT_BYTES {
-        let message = format!("the document must have at most {MAX_DOCUMENT_BYTES} bytes");
-        return Err(refusal(
-            Fault::new(FaultCode::TooLarge, message).hint("put large files beside it (from)"),
-        ));
+        return Err(too_large(""));
     }
     let text = std::str::from_utf8(document).map_err(|error| {
         let line = 1 + document[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         refusal(Fault::new(FaultCode::Syntax, format!("the document is not UTF-8 in line {line}")))
     })?;
     let (root, errors) = document::read(text).map_err(|error| vec![error])?;
-    let scope = Scope::with(errors);
+    let scope = Scope::with(errors, files);
     let definition = FieldReader::root(&root, &scope).object(|object| read(object, &scope));
-    match (definition, scope.finish()) {
-        (Some(definition), errors) if errors.is_empty() => Ok(definition),
-        (_, errors) => Err(errors),
+    let definition = match (definition, scope.finish()) {
+        (Some(definition), errors) if errors.is_empty() => definition,
+        (_, errors) => return Err(errors),
+    };
+    // It is stored so, and read again as a document. A control character of a text may have six bytes in it.
+    let length = serde_json::json!(definition).to_string().len();
+    if length > MAX_DOCUMENT_BYTES {
+        return Err(too_large(&format!(" as normalised JSON, not {length}")));
     }
+    Ok(definition)
 }
 
 fn read(object: &ObjectReader<'_>, scope: &Scope) -> Option<TemplateDefinition> {

@@ -1,12 +1,15 @@
 //! Terminals, hooks, telemetry, egress policy and streams of a template.
 
+use std::cell::Cell;
+
 use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_SCRIPT_BYTES, MAX_STEPS};
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode};
 use hotdesk_domain::computer::template::{name, network, path};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::choice::choices;
-use super::environment::{TextOrSecret, text_or_secret};
+use super::environment::{self, TextOrSecret};
 use super::is_default;
 use super::reader::{FieldReader, NameKind};
 
@@ -100,9 +103,8 @@ pub struct TemplateStream {
     /// URL of `rtmp` or `rtmps`.
     pub url: String,
     /// Stream key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<TextOrSecret>,
-    /// Whether it begins with the computer.
+    pub key: TextOrSecret,
+    /// Whether it begins with the computer; one stream at most.
     #[serde(default, skip_serializing_if = "is_default")]
     pub autostart: bool,
 }
@@ -153,15 +155,32 @@ pub(super) fn read_egress(field: &FieldReader<'_>) -> Option<TemplateEgress> {
     })
 }
 
-/// Reads `streaming`.
+/// Reads `streaming`. A computer has one stream at a time.
 pub(super) fn read_streams(field: &FieldReader<'_>) -> Vec<TemplateStream> {
+    let has_started = Cell::new(false);
+    let read_autostart = |field: &FieldReader<'_>| {
+        let starts = field.flag()?;
+        if starts && has_started.replace(true) {
+            let message = "must be true for one stream only: a computer has one at a time";
+            field.report(Fault::new(FaultCode::Conflict, message));
+        }
+        Some(starts)
+    };
     field.list(MAX_STEPS, |stream| {
         stream.object(|object| {
             let name = object.need("name", |field| field.declared(NameKind::Stream, name::kebab));
             let url = object.need("url", |field| field.interpolated_as(network::rtmp_url));
-            let key = object.read("key", text_or_secret);
-            let autostart = object.read("autostart", FieldReader::flag).unwrap_or_default();
-            Some(TemplateStream { name: name?, url: url?, key, autostart })
+            let key = object.need("key", read_stream_key);
+            let autostart = object.read("autostart", read_autostart).unwrap_or_default();
+            Some(TemplateStream { name: name?, url: url?, key: key?, autostart })
         })
     })
+}
+
+fn read_stream_key(field: &FieldReader<'_>) -> Option<TextOrSecret> {
+    let (value, literal) = environment::read_value(field)?;
+    if let Some(key) = literal {
+        field.accept(network::stream_key(&key))?;
+    }
+    Some(value)
 }

@@ -1,6 +1,6 @@
 //! Build steps and files of a template.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_SCRIPT_BYTES, MAX_STEPS};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode};
@@ -55,8 +55,8 @@ choices! {
 pub struct TemplateFile {
     /// Path in the computer: absolute or with `~/`, without `..`.
     pub to: String,
-    /// Source: a path beside the definition file, a URL (`https://`, `http://`, `git+https://`, `git://`, `s3://`), or
-    /// `secret://NAME`.
+    /// Source: a URL (`https://`, `http://`, `git+https://`, `git://`, `s3://`), `secret://NAME`, or for the command line
+    /// a path beside the definition file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Content.
@@ -125,31 +125,42 @@ fn read_wallpaper(field: &FieldReader<'_>) -> Option<TemplateFile> {
     Some(TemplateFile { from: Some(from), ..TemplateFile::empty(to) })
 }
 
+/// What the source of a file means for its other fields.
+enum FileContent {
+    /// It is written at each boot, because the value is in no layer.
+    Secret,
+    /// It is cloned by the build alone.
+    Repository,
+    /// It is downloaded at any moment.
+    Url,
+    /// It becomes this text.
+    Text(String),
+}
+
 fn read_file(field: &FieldReader<'_>) -> Option<TemplateFile> {
     field.object(|object| {
         let to =
             object.need("to", |to| to.interpolated_as(|text| to.unique(NameKind::File, path::target(text)?)));
-        let (from, is_secret) = read_source(object);
+        let (from, kind) = read_source(object);
         let inline = object.read("inline", |inline| inline.content(|_| Ok(())));
         let mode = object.read("mode", |mode| mode.digits(name::mode));
         let owner = object.read("owner", |owner| owner.plain(name::user));
         let group = object.read("group", |group| group.plain(name::user));
-        let when = object.read("when", |when| {
-            let moment = when.choice()?;
-            if is_secret && moment == FileMoment::Build {
-                let message = "must be runtime for a secret, which would otherwise be in the snapshot";
-                when.report(Fault::new(FaultCode::Conflict, message).hint("write runtime, or leave it out"));
-            }
-            Some(moment)
-        });
-        let default = if is_secret { FileMoment::Runtime } else { FileMoment::Build };
+        let when = object.read("when", |when| read_moment(when, kind.as_ref()));
+        let default = match kind {
+            Some(FileContent::Secret) => FileMoment::Runtime,
+            Some(FileContent::Repository | FileContent::Url | FileContent::Text(_)) | None => FileMoment::Build,
+        };
+        let (from, inline) = match kind {
+            Some(FileContent::Text(text)) => (None, Some(text)),
+            Some(FileContent::Secret | FileContent::Repository | FileContent::Url) | None => (from, inline),
+        };
         Some(TemplateFile { to: to?, from, inline, mode, owner, group, when: when.unwrap_or(default) })
     })
 }
 
-/// The source of a file, and whether it is a secret. Reports when the file has no content or two.
-fn read_source(object: &ObjectReader<'_>) -> (Option<String>, bool) {
-    let is_secret = Cell::new(false);
+/// Reads the source of a file, and what it means. Reports when the file has no content or two.
+fn read_source(object: &ObjectReader<'_>) -> (Option<String>, Option<FileContent>) {
     match (object.get("from").is_some(), object.get("inline").is_some()) {
         (true, false) | (false, true) => {}
         (has_from, _) => {
@@ -158,16 +169,39 @@ fn read_source(object: &ObjectReader<'_>) -> (Option<String>, bool) {
             object.itself().report(Fault::new(code, format!("must have from or inline, not {found}")));
         }
     }
+    let kind = RefCell::new(None);
     let from = object.read("from", |from| {
         from.interpolated_as(|text| {
-            if let path::FileSource::Secret(name) = path::source(text)? {
-                is_secret.set(true);
-                from.refer(NameKind::Secret, &name);
-            }
+            let found = match path::source(text)? {
+                path::FileSource::Secret(name) => {
+                    from.refer(NameKind::Secret, &name);
+                    FileContent::Secret
+                }
+                path::FileSource::Repository { .. } => FileContent::Repository,
+                path::FileSource::Url(_) => FileContent::Url,
+                path::FileSource::Beside(path) => FileContent::Text(from.text_beside(path)?),
+            };
+            *kind.borrow_mut() = Some(found);
             Ok(text.to_owned())
         })
     });
-    (from, is_secret.get())
+    (from, kind.into_inner())
+}
+
+fn read_moment(field: &FieldReader<'_>, content: Option<&FileContent>) -> Option<FileMoment> {
+    let moment = field.choice()?;
+    match (content, moment) {
+        (Some(FileContent::Secret), FileMoment::Build) => {
+            let message = "must be runtime for a secret, which would otherwise be in the snapshot";
+            field.report(Fault::new(FaultCode::Conflict, message).hint("write runtime, or leave it out"));
+        }
+        (Some(FileContent::Repository), FileMoment::Runtime) => {
+            let message = "must be build for a repository, which is cloned once";
+            field.report(Fault::new(FaultCode::Unsupported, message).hint("clone it in a hook"));
+        }
+        (_, FileMoment::Build | FileMoment::Runtime) => {}
+    }
+    Some(moment)
 }
 
 impl TemplateFile {

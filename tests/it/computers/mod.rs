@@ -13,7 +13,7 @@ use crate::harness::agent::fetch_json;
 use crate::harness::controller::{RunningController, skip_reason};
 
 /// Every field that clients read from a running computer (docs/api/computers.md).
-const FIELDS: [&str; 28] = [
+const FIELDS: [&str; 30] = [
     "api_port",
     "auto_stop_minutes",
     "connection_url",
@@ -37,6 +37,8 @@ const FIELDS: [&str; 28] = [
     "resolution",
     "ssh_host_port",
     "status",
+    "template_build_id",
+    "template_ports",
     "template_ref",
     "updated_at",
     "url",

@@ -20,7 +20,8 @@ use crate::templates::builds::{self, build, build_path, definition, launch, publ
 /// Longest build of these tests: some boots of containers on a busy machine.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(120);
 /// Phases of a build in the order in which its log has them.
-const PHASES: [&str; 6] = ["compile", "boot", "install", "snapshot", "check", "ready"];
+const PHASES: [&str; 8] =
+    ["publish", "compile", "boot", "install", "snapshot", "check", "record", "ready"];
 
 /// Steps of which no two builds share a layer, with a service that is checked.
 fn content(number: usize) -> String {
@@ -181,8 +182,9 @@ async fn t20_a_build_on_a_full_disk_fails_and_leaves_other_computers_alone() {
         let error = failed["error"].as_str().expect("an error");
         assert!(error.contains("disk") || error.contains("space"), "{phase}: {error}");
         let log = builds::log(&controller, &name).await;
-        let last = log.iter().rev().find(|entry| entry["phase"] != "failed").expect("an entry");
-        assert_eq!(last["phase"], phase, "{log:?}");
+        let last = log.last().expect("an entry");
+        assert_eq!((&last["phase"], &last["level"]), (&json!(phase), &json!("error")), "{log:?}");
+        assert!(error.starts_with(&format!("{phase}: ")), "{error}");
         assert_eq!(controller.bash(&other, "echo hi").await, "hi\n", "{phase}");
         remains.check_running(std::slice::from_ref(&other)).await;
         assert_eq!(builds::layers(&controller), Vec::<String>::new(), "{phase}");

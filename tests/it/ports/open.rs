@@ -69,7 +69,9 @@ async fn t2_a_public_port_is_open_and_nothing_else_is() {
     assert!(status == 200 && text.contains("/../../../../keys"), "{status} {text}");
 
     // Nothing else, with one answer for everything.
-    let instance = controller.record(&id).await["instance_id"].as_str().expect("an id").to_owned();
+    let record = controller.record(&id).await;
+    assert_eq!(record["template_ports"], json!([3000]), "{record}");
+    let instance = record["instance_id"].as_str().expect("an id").to_owned();
     let unknown = "00000000-0000-4000-8000-000000000000";
     for target in [
         format!("/computers/{id}/ports/3001/"),
@@ -102,6 +104,7 @@ async fn t2_a_public_port_is_open_and_nothing_else_is() {
     assert_eq!(saved.status, 201, "{}", saved.body);
     let workspace = controller.workspace("other").await;
     let launched = builds::launch(&controller, &workspace, "two", "saved@1.0.0").await;
+    assert_eq!(launched.body["template_ports"], json!([3000]), "{}", launched.body);
     let again = controller.get(&format!("/computers/{}/ports", id_of(&launched.body))).await.body;
     let found: Vec<_> = again["ports"].as_array().expect("ports").iter().map(|port| &port["port"]).collect();
     assert_eq!(found, [3000, 3001, 53]);
@@ -135,13 +138,12 @@ async fn t4_a_program_below_a_path_is_no_part_of_the_pages_of_the_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_public_port_of_udp_is_no_template_that_can_be_built() {
+async fn a_public_port_of_udp_is_no_template_that_is_published() {
     let Some(controller) = builds::controller().await else { return };
     let content = "apps: [{name: dns, ports: [{internal: 53, protocol: udp, public: true}]}]";
-    let failed = builds::build(&controller, "dns@1.0.0", content).await;
-    let error = failed["error"].as_str().unwrap_or_default();
-    assert!(
-        failed["status"] == "failed" && error.contains("apps[0].ports[0] (a public port of UDP)"),
-        "{failed}"
-    );
+    let document = builds::definition("dns@1.0.0", content);
+    let refused = builds::publish(&controller, "?auto_build=true", document).await;
+    let error = &refused.body["errors"][0];
+    assert_eq!((refused.status, &error["code"]), (422, &json!("unsupported")), "{}", refused.body);
+    assert_eq!(error["field"], "apps[0].ports[0].public", "{error}");
 }

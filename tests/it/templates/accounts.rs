@@ -90,3 +90,24 @@ async fn authoring_needs_a_plan_with_it_and_documents_have_bounds() {
     let message = refused.body["error"].as_str().unwrap_or_default();
     assert!(refused.status == 422 && message.contains("as normalised JSON"), "{}", refused.body);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_is_no_document_is_a_bad_request_and_an_invalid_document_is_not() {
+    let controller = Simulation::boot().await;
+    let key = controller.key().to_owned();
+    for (text, status, part) in [
+        ("", 400, "the document is empty"),
+        ("# Nothing.\n", 400, "the document is empty"),
+        ("a: [", 400, "the document is no YAML"),
+        ("a: 1\n---\nb: 2\n", 400, "there is more than one document"),
+        ("a: 1\n", 422, "api_version: is required"),
+        ("[]", 422, "the document must be a map"),
+    ] {
+        let refused = publish(&controller, &key, text.to_owned()).await;
+        let message = refused.body["error"].as_str().unwrap_or_default();
+        assert!(refused.status == status && message.contains(part), "{text:?}: {} {}", refused.status, refused.body);
+        assert_eq!(refused.body["errors"].is_array(), status == 422, "{text:?}: {}", refused.body);
+        let checked = fetch_json(controller.request(Method::POST, "/templates/validate").body(text)).await;
+        assert_eq!(checked.status, 422, "{text:?}: {}", checked.body);
+    }
+}

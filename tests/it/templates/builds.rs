@@ -117,6 +117,11 @@ async fn a_template_is_built_once_and_each_launch_has_its_files_and_an_identity_
     let log = log(&controller, "lab@1.0.0").await;
     assert_eq!(lines_of(&log, "build.run[0]"), ["hello", "$HOME"]);
     assert_eq!(lines_of(&log, "build.run[1]"), ["to stderr"]);
+    let mut phases: Vec<&str> = log.iter().filter_map(|entry| entry["phase"].as_str()).collect();
+    phases.dedup();
+    let of_layer = ["boot", "install", "snapshot"];
+    let expected = [&["publish", "compile"][..], &of_layer.repeat(5), &["record", "ready"]].concat();
+    assert_eq!(phases, expected, "{log:?}");
     let last = log.last().expect("an entry");
     assert_eq!((&last["phase"], &last["level"]), (&json!("ready"), &json!("success")), "{last}");
     assert_eq!(controller.machines(), Vec::<String>::new(), "no machine of a build stays");
@@ -134,6 +139,8 @@ async fn a_template_is_built_once_and_each_launch_has_its_files_and_an_identity_
             "{record}"
         );
         assert_eq!(record["template_ref"], "default/lab@1.0.0");
+        let top = record["template_build_id"].as_str().expect("a build");
+        assert!(layers(&controller).iter().any(|layer| layer == top), "{top}");
         let id = id_of(record);
         let seen = controller
             .bash(
@@ -195,7 +202,7 @@ async fn a_failed_build_names_its_step_and_leaves_nothing() {
     let Some(controller) = controller().await else { return };
     let steps = "build: {run: ['true', 'echo some output; exit 7', 'echo never']}";
     let status = build(&controller, "bad@1.0.0", steps).await;
-    let error = "build.run[1] ended with exit code 7:\nsome output";
+    let error = "install: build.run[1] ended with exit code 7:\nsome output\nlast command: exit 7";
     assert_eq!((&status["status"], &status["error"]), (&json!("failed"), &json!(error)));
     assert_eq!((controller.machines().len(), layers(&controller).len()), (0, 1), "the first step is kept");
     let workspace = controller.workspace("w").await;
@@ -207,17 +214,6 @@ async fn a_failed_build_names_its_step_and_leaves_nothing() {
         refused.body
     );
 
-    // What cannot be built yet is refused, never ignored.
-    let beside = "files: [{to: /opt/logo, from: assets/logo.txt}]";
-    let status = build(&controller, "beside@1.0.0", beside).await;
-    assert_eq!(status["status"], "failed");
-    let error = status["error"].as_str().expect("an error");
-    let expected =
-        "this service cannot build these parts yet: files[0].from: a path beside the definition file";
-    assert!(
-        error.starts_with(expected) && error.ends_with("over HTTP write it inline, or give a URL"),
-        "{error}"
-    );
     let unknown = launch(&controller, &workspace, "one", "none@1.0.0").await;
     assert_eq!(unknown.status, 404, "{}", unknown.body);
 }
@@ -333,7 +329,7 @@ async fn the_command_line_publishes_builds_and_launches() {
     let steps = "env: {WORD: hello}\nbuild: {run: ['echo $WORD >/opt/one', 'cat /opt/one; exit 3', 'true']}";
     fs::write(&path, definition("bad@1.0.0", steps)).expect("a file");
     let failed = shell.run(&["templates", "publish", file, "--build"]).await;
-    let why = "default/bad@1.0.0 is failed: build.run[1] ended with exit code 3";
+    let why = "default/bad@1.0.0 is failed: install: build.run[1] ended with exit code 3";
     assert!(failed.code == 1 && failed.err.contains(why), "{failed:?}");
     // The failed build as a computer: the finished steps are on its disk, and the next one fails there too.
     let opened = shell.run(&["templates", "debug", "bad@1.0.0"]).await;

@@ -1,11 +1,13 @@
 //! Health checks of applications: their state, their actions, and builds that wait for them.
 
 use hotdesk::base::wait;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::builds::{build, controller, launch, layers};
 use super::services::{TIMEOUT, service, services, status};
 use crate::events::source::{JsonMessages, subscribe};
+use crate::harness::agent::fetch_json;
 use crate::harness::caller::id_of;
 use crate::harness::socket::Client;
 
@@ -95,6 +97,27 @@ async fn an_unhealthy_application_restarts_its_computer() {
     // It starts anew: failures do not count at once.
     let list = services(&controller, &id, |list| app(list, "flag")["failures"].as_u64() > Some(0)).await;
     assert_eq!(app(&list, "flag")["status"], "starting");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_health_check_reads_the_secrets_of_the_template() {
+    let Some(controller) = controller().await else { return };
+    let value = "a 'key' of $HOME";
+    let stored = controller.request(Method::PUT, "/secrets/API_KEY").json(&json!({"value": value}));
+    assert!(fetch_json(stored).await.status < 300);
+    let content = "secrets: [{name: api_key}]\nenv: {KEY: {secret: api_key}}\n\
+        files: [{to: /opt/expected, inline: \"a 'key' of $HOME\"}]\n\
+        apps:\n  - name: key\n    health: {type: command, every: 1s, \
+        command: 'test \"$KEY\" = \"$(cat /opt/expected)\"; . /root/.env; test \"$API_KEY\" = \"$KEY\"'}\n";
+    let built = build(&controller, "lab@1.0.0", content).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    // A build has no secrets, and says what it does not check.
+    let log = super::builds::log(&controller, "lab@1.0.0").await;
+    let warned = log.iter().find(|entry| entry["phase"] == "check").expect("an entry");
+    assert_eq!(warned["level"], "warn", "{warned}");
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
+    services(&controller, &id, |list| is_healthy(list, "key")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,7 +33,11 @@ async fn terminals_are_sessions_of_tmux_that_outlive_their_programs() {
     let built = build(&controller, "lab@1.0.0", content).await;
     assert_eq!(built["status"], "ready", "{built}");
     let workspace = controller.workspace("w").await;
-    let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
+    let launched = launch(&controller, &workspace, "one", "lab@1.0.0").await.body;
+    let terminal = |name: &str, title: Option<&str>| json!({"name": name, "title": title});
+    let declared = json!([terminal("main", Some("Shell")), terminal("other", None), terminal("busy", None)]);
+    assert_eq!(launched["instance_details"]["templateTerminals"], declared, "{launched}");
+    let id = id_of(&launched);
     let sessions = "tmux ls -F '#{session_name} #{window_name}' 2>/dev/null || true";
     let listed = wait::until(TIMEOUT, || async {
         let listed = controller.bash(&id, sessions).await;

@@ -6,14 +6,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hotdesk::base::wait;
+use reqwest::Method;
+use serde_json::json;
 
 use super::builds::{build, controller, launch};
 use super::services::TIMEOUT;
 use crate::cli::person::Shell;
+use crate::harness::agent::fetch_json;
 use crate::harness::caller::id_of;
 use crate::harness::controller::RunningController;
 use crate::harness::network::TestNetwork;
 use crate::harness::process::OwnedChild;
+use crate::harness::simulation::Simulation;
 
 /// Text that a definition would change: a reference, an escape and a variable of the shell.
 const TEXT: &str = "${var.none} $${var.x} ${HOME}\n\ttab \"quoted\"\n";
@@ -43,22 +47,52 @@ async fn the_command_line_publishes_texts_beside_the_definition_file() {
 
     fs::write(folder.join("assets/logo.png"), b"\x89PNG\r\n\0\x01").expect("a file");
     fs::write(folder.join("assets/large.txt"), "x".repeat(262_145)).expect("a file");
+    fs::write(folder.join("assets/braces.txt"), "${".repeat(100_000)).expect("a file");
     std::os::unix::fs::symlink("/etc/hostname", folder.join("assets/out.txt")).expect("a link");
     nix::unistd::mkfifo(&folder.join("assets/fifo"), nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
     for (from, parts) in [
-        ("assets/logo.png", ["files[0].from: assets/logo.png is no text", "write a URL"]),
-        ("assets/large.txt", ["has more than 262144 bytes", "write a URL"]),
-        ("assets/none.txt", ["files[0].from: assets/none.txt cannot be read", "No such file"]),
+        ("assets/logo.png", [":4:31: files[0].from: names assets/logo.png, which is no text", "write a URL"]),
+        ("assets/large.txt", ["has more than 262144 bytes", "has at most 262144 bytes: write a URL"]),
+        ("assets/braces.txt", ["has more than 262144 bytes", "each ${ counts as $${"]),
+        ("assets/none.txt", ["names assets/none.txt, which cannot be read", "No such file"]),
         (
             "assets/out.txt",
-            ["files[0].from: assets/out.txt leads out of the folder", "copy the file into it"],
+            ["names assets/out.txt, which leads out of the folder", "copy the file into the folder"],
         ),
-        ("assets/fifo", ["files[0].from: assets/fifo is no regular file", ""]),
+        ("assets/fifo", ["names assets/fifo, which is no regular file", ""]),
     ] {
         write(from);
         for command in ["validate", "publish"] {
             shell.run(&["templates", command, file]).await.expect_failure(1, &parts);
         }
+    }
+    // Errors of the file are reported with all others.
+    let text = "api_version: hotdesk/v1\nname: lab@1.0.0\ncpu: 3\nfiles: [{to: /opt/motd, from: assets/none.txt}]\n";
+    fs::write(&path, text).expect("a file");
+    let both = shell.run(&["templates", "validate", file]).await;
+    both.expect_failure(1, &[":3:6: cpu: must be 1, 2, 4, 8 or 16", ":4:31: files[0].from: names assets/none.txt"]);
+    // Small files are too large for a document together.
+    let parts: Vec<String> = (0..5).map(|n| format!("{{to: /opt/{n}, from: assets/part.txt}}")).collect();
+    fs::write(folder.join("assets/part.txt"), "x".repeat(250_000)).expect("a file");
+    let text = format!("api_version: hotdesk/v1\nname: lab@1.0.0\nfiles: [{}]\n", parts.join(", "));
+    fs::write(&path, text).expect("a file");
+    for command in ["validate", "publish"] {
+        let parts = ["at most 1048576 bytes", "for large files write a URL"];
+        shell.run(&["templates", command, file]).await.expect_failure(1, &parts);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_beside_the_definition_is_no_part_of_a_document_over_http() {
+    let controller = Simulation::boot().await;
+    let document = "api_version: hotdesk/v1\nname: lab@1.0.0\nfiles: [{to: /opt/motd, from: assets/motd.txt}]\n";
+    for path in ["/templates/validate", "/templates"] {
+        let refused = fetch_json(controller.request(Method::POST, path).body(document)).await;
+        let error = &refused.body["errors"][0];
+        assert_eq!((refused.status, &error["code"]), (422, &json!("unsupported")), "{path}: {}", refused.body);
+        assert_eq!((&error["field"], &error["line"]), (&json!("files[0].from"), &json!(3)), "{path}: {error}");
+        let hint = error["hint"].as_str().unwrap_or_default();
+        assert!(hint.contains("write it inline or give a URL"), "{path}: {error}");
     }
 }
 

@@ -96,6 +96,7 @@ pub(crate) async fn launch_from(
     let name = Name::parse(&wanted.name)?;
     let requested_policy = wanted.egress_policy.as_ref().map(egress::parse).transpose()?;
     let ports = source.as_ref().map(LaunchSource::ports).unwrap_or_default();
+    let terminals = source.as_ref().map(LaunchSource::terminals).unwrap_or_default();
     let (template, layers, secrets, defaults, policy) = match source {
         Some(source) => {
             let names = source.definition.secrets.iter().map(|secret| secret.name.as_str());
@@ -130,6 +131,7 @@ pub(crate) async fn launch_from(
         layers: spec.layers,
         egress: requested_policy.or(policy),
         ports,
+        terminals,
         auto_stop_minutes: auto_stop_minutes.unwrap_or(0),
         expires_at,
         deliver_files: wanted.deliver_files,

@@ -9,6 +9,7 @@ use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::identity::auth::AuthenticatedCaller;
+use hotdesk_domain::computer::template::FaultCode;
 use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::error::{Error, Field};
 use hotdesk_domain::error_code::ErrorCode;
@@ -32,21 +33,22 @@ pub fn router() -> OpenApiRouter<AppState> {
         (status = 422, description = "The document is invalid, or the Idempotency-Key was used for another request",
             body = InvalidTemplate)))]
 async fn validate(_: AuthenticatedCaller, body: Body) -> Result<Json<ValidTemplate>> {
-    read_definition(body, ValidTemplate::from).await.map(Json)
+    read_definition(body, ValidTemplate::from, refusal).await.map(Json)
 }
 
 /// Reads and checks a definition file and converts it. The largest documents take longer than other requests may wait for
 /// this thread, so that both happen on another one.
 ///
 /// # Errors
-/// `Unprocessable` (`template_invalid`), with every error of the document; those of [`read_body`].
+/// What `refuse` makes of the errors of the document; those of [`read_body`].
 pub async fn read_definition<T: Send + 'static>(
     body: Body,
     convert: impl FnOnce(TemplateDefinition) -> T + Send + 'static,
+    refuse: fn(Vec<TemplateError>) -> Error,
 ) -> Result<T> {
     let document = read_body(body, MAX_DOCUMENT_BYTES).await?;
     let checked = tokio::task::spawn_blocking(move || template::validate(&document).map(convert));
-    checked.await.map_err(Error::internal)?.map_err(|errors| refusal(errors).into())
+    checked.await.map_err(Error::internal)?.map_err(|errors| refuse(errors).into())
 }
 
 /// Returns the JSON Schema (draft 07) of the definition file, for editors.
@@ -75,4 +77,12 @@ pub fn refusal(errors: Vec<TemplateError>) -> Error {
         .code(ErrorCode::TemplateInvalid)
         .field("ok", Field::Flag(ok))
         .field("errors", Field::Rows(rows.collect()))
+}
+
+/// The answer to a publication: `Invalid` for a text that is no document, else that of [`refusal`].
+pub fn publication_refusal(errors: Vec<TemplateError>) -> Error {
+    if errors.iter().any(|error| error.code == FaultCode::Syntax.as_str()) {
+        return Error::invalid(InvalidTemplate::from(errors).error);
+    }
+    refusal(errors)
 }

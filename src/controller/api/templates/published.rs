@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::definitions::read_definition;
+use super::definitions::{publication_refusal, read_definition};
 use crate::AppState;
 use crate::computers::templates::catalogue;
 use crate::identity::auth::AuthenticatedCaller;
@@ -55,7 +55,7 @@ async fn publish(
     body: Body,
 ) -> Result<(StatusCode, Json<PublishedTemplate>)> {
     check_author(&app, &caller).await?;
-    let definition = read_definition(body, |definition| definition).await?;
+    let definition = read_definition(body, |definition| definition, publication_refusal).await?;
     let template = app.templates.publish(caller.account, &definition, query.force.unwrap_or(false)).await?;
     let auto_build = if query.auto_build.unwrap_or(false) {
         Some(app.templates.build(&template).await?.status)

@@ -15,9 +15,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::build_log::{BuildLog, Level, Phase};
+use super::retention::remove_layer;
 use super::steps::desktop::DESKTOP;
 use super::steps::downloads::{self, Downloads};
-use super::{BUILD_FAILED, CANCELLED, INTERRUPTED, steps, unsupported};
+use super::{BUILD_FAILED, CANCELLED, INTERRUPTED, steps};
 use crate::computers::runner::power::{boot_guest, boot_guest_until, is_usable};
 use crate::computers::runner::registry::FleetState;
 use crate::computers::runner::{hardware_spec, refused};
@@ -69,10 +70,9 @@ impl Plan {
     /// Plans the layers of a definition over the present guest image.
     ///
     /// # Errors
-    /// `Unprocessable` (`template_invalid`) for a definition that cannot be built; `Internal` when the engine fails.
+    /// `Unprocessable` (`template_invalid`) when its imported image is absent; `Internal` when the engine fails.
     pub async fn of(fleet: &FleetState, definition: &TemplateDefinition) -> Result<Self> {
         let image = fleet.engine.image_id().await.map_err(Error::internal)?;
-        unsupported::check_supported(definition)?;
         let environment = definition.values()?.environment().clone();
         let text = serde_json::to_string(&environment).map_err(Error::internal)?;
         let (mut layers, mut base_id) = (Vec::new(), None);
@@ -193,7 +193,7 @@ impl Build<'_> {
         };
         let made = made.await;
         if made.is_err() {
-            super::remove_layer(self.fleet, layer).await;
+            remove_layer(self.fleet, layer).await;
         }
         made.map(|()| layer)
     }
@@ -239,7 +239,7 @@ impl Build<'_> {
             Err(error) => Err(error),
         };
         if made.is_err() {
-            super::remove_layer(self.fleet, layer).await;
+            remove_layer(self.fleet, layer).await;
         }
         made.map(|()| layer)
     }
@@ -328,7 +328,7 @@ impl Build<'_> {
             () = tokio::time::sleep_until(self.deadline) => (Phase::Timeout, "the build took too long"),
             () = stopping.cancelled() => (Phase::Cancel, INTERRUPTED),
         };
-        self.note(phase, why);
+        self.log.enter(phase);
         Error::conflict(why)
     }
 

@@ -15,9 +15,12 @@ const MAX_LINE: usize = 2048;
 /// Most bytes of the lines of a log (1 MiB), so that the logs of all builds take little memory.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Part of a build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Part of a build, in the order in which they follow one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
+    /// The document is published, and its build waits for its turn.
+    #[default]
+    Publish,
     /// The definition becomes steps.
     Compile,
     /// A computer boots.
@@ -28,10 +31,10 @@ pub enum Phase {
     Snapshot,
     /// The services start, and must be up and healthy.
     Check,
+    /// The layers are stored as those of the document.
+    Record,
     /// The build ended well.
     Ready,
-    /// The build failed.
-    Failed,
     /// It was cancelled.
     Cancel,
     /// It took too long.
@@ -42,13 +45,14 @@ impl Phase {
     /// Returns the name in the API.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Publish => "publish",
             Self::Compile => "compile",
             Self::Boot => "boot",
             Self::Install => "install",
             Self::Snapshot => "snapshot",
             Self::Check => "check",
+            Self::Record => "record",
             Self::Ready => "ready",
-            Self::Failed => "failed",
             Self::Cancel => "cancel",
             Self::Timeout => "timeout",
         }
@@ -93,6 +97,8 @@ struct Entries {
     /// Bytes of their lines.
     bytes: usize,
     dropped: u64,
+    /// That of the last entry, or the one that was entered after it.
+    phase: Phase,
 }
 
 impl Default for BuildLog {
@@ -122,6 +128,7 @@ impl BuildLog {
         };
         let count = {
             let mut entries = self.entries();
+            entries.phase = phase;
             entries.bytes += entry.line.len();
             entries.kept.push_back(entry);
             while entries.kept.len() > MAX_ENTRIES || entries.bytes > MAX_BYTES {
@@ -132,6 +139,30 @@ impl BuildLog {
             entries.dropped + entries.kept.len() as u64
         };
         self.news.send_modify(|(seen, _)| *seen = count);
+    }
+
+    /// Begins a phase that has no entry yet.
+    pub fn enter(&self, phase: Phase) {
+        self.entries().phase = phase;
+    }
+
+    /// Adds the failure of the build to the phase in which it happened. Returns it with the name of that phase, for the
+    /// status of the build.
+    pub fn fail(&self, message: &str) -> String {
+        let phase = self.entries().phase;
+        self.add(Level::Error, phase, None, message);
+        match phase {
+            // The message says so itself.
+            Phase::Cancel | Phase::Timeout => message.to_owned(),
+            Phase::Publish
+            | Phase::Compile
+            | Phase::Boot
+            | Phase::Install
+            | Phase::Snapshot
+            | Phase::Check
+            | Phase::Record
+            | Phase::Ready => format!("{}: {message}", phase.name()),
+        }
     }
 
     /// Ends the log: readers end after its last entry.
@@ -175,6 +206,23 @@ impl BuildLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_failure_has_the_phase_in_which_it_happened() {
+        let log = BuildLog::default();
+        assert_eq!(log.fail("no turn"), "publish: no turn");
+        log.add(Level::Info, Phase::Install, Some("build.run[0]"), "some output");
+        assert_eq!(log.fail("it ended with 7"), "install: it ended with 7");
+        log.enter(Phase::Cancel);
+        assert_eq!(log.fail("the build was cancelled"), "the build was cancelled");
+        log.end();
+        let (mut number, mut entries) = (0, Vec::new());
+        while let Some((entry, next)) = log.next(number).await {
+            entries.push(format!("{} {}", entry.phase, entry.level));
+            number = next;
+        }
+        assert_eq!(entries, ["publish error", "install info", "install error", "cancel error"]);
+    }
 
     #[tokio::test]
     async fn readers_get_every_kept_entry_and_the_end() {

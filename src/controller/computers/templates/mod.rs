@@ -1,4 +1,4 @@
-//! Templates: publication, builds, and what computers are launched from (docs/templates.md).
+//! Templates: publication, and the begin and end of builds (docs/templates.md).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,34 +13,36 @@ pub mod catalogue;
 mod check;
 pub mod debug;
 pub mod defaults;
+mod launch;
 mod queue;
+mod retention;
 mod runs;
 pub mod save;
 mod steps;
 pub mod triggers;
-mod unsupported;
+
+pub use launch::LaunchSource;
 
 use super::fleet::Fleet;
-use super::runner::registry::{FleetState, stopping};
+use super::runner::registry::stopping;
 use crate::data_dir::downloads::DownloadCaches;
 use build::Build;
 use build_log::{Level, Phase};
 use hotdesk_base::clock;
-use hotdesk_base::ids::{AccountId, LayerId};
+use hotdesk_base::ids::AccountId;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::template::TemplateRef;
-use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::computer::template::build::BuildStatus;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_domain::network::port::ComputerPort;
+use hotdesk_domain::plural::plural;
 use hotdesk_store::Store;
 use hotdesk_store::templates::builds::BuiltLayers;
 use hotdesk_store::templates::definitions::StoredTemplate;
 use hotdesk_wire::computer::template::TemplateBuild;
-use hotdesk_wire::template::{Choice as _, TemplateApp, TemplateDefinition, TemplatePort, validate};
+use hotdesk_wire::template::{TemplateDefinition, validate};
 use queue::{BuildEnd, BuildQueue, RunningBuild};
 
 /// Status of a template without a build.
@@ -66,34 +68,6 @@ struct TemplatesState {
     build_timeout: Duration,
 }
 
-/// Source of a launch.
-#[derive(Clone, Debug)]
-pub struct LaunchSource {
-    /// The template.
-    pub reference: TemplateRef,
-    /// Its definition.
-    pub definition: TemplateDefinition,
-    /// Its layers, the lowest first.
-    pub layers: Vec<LayerId>,
-}
-
-impl LaunchSource {
-    /// Returns the ports that the template declares.
-    pub fn ports(&self) -> Vec<ComputerPort> {
-        let of_app = |app: &TemplateApp| {
-            let name = app.name.clone();
-            let port = move |port: &TemplatePort| ComputerPort {
-                number: port.internal,
-                protocol: port.protocol.word().to_owned(),
-                is_open: port.public,
-                app: name.clone(),
-            };
-            app.ports.iter().map(port).collect::<Vec<_>>()
-        };
-        self.definition.apps.iter().flat_map(of_app).collect()
-    }
-}
-
 impl Templates {
     /// Creates the service of this fleet. A build that takes longer than `build_timeout` fails.
     pub fn new(
@@ -110,8 +84,7 @@ impl Templates {
     /// Publishes a valid definition. With `replace` it may take the place of another document, whose build is cancelled.
     ///
     /// # Errors
-    /// `Unprocessable` (`template_invalid`) when the normalised document is too long; those of
-    /// [`Store::publish_template`].
+    /// Those of [`Store::publish_template`].
     pub async fn publish(
         &self,
         account: AccountId,
@@ -119,14 +92,6 @@ impl Templates {
         replace: bool,
     ) -> Result<StoredTemplate> {
         let text = serde_json::to_string(definition).map_err(Error::internal)?;
-        if text.len() > MAX_DOCUMENT_BYTES {
-            let message = format!(
-                "the template has {} bytes as normalised JSON, and at most {MAX_DOCUMENT_BYTES} are possible: put large \
-                 files beside it (from)",
-                text.len()
-            );
-            return Err(Error::unprocessable(message).code(ErrorCode::TemplateInvalid));
-        }
         let template = StoredTemplate {
             account,
             reference: definition.reference(),
@@ -285,36 +250,46 @@ impl Templates {
     }
 
     async fn run(&self, build: &RunningBuild, template: &StoredTemplate) {
+        let log = &build.log;
+        let begun = format!("{} ({}) waits for its turn", template.reference, template.digest);
+        log.add(Level::Info, Phase::Publish, None, &begun);
         let outcome = self.make(build, template).await;
-        if let Ok(built) = &outcome {
-            let TemplatesState { fleet, plans, .. } = &*self.0;
-            if let Err(error) = defaults::want_boot_snapshot(&fleet.shared, plans, template, built).await {
-                tracing::warn!(
-                    template = %template.reference,
-                    error = format_args!("{error:#}"),
-                    "no boot snapshot is made of a template before its first launch"
-                );
-            }
-        }
         let told = match &outcome {
-            Ok(built) => Ok(built),
-            Err(error) => Err(error.message.as_str()),
-        };
-        match &outcome {
-            Ok(_) => build.log.add(Level::Success, Phase::Ready, None, "the template is ready"),
+            Ok(built) => {
+                let layers = plural(u32::try_from(built.layers.len()).unwrap_or(u32::MAX), "layer");
+                log.add(Level::Info, Phase::Record, None, &layers);
+                Ok(built)
+            }
             Err(error) => {
                 // The other lines are output of the template's own programs.
                 let why = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
                 tracing::info!(template = %template.reference, error = why, "a build failed");
-                build.log.add(Level::Error, Phase::Failed, None, &error.message);
+                Err(log.fail(&error.message))
             }
-        }
-        if let Err(error) = self.0.store.end_template_build(build.account, &build.digest, told).await {
-            tracing::error!(
+        };
+        let TemplatesState { store, fleet, plans, .. } = &*self.0;
+        if let Ok(built) = &told
+            && let Err(error) = defaults::want_boot_snapshot(&fleet.shared, plans, template, built).await
+        {
+            tracing::warn!(
                 template = %template.reference,
                 error = format_args!("{error:#}"),
-                "could not store how a build ended; the next start stores that it failed"
+                "no boot snapshot is made of a template before its first launch"
             );
+        }
+        let is_ready = told.is_ok();
+        let told = told.as_ref().copied().map_err(String::as_str);
+        match store.end_template_build(build.account, &build.digest, told).await {
+            Ok(()) if is_ready => log.add(Level::Success, Phase::Ready, None, "the template is ready"),
+            Ok(()) => {}
+            Err(error) => {
+                tracing::error!(
+                    template = %template.reference,
+                    error = format_args!("{error:#}"),
+                    "could not store how a build ended; the next start stores that it failed"
+                );
+                log.fail("how the build ended could not be stored: build it again after a restart of the service");
+            }
         }
     }
 
@@ -336,120 +311,6 @@ impl Templates {
         };
         build.run().await
     }
-
-    /// Returns what a computer of an account is launched from.
-    ///
-    /// # Errors
-    /// `NotFound`; `Conflict` (`TEMPLATE_NOT_READY`) when it is not built, or was built for another guest image.
-    pub async fn launch_source(&self, account: AccountId, reference: &TemplateRef) -> Result<LaunchSource> {
-        let template = self.find(account, reference).await?;
-        let Some(layers) = self.ready_layers(&template).await? else {
-            let status = self.status(&template).await?.status;
-            let message = match BuildStatus::parse(&status) {
-                Some(BuildStatus::Building) => {
-                    format!("The template {reference} is being built: wait until it is ready")
-                }
-                Some(BuildStatus::Ready) if template.saved => format!("The template {reference} {SAVED}"),
-                Some(BuildStatus::Ready) => {
-                    format!(
-                        "The template {reference} was built for another guest image, or its layers are gone: build it again"
-                    )
-                }
-                Some(BuildStatus::Failed) | None if reference.is_system() => {
-                    format!(
-                        "The template {reference} is not built on this service: its operator builds it \
-                         (hotdesk templates build {reference})"
-                    )
-                }
-                Some(BuildStatus::Failed) | None => {
-                    format!("The template {reference} is not built: build it first")
-                }
-            };
-            return Err(Error::conflict(message).code(ErrorCode::TemplateNotReady));
-        };
-        Ok(LaunchSource { reference: reference.clone(), definition: parse(&template).await?, layers })
-    }
-
-    /// The layers of a template's build, if it is ready, of the present guest image, and all of them are there.
-    async fn ready_layers(&self, template: &StoredTemplate) -> Result<Option<Vec<LayerId>>> {
-        let build = self.0.store.template_build(template.account, &template.digest).await?;
-        let Some(built) = build.and_then(|build| build.built) else { return Ok(None) };
-        let image = self.0.fleet.engine().image_id().await.map_err(Error::internal)?;
-        if built.image != image || !self.0.store.use_template_layers(&built.layers).await? {
-            return Ok(None);
-        }
-        Ok(Some(built.layers))
-    }
-
-    /// Removes the layers that nothing needs any more.
-    ///
-    /// # Errors
-    /// `Internal` when the database fails.
-    pub async fn remove_unused_layers(&self) -> Result<()> {
-        for (layer, retained) in self.0.store.template_layers().await? {
-            if retained.is_expired(clock::now())
-                && self.0.store.claim_template_layer(layer, retained.used_at).await?
-            {
-                remove_layer(&self.0.fleet.shared, layer).await;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the downloads of accounts that are gone, and old ones; measures the rest.
-    ///
-    /// # Errors
-    /// `Internal` when the database or the disk fails.
-    pub async fn remove_old_downloads(&self) -> Result<()> {
-        let bytes = self.0.downloads.sweep(&self.0.store.account_ids().await?).await?;
-        metrics::gauge!("hotdesk_download_cache_bytes").set(bytes as f64);
-        Ok(())
-    }
-
-    /// Gives the disk space of downloads when it is short: they only save time.
-    ///
-    /// # Errors
-    /// `Internal` when the disk fails.
-    pub async fn make_room(&self) -> Result<()> {
-        self.0.downloads.make_room().await
-    }
-
-    /// Completes what an earlier run of the controller left: ends its builds, removes layers that are not complete, and
-    /// forgets those that the host does not have.
-    ///
-    /// # Errors
-    /// `Internal` when the database or the engine fails.
-    pub async fn recover(&self) -> Result<()> {
-        let TemplatesState { store, fleet, .. } = &*self.0;
-        store.fail_unfinished_builds(INTERRUPTED).await?;
-        let stored = store.template_layers().await?;
-        let on_host = fleet.engine().layers().await.map_err(Error::internal)?;
-        for (layer, retained) in &stored {
-            if !retained.ready {
-                remove_layer(&fleet.shared, *layer).await;
-            } else if !on_host.contains(layer) {
-                tracing::warn!(%layer, "the host does not have a layer of a template, which must be built again");
-                store.remove_template_layer(*layer).await?;
-            }
-        }
-        for layer in on_host {
-            if stored.iter().all(|(known, _)| *known != layer) {
-                remove_layer(&fleet.shared, layer).await;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Removes a layer from the host and then its row. A failure is retried at the next start.
-async fn remove_layer(fleet: &FleetState, layer: LayerId) {
-    let removed = match fleet.engine.remove_layer(layer).await {
-        Ok(()) => fleet.store.remove_template_layer(layer).await,
-        Err(error) => Err(Error::internal(error)),
-    };
-    if let Err(error) = removed {
-        tracing::warn!(%layer, error = format_args!("{error:#}"), "could not remove a layer; it is retried");
-    }
 }
 
 /// Checks that an account may make one more layer, and returns what its plan permits.
@@ -470,11 +331,15 @@ async fn check_disk(store: &Store, plans: &Plans, account: AccountId) -> Result<
 }
 
 /// The definition of a published template. The largest documents take longer than other requests may wait for this thread.
+///
+/// # Errors
+/// `Unprocessable` (`template_invalid`) for one that an earlier version of the service accepted and this one cannot build.
 async fn parse(template: &StoredTemplate) -> Result<TemplateDefinition> {
     let text = template.definition.clone();
     let checked = tokio::task::spawn_blocking(move || validate(text.as_bytes()));
     checked.await.map_err(Error::internal)?.map_err(|errors| {
         let first = errors.first().map(|error| error.sentence()).unwrap_or_default();
-        Error::internal(format!("the published template {} is invalid: {first}", template.reference))
+        let message = format!("the template {} is invalid: {first}: publish another version", template.reference);
+        Error::unprocessable(message).code(ErrorCode::TemplateInvalid)
     })
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use super::build_log::BuildLog;
+use super::build_log::{BuildLog, Phase};
 use super::{CANCELLED, INTERRUPTED};
 use hotdesk_base::ids::AccountId;
 use hotdesk_domain::error::{Error, Result};
@@ -167,11 +167,13 @@ impl BuildQueue {
             let turns = if build.is_save { &self.save_turns } else { &self.turns };
             turns.acquire().await.map_err(Error::internal)
         };
-        tokio::select! {
-            turn = waiting => turn,
-            () = build.cancel.cancelled() => Err(Error::conflict(CANCELLED)),
-            () = stopping.cancelled() => Err(Error::conflict(INTERRUPTED)),
-        }
+        let why = tokio::select! {
+            turn = waiting => return turn,
+            () = build.cancel.cancelled() => CANCELLED,
+            () = stopping.cancelled() => INTERRUPTED,
+        };
+        build.log.enter(Phase::Cancel);
+        Err(Error::conflict(why))
     }
 
     /// A build of the same account and kind that began earlier and runs.

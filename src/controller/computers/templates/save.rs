@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::queue::{BuildEnd, RunningBuild};
-use super::{Templates, check_disk, remove_layer};
+use super::retention::remove_layer;
+use super::{Templates, check_disk};
 use crate::computers::runner::registry::stopping;
 use crate::computers::runner::{Runner, Work, machine_spec, refused};
 use hotdesk_base::clock;
@@ -30,7 +31,7 @@ use hotdesk_wire::template::{TemplateDefinition, TemplateError, validate};
 
 const FAILED: &str = "The computer could not be saved as a template";
 
-/// Returns the definition of a template that is saved from a computer: its hardware, secrets and ports, and nothing to build.
+/// Returns the definition of a template that is saved from a computer: its hardware, secrets, ports and terminals, and nothing to build.
 ///
 /// # Errors
 /// Why the reference, the description or the hardware is none of a template.
@@ -58,7 +59,7 @@ pub fn definition_of(
             computer.secrets.names.iter().map(|name| json!({"name": name.as_str().to_ascii_lowercase()}));
         document["secrets"] = names.collect();
     }
-    // Its services go on, and so do their ports.
+    // Its services go on, and so do their ports and its terminals.
     let mut apps: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for port in &computer.ports {
         let record = json!({"internal": port.number, "protocol": port.protocol, "public": port.is_open});
@@ -67,6 +68,10 @@ pub fn definition_of(
     if !apps.is_empty() {
         document["apps"] =
             apps.into_iter().map(|(name, ports)| json!({"name": name, "ports": ports})).collect();
+    }
+    if !computer.terminals.is_empty() {
+        let terminals = computer.terminals.iter();
+        document["terminal"] = terminals.map(|it| json!({"name": it.name, "title": it.title})).collect();
     }
     // Computers may have half a vCPU, and templates have whole ones.
     if hardware.cpu >= 1.0 {

@@ -25,7 +25,7 @@ pub enum FaultCode {
     Duplicate,
     /// Two fields exclude each other.
     Conflict,
-    /// A path or port belongs to the system.
+    /// A path, port or header field belongs to the system.
     Reserved,
     /// A known value that hotdesk cannot fulfil.
     Unsupported,

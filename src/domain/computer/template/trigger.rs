@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::fault::{Fault, RuleResult};
 use super::timing;
 
 /// Most runs of a trigger within [`HARD_WINDOW`], whatever its rule: a trigger that sets itself off must not use up the
@@ -25,6 +26,26 @@ pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
 pub const COMPUTER_EVENTS: [&str; 4] = ["boot", "resume", "unhealthy", "healthy"];
 /// Metrics of the computer in percent, for the source `metric`.
 pub const METRICS: [&str; 3] = ["cpu", "memory", "disk"];
+
+/// Checks the name of a metric.
+///
+/// # Errors
+/// `InvalidEnum` for one that is not in [`METRICS`].
+pub fn metric(name: &str) -> RuleResult<String> {
+    if METRICS.contains(&name) { Ok(name.to_owned()) } else { Err(Fault::none_of(name, &METRICS)) }
+}
+
+/// Checks the name of an event of the computer.
+///
+/// # Errors
+/// `InvalidEnum` for one that is not in [`COMPUTER_EVENTS`].
+pub fn computer_event(name: &str) -> RuleResult<String> {
+    if COMPUTER_EVENTS.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(Fault::none_of(name, &COMPUTER_EVENTS))
+    }
+}
 
 /// How often the actions run at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

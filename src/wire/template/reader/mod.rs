@@ -13,7 +13,7 @@ mod object;
 mod scope;
 
 pub use object::ObjectReader;
-pub use scope::{NameKind, Scope};
+pub use scope::{FileTexts, NameKind, Scope};
 
 /// A field and its value.
 #[derive(Clone)]
@@ -287,6 +287,14 @@ impl<'a> FieldReader<'a> {
     /// `Duplicate` for a further one.
     pub fn unique(&self, kind: NameKind, name: String) -> RuleResult<String> {
         self.scope.unique(kind, name)
+    }
+
+    /// The text of a file beside the definition file, as a content without references.
+    ///
+    /// # Errors
+    /// `Unsupported` where only the document is known; why the file is none of a template.
+    pub fn text_beside(&self, path: &str) -> RuleResult<String> {
+        self.scope.text_beside(path)
     }
 
     /// Records that this field names something, which [`Scope::finish`] looks for.

@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-use hotdesk_domain::computer::template::bounds::{MAX_INSERTED_BYTES, MAX_TEXT_BYTES};
+use hotdesk_domain::computer::template::bounds::{MAX_INSERTED_BYTES, MAX_SCRIPT_BYTES, MAX_TEXT_BYTES};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult, nearest, quoted};
 use hotdesk_domain::computer::template::interpolation::{self, ReferenceKind};
+use hotdesk_domain::computer::template::path;
 
 use crate::template::answer::{ErrorList, Position, TemplateError};
 
@@ -56,10 +57,15 @@ struct NameUse {
     position: Position,
 }
 
+/// Returns the text of a file beside the definition file, by its path from there.
+pub type FileTexts = Box<dyn Fn(&str) -> RuleResult<String>>;
+
 /// What the readers of one document share.
 #[derive(Default)]
 pub struct Scope {
     errors: RefCell<ErrorList>,
+    /// Files beside the definition file; absent where only the document is known.
+    files: Option<FileTexts>,
     /// Bytes that references have inserted into texts.
     inserted: Cell<usize>,
     variables: RefCell<BTreeMap<String, String>>,
@@ -70,9 +76,21 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// A scope that has the errors of the document's text.
-    pub fn with(errors: ErrorList) -> Self {
-        Self { errors: RefCell::new(errors), ..Self::default() }
+    /// A scope that has the errors of the document's text, and the files beside it.
+    pub fn with(errors: ErrorList, files: Option<FileTexts>) -> Self {
+        Self { errors: RefCell::new(errors), files, ..Self::default() }
+    }
+
+    /// The text of a file beside the definition file. What looks like a reference is content of the file.
+    pub(super) fn text_beside(&self, name: &str) -> RuleResult<String> {
+        let Some(files) = &self.files else {
+            let message =
+                format!("names the file {} beside the definition file, which only the command line reads", quoted(name));
+            let hint = "write it inline or give a URL, or publish with hotdesk templates publish";
+            return Err(Fault::new(FaultCode::Unsupported, message).hint(hint));
+        };
+        let text = files(name)?.replace("${", "$${");
+        if text.len() <= MAX_SCRIPT_BYTES { Ok(text) } else { Err(path::too_large(name)) }
     }
 
     /// Sets the variables that texts refer to.

@@ -9,6 +9,7 @@ use hotdesk_domain::computer::template::{name, network, path, timing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::desktop::call::ComputerCall;
 use crate::template::choice::choices;
 use crate::template::reader::{FieldReader, NameKind, ObjectReader};
 
@@ -155,7 +156,7 @@ pub(super) fn read(field: &FieldReader<'_>) -> Option<TriggerAction> {
 fn read_kind(object: &ObjectReader<'_>, kind: ActionKind) -> Option<TriggerAction> {
     match kind {
         ActionKind::Webhook => {
-            let url = object.need("url", |field| field.interpolated_as(webhook_url));
+            let url = object.need("url", |field| field.interpolated_as(network::webhook_url));
             let method = object.read("method", FieldReader::choice).unwrap_or_else(HttpMethod::of_webhook);
             let headers = object.get("headers").map(|field| read_headers(&field)).unwrap_or_default();
             let body = object.read("body", |field| field.content(check_event_references));
@@ -188,7 +189,7 @@ fn read_kind(object: &ObjectReader<'_>, kind: ActionKind) -> Option<TriggerActio
 fn read_headers(field: &FieldReader<'_>) -> BTreeMap<String, String> {
     let names = RefCell::new(BTreeSet::new());
     let unique = |text: &str| {
-        let name = header_name(text)?;
+        let name = network::webhook_header(text)?;
         if names.borrow_mut().insert(name.clone()) {
             return Ok(name);
         }
@@ -210,22 +211,7 @@ fn template_line(field: &FieldReader<'_>) -> Option<String> {
     })
 }
 
-fn webhook_url(text: &str) -> RuleResult<String> {
-    check_event_references(text)?;
-    // A reference may have spaces, which a URL has not.
-    network::http_url(&text.replace("{{ ", "{{").replace(" }}", "}}"))?;
-    Ok(text.to_owned())
-}
-
-/// The name of a header field (RFC 9110 section 5.6.2), in lower case.
-fn header_name(text: &str) -> RuleResult<String> {
-    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    if !text.is_empty() && text.len() <= name::MAX_NAME && text.chars().all(is_token) {
-        return Ok(text.to_ascii_lowercase());
-    }
-    Err(Fault::invalid(format!("must be the name of a header field, not {}", quoted(text))))
-}
-
+/// A path such as `/screenshot`, which is a call of the computer's own actions.
 fn endpoint(text: &str) -> RuleResult<String> {
     let is_plain = !text.chars().any(|c| c.is_whitespace() || c.is_control());
     if is_plain
@@ -233,6 +219,8 @@ fn endpoint(text: &str) -> RuleResult<String> {
         && !text.starts_with("//")
         && !text.split('/').any(|part| part == "..")
     {
+        let checked = ComputerCall::check(text);
+        checked.map_err(|why| Fault::invalid(format!("is no call of an action: {why}")))?;
         return Ok(text.to_owned());
     }
     Err(Fault::invalid(format!("must be a path such as /screenshot, not {}", quoted(text))))

@@ -2,7 +2,7 @@
 
 use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_STEPS, MAX_TEXT_BYTES};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult};
-use hotdesk_domain::computer::template::{name, network, path, timing};
+use hotdesk_domain::computer::template::{name, network, path, timing, trigger};
 use hotdesk_domain::desktop::event::{EventKind, catalogue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -250,7 +250,7 @@ fn read_kind(object: &ObjectReader<'_>, kind: SourceKind) -> Option<TriggerSourc
         }
         SourceKind::Process => Some(TriggerSource::Process { process: object.need("process", word)? }),
         SourceKind::Metric => {
-            let metric = object.need("metric", word);
+            let metric = object.need("metric", |field| field.interpolated_as(trigger::metric));
             let op = object.need("op", FieldReader::choice);
             let value = object.need("value", FieldReader::number);
             let duration = object.read("duration", time);
@@ -262,7 +262,10 @@ fn read_kind(object: &ObjectReader<'_>, kind: SourceKind) -> Option<TriggerSourc
             let parse = object.read("parse", FieldReader::choice).unwrap_or_default();
             Some(TriggerSource::Log { service: service?, pattern: pattern?, parse })
         }
-        SourceKind::Event => Some(TriggerSource::Event { event: object.need("event", word)? }),
+        SourceKind::Event => {
+            let event = object.need("event", |field| field.interpolated_as(trigger::computer_event))?;
+            Some(TriggerSource::Event { event })
+        }
         SourceKind::Desktop => {
             Some(TriggerSource::Desktop { event: object.need("event", |field| field.plain(desktop_event))? })
         }
@@ -271,11 +274,18 @@ fn read_kind(object: &ObjectReader<'_>, kind: SourceKind) -> Option<TriggerSourc
 
 /// The name of an event of the desktop.
 fn desktop_event(event: &str) -> RuleResult<String> {
-    if EventKind::parse(event).is_some() {
-        return Ok(event.to_owned());
+    match EventKind::parse(event) {
+        // The controller publishes it.
+        Some(EventKind::AgentChange) => {
+            let message = format!("is {event}, which the computer itself does not see");
+            Err(Fault::new(FaultCode::Unsupported, message))
+        }
+        Some(_) => Ok(event.to_owned()),
+        None => {
+            let names: Vec<&str> = catalogue().iter().map(|entry| entry.name).collect();
+            Err(Fault::none_of(event, &names))
+        }
     }
-    let names: Vec<&str> = catalogue().iter().map(|entry| entry.name).collect();
-    Err(Fault::none_of(event, &names))
 }
 
 fn read_dedup(field: &FieldReader<'_>) -> Option<Dedup> {

@@ -1,12 +1,11 @@
 //! Scripts that write the files of a definition: in a build, or whenever a computer starts.
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use hotdesk_domain::computer::template::fault::Fault;
+use hotdesk_domain::computer::template::path::{self, FileSource};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_guest::percent_encode;
 use hotdesk_wire::programs::service::RuntimeFile;
 use hotdesk_wire::template::{FileMoment, TemplateDefinition, TemplateFile, TemplateValues};
 
@@ -36,68 +35,6 @@ exit 1
 fi
 }
 "#;
-
-/// Where a file or folder is downloaded from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Download<'a> {
-    /// A file, by the URL that curl reads.
-    Url(String),
-    /// A repository of git.
-    Repository {
-        /// URL that git reads.
-        url: &'a str,
-        /// Branch, tag or commit.
-        reference: Option<&'a str>,
-    },
-}
-
-/// Refusal of a source of a file: what it is instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidSource(&'static str);
-
-impl fmt::Display for InvalidSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for InvalidSource {}
-
-/// Reads a source of a file. Objects of S3 are read by anybody's URL: a template has no credentials of the operator.
-///
-/// # Errors
-/// [`InvalidSource`], with the reason why a build cannot read it.
-pub fn download(from: &str) -> Result<Download<'_>, InvalidSource> {
-    if ["https://", "http://"].iter().any(|scheme| from.starts_with(scheme)) {
-        return Ok(Download::Url(from.to_owned()));
-    }
-    if let Some(object) = from.strip_prefix("s3://") {
-        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        return match object.split_once('/') {
-            Some((bucket, key)) if !key.is_empty() && !bucket.is_empty() && bucket.chars().all(is_plain) => {
-                // A key may have any characters.
-                let key: Vec<String> = key.split('/').map(percent_encode).collect();
-                Ok(Download::Url(format!("https://{bucket}.s3.amazonaws.com/{}", key.join("/"))))
-            }
-            _ => Err(InvalidSource(
-                "s3:// without a bucket of lower-case letters, digits and dashes, and a key",
-            )),
-        };
-    }
-    if from.starts_with("git://") || from.starts_with("git+https://") {
-        let (url, reference) = from.split_once('#').map_or((from, None), |(url, name)| (url, Some(name)));
-        if reference.is_some_and(|name| name.is_empty() || name.starts_with('-')) {
-            return Err(InvalidSource(
-                "a repository whose branch, tag or commit is empty or begins with a dash",
-            ));
-        }
-        return Ok(Download::Repository { url: url.strip_prefix("git+").unwrap_or(url), reference });
-    }
-    Err(InvalidSource(
-        "a path beside the definition file: hotdesk templates publish reads such a file; over HTTP write it inline, or \
-         give a URL",
-    ))
-}
 
 /// Returns the script that writes all files of the build; empty without any.
 ///
@@ -177,14 +114,15 @@ fn content_script(file: &TemplateFile, values: &TemplateValues<'_>, to: &str) ->
     }
     let Some(from) = &file.from else { return Ok((String::new(), false)) };
     let from = values.expand(from)?;
-    let refused =
-        |why: InvalidSource| Error::internal(format!("a build began with a file that it cannot read: {why}"));
-    match download(&from).map_err(refused)? {
-        Download::Url(url) => {
+    let refused = |fault: Fault| {
+        Error::internal(format!("a build began with a file whose source {}", fault.message))
+    };
+    match path::source(&from).map_err(refused)? {
+        FileSource::Url(url) => {
             let url = shell_words::quote(&url).into_owned();
             Ok((format!("curl -fsSL --globoff --retry 3 -o {to} -- {url}\n"), false))
         }
-        Download::Repository { url, reference } => {
+        FileSource::Repository { url, reference } => {
             let url = shell_words::quote(url);
             let mut script = tool("git --version", "git");
             // Without a terminal git would wait for a password of a repository that is not public.
@@ -194,6 +132,9 @@ fn content_script(file: &TemplateFile, values: &TemplateValues<'_>, to: &str) ->
                 script.push_str(&format!("git -C {to} checkout -q {reference} --\n"));
             }
             Ok((script, true))
+        }
+        FileSource::Secret(_) | FileSource::Beside(_) => {
+            Err(Error::internal("a build began with a file that is no download"))
         }
     }
 }
@@ -264,32 +205,6 @@ mod tests {
             "api_version: hotdesk/v1\nname: lab@1.0.0\nvars: {{host: example.com}}\nsecrets: [{{name: api_key}}]\nfiles: {files}\n"
         );
         hotdesk_wire::template::validate(text.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn sources_are_files_or_repositories() {
-        let url = |url: &str| Ok(Download::Url(url.to_owned()));
-        let repository = |url, reference| Ok(Download::Repository { url, reference });
-        for (from, expected) in [
-            ("https://example.com/a?b#c", url("https://example.com/a?b#c")),
-            ("s3://bucket-1/a/b.tar", url("https://bucket-1.s3.amazonaws.com/a/b.tar")),
-            ("s3://b/a b/ä#1?.tar", url("https://b.s3.amazonaws.com/a%20b/%C3%A4%231%3F.tar")),
-            ("git+https://example.com/r.git", repository("https://example.com/r.git", None)),
-            ("git://example.com/r#v1.0", repository("git://example.com/r", Some("v1.0"))),
-        ] {
-            assert_eq!(download(from), expected, "{from}");
-        }
-        for from in [
-            "s3://bucket",
-            "s3://bucket/",
-            "s3://a@b/c",
-            "s3://a.b/c",
-            "git://h/r#-x",
-            "git://h/r#",
-            "assets/x",
-        ] {
-            assert!(download(from).is_err(), "{from}");
-        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ use super::apt::{APT, APT_CLEAN};
 const PIP: &str = "python3 -m pip install --no-input --break-system-packages -- ";
 const NPM: &str = "npm install --global --no-fund --no-audit -- ";
 
+/// Packages of the sound server, which the session starts.
+const SOUND: &str = "pulseaudio pulseaudio-utils";
+
 /// Returns the steps of a definition, in the order in which they run.
 ///
 /// # Errors
@@ -32,6 +35,11 @@ pub fn steps(definition: &TemplateDefinition) -> Result<Vec<BuildStep>> {
     if !values.environment().is_empty() {
         let script = environment_script(values.environment());
         steps.push(BuildStep { kind: StepKind::Files, field: "env".to_owned(), script });
+    }
+    // The guest image has sound. The package sources of an imported image may lack it, which its desktop does without.
+    if definition.hardware.audio && definition.base.is_some() {
+        let (field, script) = ("hardware.audio".to_owned(), tool("command -v pulseaudio", SOUND));
+        steps.push(BuildStep { kind: StepKind::Apt, field, script });
     }
     let build = &definition.build;
     let lists = [
@@ -142,6 +150,18 @@ mod tests {
         );
         assert_eq!(all[4].2, expected);
         assert_eq!((all[6].2.as_str(), all[7].2.as_str()), ("echo 3000", "echo ${HOME}"));
+    }
+
+    #[test]
+    fn a_template_that_needs_sound_has_it_on_an_imported_image_too() {
+        let fields = |hardware: &str, base: &str| {
+            let text = format!("api_version: hotdesk/v1\nname: lab@1.0.0\nhardware: {{{hardware}}}\n{base}\n");
+            steps_of(&text).into_iter().map(|(_, field, _)| field).collect::<Vec<_>>()
+        };
+        assert_eq!(fields("audio: true", "base: debian-13"), ["hardware.audio"]);
+        for (hardware, base) in [("audio: true", ""), ("audio: false", "base: debian-13"), ("", "base: debian-13")] {
+            assert!(fields(hardware, base).is_empty(), "{hardware} {base}");
+        }
     }
 
     #[test]

@@ -150,9 +150,8 @@ fn telemetry(entry: &Telemetry, values: &TemplateValues<'_>) -> Result<Option<Te
 
 fn stream(entry: &TemplateStream, values: &TemplateValues<'_>) -> Result<StreamProgram> {
     let (key, secret_key) = match &entry.key {
-        Some(TextOrSecret::Literal(key)) => (Some(values.expand(key)?), None),
-        Some(TextOrSecret::Secret { secret }) => (None, Some(secret.to_ascii_uppercase())),
-        None => (None, None),
+        TextOrSecret::Literal(key) => (Some(values.expand(key)?), None),
+        TextOrSecret::Secret { secret } => (None, Some(secret.to_ascii_uppercase())),
     };
     let (name, url) = (entry.name.clone(), values.expand(&entry.url)?);
     Ok(StreamProgram { name, url, key, secret_key, autostart: entry.autostart })

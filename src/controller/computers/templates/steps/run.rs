@@ -19,6 +19,10 @@ use hotdesk_wire::programs::process::{OutputQuery, Process, StartProcess, StdinQ
 /// Saves the script that comes on standard input, and runs it with an empty standard input.
 const COMMAND: &str =
     "umask 077 && cat >/tmp/.hotdesk-step && umask 022 && exec bash -e /tmp/.hotdesk-step </dev/null";
+/// Put before the first line of a script: at the end of one that fails, its output has the last command of the shell. A script
+/// that sets a trap of its own has its own report.
+const REPORT: &str = "trap '{ hotdesk_code=$?; set +x; } 2>/dev/null; [ \"$hotdesk_code\" = 0 ] || \
+    printf \"last command: %.200s\\n\" \"${BASH_COMMAND//[[:cntrl:]]/ }\" >&2' EXIT; ";
 /// For one request that the agent answers at once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Seconds of one request for output, which is repeated until the step ends.
@@ -50,7 +54,7 @@ pub async fn run(
     };
     let process: Process = guest.call(Method::POST, "/processes", (), Some(&start), REQUEST_TIMEOUT).await?;
     let path = format!("/processes/{}", process.id);
-    let input = Body::from(step.script.clone());
+    let input = Body::from(format!("{REPORT}{}", step.script));
     let _: StdinWritten = guest
         .send_bytes(&format!("{path}/stdin"), StdinQuery { eof: Some(true) }, input, REQUEST_TIMEOUT)
         .await?;
@@ -200,6 +204,21 @@ mod tests {
         let ended = run(&guest, &endless_step(), &BTreeMap::new(), &BuildLog::default()).await.unwrap_err();
         assert_eq!(ended.kind, Kind::Conflict, "{ended:?}");
         assert_eq!(asked.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn a_script_that_fails_names_its_last_command() {
+        for (script, code, printed) in [
+            ("echo some output; exit 7", 7, "last command: exit 7\n"),
+            ("# A comment.\nset -x\ntest a = b\necho never", 1, "+ test a = b\nlast command: test a = b\n"),
+            ("set -x\ntrue", 0, "+ true\n"),
+            ("test \"a\nb\" = c", 1, "last command: test \"a b\" = c\n"),
+        ] {
+            let text = format!("{REPORT}{script}");
+            let output = std::process::Command::new("bash").args(["-e", "-c", &text]).output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{script}");
+            assert_eq!(String::from_utf8_lossy(&output.stderr), printed, "{script}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::trigger::render;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::network::webhook::{
-    ATTEMPT_TIMEOUT, DELIVERY_TIMEOUT, Delivery, MAX_BODY, MAX_HEADER, MAX_URL, RETRY_PAUSES, WebhookSecret,
+    ATTEMPT_TIMEOUT, COMPUTER_HEADER, DELIVERY_TIMEOUT, Delivery, MAX_BODY, MAX_HEADER, MAX_URL, RETRY_PAUSES, WebhookSecret,
     in_header, in_json, in_url, judge,
 };
 use hotdesk_http::guarded_fetch::{GuardedFetcher, OutgoingRequest, Reach};
@@ -30,8 +30,6 @@ use hotdesk_wire::template::trigger::TriggerAction;
 
 /// Type of a body that is JSON.
 const CONTENT_TYPE_JSON: &str = "application/json";
-/// Header field with the computer's id.
-const COMPUTER_HEADER: &str = "hotdesk-computer";
 
 /// The signing of webhooks, and their delivery.
 #[derive(Clone)]
@@ -161,14 +159,9 @@ impl WebhookSender {
             return Err(Error::not_found(format!("the template {reference} has no such webhook")));
         };
         let values = definition.values()?;
-        let url = values.expand(url)?;
-        // A variable may have brought a reference into the host.
-        if let Some(what) = unsupported(&url, std::iter::empty()) {
-            return Err(Error::conflict(format!("the webhook has a {what}")));
-        }
         let headers = headers.iter().map(|(name, value)| Ok((name.clone(), values.expand(value)?)));
         Ok(WebhookDefinition {
-            url,
+            url: values.expand(url)?,
             method: Method::from_bytes(method.word().as_bytes()).map_err(Error::internal)?,
             headers: headers.collect::<Result<_>>()?,
             body: body.as_deref().map(|body| values.expand(body)).transpose()?,
@@ -240,47 +233,5 @@ fn event_text(event: &Value, path: &str) -> String {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
-    }
-}
-
-/// Header fields that the service sets or that belong to the connection.
-const OWN_HEADERS: [&str; 12] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    COMPUTER_HEADER,
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "webhook-id",
-    "webhook-signature",
-    "webhook-timestamp",
-];
-
-/// Returns the part of a webhook that is not supported, below its own field.
-pub fn unsupported<'a>(url: &str, mut headers: impl Iterator<Item = &'a String>) -> Option<String> {
-    let host = url.split_once("://").map_or("", |(_, rest)| rest);
-    let host = host.split(['/', '?', '#']).next().unwrap_or_default();
-    if host.contains("{{") {
-        return Some("url with a reference to the event in its host".to_owned());
-    }
-    let own = headers.find(|name| OWN_HEADERS.contains(&name.as_str()))?;
-    Some(format!("headers.{own}, which the service sets"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_host_and_the_signature_are_no_matter_of_the_event() {
-        let check = |url: &str, header: &str| unsupported(url, [header.to_owned()].iter());
-        assert_eq!(check("https://example.com/{{ event.path }}?a={{event.b}}", "x-a"), None);
-        assert!(check("https://{{ event.host }}/x", "x-a").is_some());
-        assert!(check("https://a.{{event.host}}?x", "x-a").is_some());
-        assert!(check("https://example.com/", "webhook-signature").is_some());
-        assert!(check("https://example.com/", "host").is_some());
     }
 }

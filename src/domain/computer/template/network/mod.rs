@@ -7,6 +7,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::fault::{Fault, FaultCode, RuleResult, quoted};
+use super::interpolation::check_event_references;
+use super::name;
+use crate::desktop::stream::{MAX_KEY, check_key};
+use crate::network::webhook::OWN_HEADERS;
 
 /// Ports in the guest that services of a template do not use: VNC, the desktop's API, the noVNC page and the
 /// HTTP API of this kind of service; 870 is hotdesk's agent.
@@ -69,6 +73,49 @@ pub fn http_url(text: &str) -> RuleResult<String> {
 /// Those of [`url`].
 pub fn rtmp_url(text: &str) -> RuleResult<String> {
     url(text, &["rtmp://", "rtmps://"])
+}
+
+/// Checks the URL of a webhook, which may refer to the event behind its host: where a webhook goes is what the template
+/// says, and never what a computer does.
+///
+/// # Errors
+/// Those of [`http_url`]; `InvalidValue` for a wrong reference and for one in the host.
+pub fn webhook_url(text: &str) -> RuleResult<String> {
+    check_event_references(text)?;
+    // A reference may have spaces, which a URL has not.
+    http_url(&text.replace("{{ ", "{{").replace(" }}", "}}"))?;
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    if rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains("{{")) {
+        let message = "must not refer to the event in its host, because a computer does not decide where a webhook goes";
+        return Err(Fault::invalid(message).hint("write the host out, and refer to the event behind it"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Checks the name of a webhook's header field (RFC 9110 section 5.6.2). Returns it in lower case.
+///
+/// # Errors
+/// `InvalidValue` for no name, `Reserved` for one in [`OWN_HEADERS`].
+pub fn webhook_header(text: &str) -> RuleResult<String> {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if text.is_empty() || text.len() > name::MAX_NAME || !text.chars().all(is_token) {
+        return Err(Fault::invalid(format!("must be the name of a header field, not {}", quoted(text))));
+    }
+    let name = text.to_ascii_lowercase();
+    if OWN_HEADERS.contains(&name.as_str()) {
+        return Err(Fault::new(FaultCode::Reserved, format!("must not be {name}, which the service sets")));
+    }
+    Ok(name)
+}
+
+/// Checks a stream key. The message does not quote it.
+///
+/// # Errors
+/// `InvalidValue` for one that no server of streams takes.
+pub fn stream_key(key: &str) -> RuleResult<()> {
+    check_key(key).map_err(|_| {
+        Fault::invalid(format!("must be 1 to {MAX_KEY} printable ASCII characters without white space"))
+    })
 }
 
 /// Reads a destination of traffic: an IP address, a network in CIDR notation, or a domain name, which may begin
@@ -157,5 +204,36 @@ mod tests {
             assert!(http_url(bad).is_err(), "{bad}");
         }
         assert!(rtmp_url("rtmps://live.example/app").is_ok() && rtmp_url("http://a").is_err());
+    }
+
+    #[test]
+    fn t5_a_computer_decides_neither_where_a_webhook_goes_nor_how_it_is_signed() {
+        for (url, is_valid) in [
+            ("https://example.com/{{ event.path }}?a={{event.b}}", true),
+            ("https://{{ event.host }}/x", false),
+            ("https://a.{{event.host}}?x", false),
+            ("https://example.com/{{ evnt.path }}", false),
+            ("ftp://example.com/", false),
+        ] {
+            assert_eq!(webhook_url(url).is_ok(), is_valid, "{url}");
+        }
+        assert_eq!(webhook_header("X-Path"), Ok("x-path".to_owned()));
+        for (name, code) in [
+            ("Webhook-Signature", FaultCode::Reserved),
+            ("host", FaultCode::Reserved),
+            ("", FaultCode::InvalidValue),
+            ("a b", FaultCode::InvalidValue),
+        ] {
+            assert_eq!(webhook_header(name).unwrap_err().code, code, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_stream_key_is_not_quoted() {
+        assert_eq!(stream_key("live_1?bandwidth=2"), Ok(()));
+        for key in ["", "a key", "clé"] {
+            let fault = stream_key(key).unwrap_err();
+            assert!(fault.code == FaultCode::InvalidValue && (key.is_empty() || !fault.message.contains(key)), "{key}");
+        }
     }
 }

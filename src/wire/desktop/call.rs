@@ -7,8 +7,8 @@ use hotdesk_base::step_error::StepError;
 use hotdesk_domain::computer::template::trigger::render;
 use hotdesk_domain::network::webhook::in_url;
 
-use super::exec::Bash;
-use crate::desktop::action::Action;
+use super::action::Action;
+use super::bash::Bash;
 
 /// Path of a shell command.
 const BASH: &str = "bash";
