@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 
-use super::reference;
+use super::name::reference;
 use crate::client::Session;
 use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::event_stream::EventStream;

@@ -21,12 +21,12 @@ const LOG: &str = "/var/log/hotdesk/services/site/current";
 const MANY: usize = 10_000;
 
 /// A log that is followed.
-struct Followed {
+struct LogClient {
     response: Response,
     waiting: String,
 }
 
-impl Followed {
+impl LogClient {
     async fn open(controller: &RunningController, id: &str, query: &str) -> Self {
         let path = format!("/computers/{id}/services/site/log?follow=true{query}");
         let response = controller.request(Method::GET, &path).send().await.expect("an answer");
@@ -76,9 +76,9 @@ async fn launched(controller: &RunningController) -> String {
 async fn a_log_is_followed_across_its_rotation_until_it_or_the_computer_is_gone() {
     let Some(controller) = controller().await else { return };
     let id = launched(&controller).await;
-    let mut all = Followed::open(&controller, &id, "").await;
+    let mut all = LogClient::open(&controller, &id, "").await;
     all.until("ready").await;
-    let mut new = Followed::open(&controller, &id, "&bytes=0").await;
+    let mut new = LogClient::open(&controller, &id, "&bytes=0").await;
     controller.bash(&id, "echo first >/srv/say").await;
     assert_eq!((all.until("first").await, new.until("first").await), (1, 1));
 
@@ -90,7 +90,7 @@ async fn a_log_is_followed_across_its_rotation_until_it_or_the_computer_is_gone(
     controller.bash(&id, &format!("rm {LOG}")).await;
     assert_eq!((all.next().await, new.next().await), (None, None));
 
-    let mut waits = Followed::open(&controller, &id, "").await;
+    let mut waits = LogClient::open(&controller, &id, "").await;
     let (stopped, end) =
         tokio::join!(controller.post(&format!("/computers/{id}/stop"), json!({})), waits.next());
     assert_eq!((stopped.status, end), (200, None));
@@ -112,7 +112,7 @@ async fn followers_are_bounded_and_their_requests_are_checked() {
     }
     let mut open = Vec::new();
     for _ in 0..16 {
-        open.push(Followed::open(&controller, &id, "&bytes=0").await);
+        open.push(LogClient::open(&controller, &id, "&bytes=0").await);
     }
     let one_more = async || controller.request(Method::GET, &format!("{path}/site/log?follow=true")).send().await;
     let refused = one_more().await.expect("an answer");
