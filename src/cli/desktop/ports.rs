@@ -47,9 +47,14 @@ async fn list(session: &Session, target: &ComputerArg) -> Outcome<()> {
     let list: PortList = response.decode()?;
     session.show(&response, || {
         if list.ports.is_empty() {
-            return output::line("The computer has no ports from a template. Any port: hotdesk forward, hotdesk ports link");
+            return output::line(
+                "The computer has no ports from a template. Any port: hotdesk forward, hotdesk ports link",
+            );
         }
-        output::table(&["PORT", "PROTOCOL", "ACCESS", "NAME", "URL"], list.ports.into_iter().map(row).collect())
+        output::table(
+            &["PORT", "PROTOCOL", "ACCESS", "NAME", "URL"],
+            list.ports.into_iter().map(row).collect(),
+        )
     })
 }
 

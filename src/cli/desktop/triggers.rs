@@ -82,14 +82,18 @@ async fn runs(session: &Session, wanted: &TriggerArg) -> Outcome<()> {
         if trigger.runs.is_empty() {
             return output::line(&format!("{} has not run since the boot.", trigger.name));
         }
-        output::table(&["STARTED", "ENDED", "STATUS", "EVENT", "ERRORS"], trigger.runs.iter().map(run_row).collect())
+        output::table(
+            &["STARTED", "ENDED", "STATUS", "EVENT", "ERRORS"],
+            trigger.runs.iter().map(run_row).collect(),
+        )
     })
 }
 
 async fn fire(session: &Session, wanted: &TriggerArg, event: Option<Map<String, Value>>) -> Outcome<()> {
     let id = resolve::computer(&session.api, &wanted.target.computer).await?;
     let path = ["computers", &id, "triggers", &wanted.trigger];
-    let response = session.api.call(Method::POST, &path, Some(&FireTrigger { event }), REQUEST_TIMEOUT).await?;
+    let response =
+        session.api.call(Method::POST, &path, Some(&FireTrigger { event }), REQUEST_TIMEOUT).await?;
     session.show(&response, || output::line(&format!("{} runs.", wanted.trigger)))
 }
 
@@ -122,5 +126,6 @@ fn run_row(it: &TriggerRun) -> Vec<String> {
 
 /// Parses the fields of an event.
 fn fields(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("use a JSON object, such as '{{\"path\": \"/a\"}}': {error}"))
+    serde_json::from_str(text)
+        .map_err(|error| format!("use a JSON object, such as '{{\"path\": \"/a\"}}': {error}"))
 }

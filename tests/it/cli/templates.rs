@@ -31,8 +31,16 @@ fn template(reference: &str, status: &str) -> Value {
 #[tokio::test]
 async fn templates_are_listed_shown_and_their_builds_have_a_status() {
     let (server, shell) = one_computer().await;
-    server.respond("GET /api/templates", 200, json!({"templates": [template("default/lab@1.0.0", "failed")]}));
-    server.respond("GET /api/templates/global", 200, json!({"templates": [template("system/node@1.0.0", "ready")]}));
+    server.respond(
+        "GET /api/templates",
+        200,
+        json!({"templates": [template("default/lab@1.0.0", "failed")]}),
+    );
+    server.respond(
+        "GET /api/templates/global",
+        200,
+        json!({"templates": [template("system/node@1.0.0", "ready")]}),
+    );
     let own = shell.run(&["templates", "list"]).await.expect_success();
     assert!(own.contains("default/lab@1.0.0  failed") && !own.contains("system/"), "{own}");
     let all = shell.run(&["templates", "list", "--all"]).await.expect_success();
@@ -42,7 +50,10 @@ async fn templates_are_listed_shown_and_their_builds_have_a_status() {
 
     server.respond("GET /api/templates/default/lab/1.0.0", 200, template("default/lab@1.0.0", "failed"));
     let shown = shell.run(&["templates", "show", "lab@1.0.0"]).await.expect_success();
-    assert!(shown.contains("with the service") && shown.contains("\"api_version\": \"hotdesk/v1\""), "{shown}");
+    assert!(
+        shown.contains("with the service") && shown.contains("\"api_version\": \"hotdesk/v1\""),
+        "{shown}"
+    );
 
     let build = json!({"ref": "default/lab@1.0.0", "digest": "sha256:00", "status": "failed", "build_time_ms": 1500,
         "error": "build.run[0] ended with exit code 1:\nno\u{1b}[2J such file"});
@@ -95,7 +106,10 @@ async fn triggers_are_listed_with_their_runs_and_fired() {
     server.respond(&path, 200, json!({"triggers": [inbox, url]}));
     let listed = shell.run(&["triggers", "ls", "first light"]).await.expect_success();
     let lines: Vec<&str> = listed.lines().collect();
-    assert!(lines[1].starts_with("inbox  file    watching") && lines[1].ends_with("10:00:00Z failed"), "{listed}");
+    assert!(
+        lines[1].starts_with("inbox  file    watching") && lines[1].ends_with("10:00:00Z failed"),
+        "{listed}"
+    );
     assert!(lines[2].contains("failed: no route"), "{listed}");
     let runs = shell.run(&["triggers", "runs", "first light", "inbox"]).await.expect_success();
     assert!(runs.contains("{\"path\":\"/a b\"}") && runs.contains("exit code 4"), "{runs}");
@@ -127,7 +141,10 @@ async fn ports_are_listed_and_linked() {
     server.respond(&path, 200, ports);
     let listed = shell.run(&["ports", "ls", "first light"]).await.expect_success();
     let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[1..], [vec!["3000", "http", "public", "web", "http://x/3000/"], vec!["53", "udp", "key", "dns"]]);
+    assert_eq!(
+        rows[1..],
+        [vec!["3000", "http", "public", "web", "http://x/3000/"], vec!["53", "udp", "key", "dns"]]
+    );
     let ticket = json!({"url": "http://x/port-links/t", "port": 3000, "expires_at": "2026-11-21T10:00:00Z"});
     server.respond(&format!("POST /api/computers/{ID}/port-tickets"), 201, ticket);
     let linked = shell.run(&["ports", "link", "first light", "3000", "--ttl", "1m"]).await.expect_success();

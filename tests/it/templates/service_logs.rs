@@ -46,7 +46,8 @@ impl LogClient {
                 let entry: Value = serde_json::from_str(&data).expect("JSON");
                 return Some(entry["line"].as_str().expect("a line").to_owned());
             }
-            let chunk = tokio::time::timeout(TIMEOUT, self.response.chunk()).await.expect("something in time");
+            let chunk =
+                tokio::time::timeout(TIMEOUT, self.response.chunk()).await.expect("something in time");
             let chunk = chunk.ok()??;
             self.waiting.push_str(std::str::from_utf8(&chunk).expect("text"));
         }
@@ -85,7 +86,11 @@ async fn a_log_is_followed_across_its_rotation_until_it_or_the_computer_is_gone(
     let many = format!("yes {} | head -n {MANY} >/srv/say; echo last >/srv/say", "x".repeat(99));
     controller.bash(&id, &many).await;
     assert_eq!((all.until("last").await, new.until("last").await), (MANY + 1, MANY + 1), "no line is lost");
-    assert_ne!(controller.bash(&id, &format!("ls $(dirname {LOG}) | grep -c ^@")).await, "0\n", "it was rotated");
+    assert_ne!(
+        controller.bash(&id, &format!("ls $(dirname {LOG}) | grep -c ^@")).await,
+        "0\n",
+        "it was rotated"
+    );
 
     controller.bash(&id, &format!("rm {LOG}")).await;
     assert_eq!((all.next().await, new.next().await), (None, None));
@@ -114,17 +119,20 @@ async fn followers_are_bounded_and_their_requests_are_checked() {
     for _ in 0..16 {
         open.push(LogClient::open(&controller, &id, "&bytes=0").await);
     }
-    let one_more = async || controller.request(Method::GET, &format!("{path}/site/log?follow=true")).send().await;
+    let one_more =
+        async || controller.request(Method::GET, &format!("{path}/site/log?follow=true")).send().await;
     let refused = one_more().await.expect("an answer");
-    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &"1".parse().expect("a value")));
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["retry-after"]),
+        (503, &"1".parse().expect("a value"))
+    );
     let body: Value = refused.json().await.expect("JSON");
     assert_eq!(body["code"], "too_many_followers", "{body}");
     assert_eq!(controller.get(&format!("{path}/site/log")).await.status, 200, "reading needs no permit");
     // A client that leaves makes room.
     open.pop();
-    let room = wait::until(TIMEOUT, || async {
-        one_more().await.ok().filter(|response| response.status() == 200)
-    });
+    let room =
+        wait::until(TIMEOUT, || async { one_more().await.ok().filter(|response| response.status() == 200) });
     assert!(room.await.is_some());
     drop(open);
 }
