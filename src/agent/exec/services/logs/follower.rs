@@ -1,7 +1,7 @@
 //! Followers of the logs of services: each reads the file at its own pace.
 //!
 //! ```text
-//! file -- at most 256 KiB --> lines of one read --> client
+//! file -- 32 KiB --> lines of one read --> client
 //!   ^-- a second after a read that found nothing
 //! ```
 //! A slow client delays nothing but its own reads. What it has not read stays in the file, and is lost with the file when the log is
@@ -15,13 +15,13 @@ use std::vec;
 use futures_util::stream::{self, Stream as Flow};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::LogReader;
+use super::reader::LogReader;
 use crate::files::blocking;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::programs::service::ServiceLogEntry;
 
-/// Most followers of all services: each has a file open, and up to 0.4 MiB of lines.
+/// Most followers of all services: each has a file open, and at most 1 MiB of lines.
 const MAX_FOLLOWERS: usize = 16;
 /// Pause after a read that found nothing, as in tail(1).
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::open;
 
-/// Most bytes of a log that are read at once.
+/// Most bytes that are read at once by a reader that may leave lines out.
 const MAX_LOG_READ: u64 = 256 * 1024;
+
+/// The same for one that may not, and asks again at once. Lines of one byte take 25 bytes of memory each.
+const PIECE: u64 = 32 * 1024;
 
 /// Longest beginning of a line that is kept until its end is written; there is one for each file.
 const MAX_REST: usize = 64 * 1024;
@@ -24,7 +27,9 @@ pub(in crate::exec::services) struct LogReader {
     is_inside_line: bool,
     /// Beginning of a line that is not complete.
     rest: Vec<u8>,
-    /// Whether what is added beyond [`MAX_LOG_READ`] between two calls is left out.
+    /// Most bytes of one read.
+    piece: u64,
+    /// Whether what is added beyond that between two calls is left out.
     skips: bool,
     /// Whether there was a file, and none now.
     is_gone: bool,
@@ -34,7 +39,7 @@ impl LogReader {
     /// Begins at the end of the file, or at the beginning of one that does not exist yet. Of more than [`MAX_LOG_READ`] between
     /// two calls, only the last lines are read.
     pub(in crate::exec::services) fn at_end(path: PathBuf) -> Self {
-        Self { skips: true, ..Self::before_end(path, 0) }
+        Self { piece: MAX_LOG_READ, skips: true, ..Self::before_end(path, 0) }
     }
 
     /// Begins with the lines of the last `bytes`, and leaves none out.
@@ -50,6 +55,7 @@ impl LogReader {
             offset: start.saturating_sub(1),
             is_inside_line: start > 0,
             rest: Vec::new(),
+            piece: PIECE,
             skips: false,
             is_gone: false,
         }
@@ -65,8 +71,8 @@ impl LogReader {
         self.is_gone
     }
 
-    /// The next complete lines, of about [`MAX_LOG_READ`] bytes; none when there are no more for now. The last lines of a file that
-    /// was replaced come before those of the new one.
+    /// The next complete lines, not all at once; none when there are no more for now. The last lines of a file that was replaced
+    /// come before those of the new one.
     pub(in crate::exec::services) fn lines(&mut self) -> io::Result<Vec<String>> {
         let newest = match open(&self.path) {
             Ok(file) => Some(file),
@@ -80,14 +86,15 @@ impl LogReader {
             Some(newest) if self.is_current(&newest)? => self.file = Some(newest),
             newest => replacement = newest,
         }
-        let lines = self.read()?;
-        if !lines.is_empty() {
-            return Ok(lines);
+        while let Some(lines) = self.read()? {
+            if !lines.is_empty() {
+                return Ok(lines);
+            }
         }
         if let Some(file) = replacement {
             let last = std::mem::take(&mut self.rest);
             (self.file, self.offset, self.is_inside_line) = (Some(file), 0, false);
-            return Ok([text_lines(&last), self.read()?].concat());
+            return Ok([text_lines(&last), self.read()?.unwrap_or_default()].concat());
         }
         if let Some(file) = &self.file
             && file.metadata()?.nlink() == 0
@@ -96,7 +103,7 @@ impl LogReader {
             (self.file, self.offset, self.is_inside_line) = (None, 0, false);
             return Ok(text_lines(&std::mem::take(&mut self.rest)));
         }
-        Ok(lines)
+        Ok(Vec::new())
     }
 
     /// Whether a file is the one that is read; also when none is.
@@ -106,21 +113,27 @@ impl LogReader {
         Ok((current.dev(), current.ino()) == (file.dev(), file.ino()))
     }
 
-    fn read(&mut self) -> io::Result<Vec<String>> {
-        let Some(file) = &mut self.file else { return Ok(Vec::new()) };
+    /// Reads the next piece of the open file, and returns the lines that end in it; `None` at the end of the file.
+    fn read(&mut self) -> io::Result<Option<Vec<String>>> {
+        let Some(file) = &mut self.file else { return Ok(None) };
         let length = file.metadata()?.len();
         if length < self.offset {
             // It was emptied.
             (self.offset, self.is_inside_line) = (0, false);
             self.rest.clear();
         }
-        if self.skips && length - self.offset > MAX_LOG_READ {
-            (self.offset, self.is_inside_line) = (length - MAX_LOG_READ, true);
+        if self.skips && length - self.offset > self.piece {
+            (self.offset, self.is_inside_line) = (length - self.piece, true);
             self.rest.clear();
         }
         file.seek(SeekFrom::Start(self.offset))?;
         let mut bytes = std::mem::take(&mut self.rest);
-        self.offset += file.take(MAX_LOG_READ).read_to_end(&mut bytes)? as u64;
+        let read = file.take(self.piece).read_to_end(&mut bytes)?;
+        if read == 0 {
+            self.rest = bytes;
+            return Ok(None);
+        }
+        self.offset += read as u64;
         if self.is_inside_line {
             let end = bytes.iter().position(|byte| *byte == b'\n');
             self.is_inside_line = end.is_none();
@@ -131,7 +144,7 @@ impl LogReader {
         if bytes.len() - end <= MAX_REST {
             self.rest = bytes.split_off(end);
         }
-        Ok(text_lines(&bytes))
+        Ok(Some(text_lines(&bytes)))
     }
 }
 
@@ -215,16 +228,21 @@ mod tests {
         let line = "y".repeat(1023);
         let count = 3 * MAX_LOG_READ as usize / 1024;
         add(&path, &format!("{line}\n").repeat(count));
-        let mut seen = 0;
+        // A line that exceeds a piece is neither cut nor the end of the file, also before a rotation.
+        let long = "z".repeat(PIECE as usize + 1);
+        add(&path, &format!("{long}\n"));
+        fs::rename(&path, path.with_file_name("older")).unwrap();
+        add(&path, "new\n");
+        let (mut seen, mut last) = (0, Vec::new());
         loop {
             let lines = log.lines().unwrap();
             if lines.is_empty() {
                 break;
             }
-            assert!(lines.iter().all(|found| *found == line));
-            seen += lines.len();
+            seen += lines.iter().filter(|found| **found == line).count();
+            last.extend(lines.into_iter().filter(|found| *found != line));
         }
-        assert_eq!(seen, count);
+        assert_eq!((seen, last), (count, vec![long, "new".to_owned()]));
         // A file that is made later is read from its beginning.
         let later = path.with_file_name("later");
         let mut log = LogReader::before_end(later.clone(), 0);
