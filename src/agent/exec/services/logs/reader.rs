@@ -13,6 +13,9 @@ const MAX_LOG_READ: u64 = 256 * 1024;
 /// The same for one that may not, and asks again at once. Lines of one byte take 25 bytes of memory each.
 const PIECE: u64 = 32 * 1024;
 
+/// Most reads of one call. A line without an end is complete after fewer of them ([`MAX_REST`]).
+const MAX_READS: usize = 4;
+
 /// Longest beginning of a line that is kept until its end is written; there is one for each file.
 const MAX_REST: usize = 64 * 1024;
 
@@ -86,11 +89,18 @@ impl LogReader {
             Some(newest) if self.is_current(&newest)? => self.file = Some(newest),
             newest => replacement = newest,
         }
-        while let Some(lines) = self.read()? {
-            if !lines.is_empty() {
-                return Ok(lines);
+        for _ in 0..MAX_READS {
+            match self.read()? {
+                Some(lines) if lines.is_empty() => {}
+                Some(lines) => return Ok(lines),
+                None => return self.go_on(replacement),
             }
         }
+        Ok(Vec::new())
+    }
+
+    /// Goes on with the file that replaced the one whose end was reached, if any. Returns the unfinished last line of that one.
+    fn go_on(&mut self, replacement: Option<File>) -> io::Result<Vec<String>> {
         if let Some(file) = replacement {
             let last = std::mem::take(&mut self.rest);
             (self.file, self.offset, self.is_inside_line) = (Some(file), 0, false);
