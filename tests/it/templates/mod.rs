@@ -20,6 +20,7 @@ mod runs;
 mod runtime;
 mod sandboxes;
 mod saved;
+mod service_logs;
 mod services;
 mod sources;
 mod telemetry;
