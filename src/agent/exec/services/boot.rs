@@ -71,9 +71,10 @@ impl Parts {
         parts.run_boot_hooks(&programs).await?;
         if !(programs.services.is_empty() && programs.autostart.is_empty()) {
             let (supervisor, environment) = (parts.supervisor.clone(), parts.environment());
-            let all = programs.clone();
+            let (all, tasks) = (programs.clone(), parts.tasks.clone());
             blocking(move || {
                 supervisor.write(&all).map_err(Error::internal)?;
+                supervisor.begin_logs(&all, &tasks).map_err(Error::internal)?;
                 let started = supervisor.start(&environment);
                 started.map_err(|error| Error::failed(format!("s6-svscan cannot be started: {error}")))
             })

@@ -45,7 +45,6 @@ mod triggers;
 
 use boot::BEGUN;
 use health::HealthStates;
-pub use logs::run_with_output;
 use outbox::Outbox;
 pub use screens::TemplateScreens;
 pub use supervisor::Action;
@@ -178,13 +177,11 @@ impl Services {
     /// The services and the hooks.
     ///
     /// # Errors
-    /// `Internal` when the file of the programs cannot be read.
+    /// `Internal` when the file of the programs, or the state of a service, cannot be read.
     pub async fn list(&self) -> Result<ServiceList> {
         let programs = self.parts.programs().await?;
-        let mut services = Vec::new();
-        for service in all_services(&programs) {
-            services.push(self.parts.supervisor.status(&service.name, log_file(&service)).await);
-        }
+        let all = all_services(&programs);
+        let services = all.iter().map(|service| self.parts.supervisor.status(service)).collect::<Result<_>>()?;
         let health = programs.health.iter().map(|program| self.parts.health.of(&program.app)).collect();
         Ok(ServiceList { services, hooks: self.parts.hook_results(&programs), health })
     }
