@@ -205,12 +205,6 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         settings: PathBuf,
     },
-    /// Wait until a TCP port has no remote connection. The engine runs this before it saves memory.
-    #[command(hide = true)]
-    AwaitHangup {
-        /// TCP port.
-        port: u16,
-    },
 }
 
 /// `hotdesk secrets`.
@@ -250,7 +244,6 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::NameProxy { settings } => {
             hotdesk_engine::run_name_proxy(&settings).map_err(|error| format!("{error:#}"))?;
         }
-        Command::AwaitHangup { port } => hotdesk_agent::system::hangup::wait(port)?,
         Command::Image(command) => image::run(command, global.json)?,
         Command::Config(options) => settings::config(&options, global.json)?,
         Command::Openapi => settings::openapi()?,
