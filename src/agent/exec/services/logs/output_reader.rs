@@ -79,6 +79,8 @@ pub(in crate::exec::services) fn begin<'a>(
 /// Adds output until there is a wake-up, and then what is there at that moment.
 fn add_until(wakeup: &OwnedFd, sources: &mut [Source]) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
+    // Also a service that writes nothing has its file.
+    sources.iter_mut().for_each(|source| source.file.add(&[]));
     loop {
         let (is_woken, ready) = wait(wakeup, sources)?;
         for (source, _) in sources.iter_mut().zip(ready).filter(|(_, is_ready)| *is_ready) {
