@@ -299,5 +299,9 @@ async fn services_of_a_launch_run_under_supervisors_of_its_boot_snapshot() {
         }
     }
     expect_begun(&controller, 2).await;
-    assert_eq!((begun.len(), random.len()), (1, 2), "one supervisor for both, started once: {begun:?} {random:?}");
+    assert_eq!(
+        (begun.len(), random.len()),
+        (1, 2),
+        "one supervisor for both, started once: {begun:?} {random:?}"
+    );
 }

@@ -189,7 +189,8 @@ impl Services {
     /// Starts, stops or restarts a service, and returns all.
     ///
     /// # Errors
-    /// `NotFound` for a service that the template does not have; `Conflict` before the services start, or when it does not follow.
+    /// `NotFound` for a service that the template does not have; `Conflict` before the services start, and when it does not
+    /// follow.
     pub async fn act(&self, name: &str, action: Action) -> Result<ServiceList> {
         let service = self.service(name).await?;
         if !self.parts.is_done(STARTED) {

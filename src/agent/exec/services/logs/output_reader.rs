@@ -86,7 +86,8 @@ fn add_until(wakeup: &OwnedFd, sources: &mut [Source]) -> io::Result<()> {
         for (source, _) in sources.iter_mut().zip(ready).filter(|(_, is_ready)| *is_ready) {
             match source.fifo.read(&mut buffer) {
                 Ok(length) => source.file.add(&buffer[..length]),
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -144,13 +145,15 @@ mod tests {
         fn read(&self, names: &[&str]) -> Tasks {
             let tasks = Tasks::new();
             let paths: Vec<_> = names.iter().map(|name| self.at(name)).collect();
-            let outputs = paths.iter().map(|path| (path.as_path(), OutputFile::plain(path.with_extension("log"))));
+            let outputs =
+                paths.iter().map(|path| (path.as_path(), OutputFile::plain(path.with_extension("log"))));
             begin(outputs, &tasks).unwrap();
             tasks
         }
 
         async fn until(&self, log: &str, text: &str) {
-            let seen = || async { fs::read_to_string(self.at(log)).is_ok_and(|found| found == text).then_some(()) };
+            let seen =
+                || async { fs::read_to_string(self.at(log)).is_ok_and(|found| found == text).then_some(()) };
             assert!(wait::until(TIMEOUT, seen).await.is_some(), "{log} must have {text:?}");
         }
     }

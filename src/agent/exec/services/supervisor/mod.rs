@@ -136,7 +136,8 @@ impl Supervisor {
     /// Begins to write the logs of all services, once for an agent. May block.
     pub(super) fn begin_logs(&self, programs: &TemplatePrograms, tasks: &Tasks) -> Result<(), StepError> {
         let services = all_services(programs);
-        let fifos: Vec<_> = services.iter().map(|service| self.folder.join(&service.name).join(OUTPUT)).collect();
+        let fifos: Vec<_> =
+            services.iter().map(|service| self.folder.join(&service.name).join(OUTPUT)).collect();
         let outputs = services.iter().map(output_file);
         logs::begin_output(fifos.iter().map(PathBuf::as_path).zip(outputs), tasks)
             .map_err(StepError::at("the output of services"))

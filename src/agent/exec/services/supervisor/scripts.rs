@@ -122,7 +122,9 @@ mod tests {
             cwd: Some("/usr".to_owned()),
             env: [("PLACE".to_owned(), "it's".to_owned())].into(),
             secret_env: [("TOKEN".to_owned(), "KEY".to_owned())].into(),
-            ..service("echo $$ \"$PWD\" \"$HOME\" \"$USER\" \"$PLACE\" \"$TOKEN\" \"${hotdesk_0-none}\"; echo error >&2; exit 7")
+            ..service(
+                "echo $$ \"$PWD\" \"$HOME\" \"$USER\" \"$PLACE\" \"$TOKEN\" \"${hotdesk_0-none}\"; echo error >&2; exit 7",
+            )
         };
         fs::write(at("run"), run_script(&service, &BTreeMap::new(), &at("secrets.env"))).unwrap();
         let status = Command::new("sh").arg("run").current_dir(folder.path()).status().unwrap();
