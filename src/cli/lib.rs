@@ -192,15 +192,6 @@ enum Command {
     /// Supervise one command for the agent.
     #[command(hide = true)]
     ExecShim,
-    /// Run a command whose output is added to a file. The scripts of a template's services run this.
-    #[command(hide = true)]
-    AppendOutput {
-        /// File, which is made when it is missing.
-        file: PathBuf,
-        /// Command and arguments.
-        #[arg(last = true, required = true, value_name = "COMMAND")]
-        command: Vec<OsString>,
-    },
     /// Set how many CPUs the programs of this computer see. The engine runs this after a change of vCPUs.
     #[command(hide = true)]
     SetCpus {
@@ -213,12 +204,6 @@ enum Command {
         /// Settings, of which another process must have no use.
         #[arg(long, value_name = "FILE")]
         settings: PathBuf,
-    },
-    /// Wait until a TCP port has no remote connection. The engine runs this before it saves memory.
-    #[command(hide = true)]
-    AwaitHangup {
-        /// TCP port.
-        port: u16,
     },
 }
 
@@ -255,14 +240,10 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         }
         Command::VmInit { command } => hotdesk_agent::system::vm::run(&command)?,
         Command::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
-        Command::AppendOutput { file, command } => {
-            hotdesk_agent::exec::services::run_with_output(&file, &command)?;
-        }
         Command::SetCpus { count } => hotdesk_agent::system::cpus::limit_all(count)?,
         Command::NameProxy { settings } => {
             hotdesk_engine::run_name_proxy(&settings).map_err(|error| format!("{error:#}"))?;
         }
-        Command::AwaitHangup { port } => hotdesk_agent::system::hangup::wait(port)?,
         Command::Image(command) => image::run(command, global.json)?,
         Command::Config(options) => settings::config(&options, global.json)?,
         Command::Openapi => settings::openapi()?,

@@ -8,7 +8,6 @@ use hotdesk_base::step_error::StepError;
 pub mod cpus;
 pub(crate) mod env_file;
 mod epoll;
-pub mod hangup;
 pub mod identity;
 pub(crate) mod inherited;
 pub mod init;

@@ -21,7 +21,7 @@ mod runtime;
 mod sandboxes;
 mod saved;
 mod service_logs;
-mod services;
+pub mod services;
 mod sources;
 mod telemetry;
 mod triggers;

@@ -1,7 +1,5 @@
 //! Services, hooks and secrets of templates, in real computers under s6.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use hotdesk::base::wait;
@@ -9,7 +7,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::builds::{build, controller, launch};
-use crate::cli::person::Shell;
 use crate::harness::agent::fetch_json;
 use crate::harness::caller::{Caller, id_of};
 use crate::harness::controller::RunningController;
@@ -244,16 +241,32 @@ async fn a_link_of_a_user_leads_the_log_of_a_service_nowhere() {
     services(&controller, &id, |list| status(list, "site") == "running").await;
 }
 
-#[tokio::test]
-async fn output_is_added_to_a_file_by_the_program_that_a_service_starts() {
-    let shell = Shell::new();
-    let file = shell.file("a.log");
-    let add = |text| ["append-output", file.to_str().expect("a path"), "--", "sh", "-c", text];
-    shell.run(&add("echo out; echo err >&2; exit 7")).await.expect_failure(7, &[]);
-    shell.run(&add("echo more")).await.expect_success();
-    assert_eq!(fs::read_to_string(&file).expect("a log"), "out\nerr\nmore\n");
-    fs::remove_file(&file).expect("removed");
-    symlink("elsewhere", &file).expect("a link");
-    shell.run(&add("echo more")).await.expect_failure(1, &["a.log", "symbolic link"]);
-    assert!(!shell.file("elsewhere").exists());
+#[tokio::test(flavor = "multi_thread")]
+async fn output_of_a_service_waits_while_the_agent_starts_again() {
+    let Some(controller) = controller().await else { return };
+    let content = "apps: [{name: web, services: [{name: count, user: root, \
+        run: 'i=0; while true; do i=$((i + 1)); echo $i; sleep 0.02; done'}]}]";
+    let built = build(&controller, "count@1.0.0", content).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "count@1.0.0").await.body);
+    let up = services(&controller, &id, |list| status(list, "count") == "running").await;
+    let log = format!("/computers/{id}/services/count/log?bytes=1048576");
+    let numbers = async |least: usize| {
+        let seen = wait::until(TIMEOUT, || async {
+            let text = controller.get(&log).await.body["text"].as_str()?.to_owned();
+            let numbers: Option<Vec<usize>> =
+                text.lines().map(|line| line.split_once("  ")?.1.parse().ok()).collect();
+            numbers.filter(|numbers| numbers.len() >= least)
+        });
+        seen.await.unwrap_or_else(|| panic!("{least} lines must be in the log"))
+    };
+    let before = numbers(10).await.len();
+    // The command ends with its agent.
+    let end = json!({"command": "kill -TERM $(pgrep -of 'hotdesk agent'); sleep 60"});
+    controller.post(&format!("/computers/{id}/bash"), end).await;
+    let after = numbers(before + 100).await;
+    assert!(after.iter().copied().eq(1..=after.len()), "no line is lost: {after:?}");
+    let list = services(&controller, &id, |list| status(list, "count") == "running").await;
+    assert_eq!(service(&list, "count")["pid"], service(&up, "count")["pid"]);
 }

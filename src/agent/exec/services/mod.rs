@@ -46,10 +46,9 @@ mod telemetry;
 mod terminals;
 mod triggers;
 
-use boot::BEGUN;
+use boot::{BEGUN, STARTED};
 use health::HealthStates;
 use logs::LogFollowers;
-pub use logs::run_with_output;
 use outbox::Outbox;
 pub use screens::TemplateScreens;
 pub use supervisor::Action;
@@ -184,13 +183,11 @@ impl Services {
     /// The services and the hooks.
     ///
     /// # Errors
-    /// `Internal` when the file of the programs cannot be read.
+    /// `Internal` when the file of the programs, or the state of a service, cannot be read.
     pub async fn list(&self) -> Result<ServiceList> {
         let programs = self.parts.programs().await?;
-        let mut services = Vec::new();
-        for service in all_services(&programs) {
-            services.push(self.parts.supervisor.status(&service.name, log_file(&service)).await);
-        }
+        let all = all_services(&programs);
+        let services = all.iter().map(|service| self.parts.supervisor.status(service)).collect::<Result<_>>()?;
         let health = programs.health.iter().map(|program| self.parts.health.of(&program.app)).collect();
         Ok(ServiceList { services, hooks: self.parts.hook_results(&programs), health })
     }
@@ -198,9 +195,13 @@ impl Services {
     /// Starts, stops or restarts a service, and returns all.
     ///
     /// # Errors
-    /// `NotFound` for a service that the template does not have; `Conflict` when it does not follow.
+    /// `NotFound` for a service that the template does not have; `Conflict` before the services start, and when it does not
+    /// follow.
     pub async fn act(&self, name: &str, action: Action) -> Result<ServiceList> {
         let service = self.service(name).await?;
+        if !self.parts.is_done(STARTED) {
+            return Err(Error::conflict("The services start after the hooks of the boot"));
+        }
         self.parts.supervisor.act(&service.name, action).await?;
         self.list().await
     }

@@ -5,6 +5,7 @@
 //! through the guest's veth pair: the packet rules (`host/network/rules.nft`) reject packets from guests and drop
 //! those from outside. The agent requires its token as everywhere.
 
+mod hangup;
 mod suspend;
 
 use std::net::SocketAddr;

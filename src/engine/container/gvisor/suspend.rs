@@ -9,7 +9,6 @@
 //! moment. For a fork, or a snapshot with memory, it continues once its disk is copied. The checkpoint writes
 //! its dirty data to the disk.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -29,10 +28,6 @@ use hotdesk_base::ids::ComputerId;
 
 /// For saving or reading 16 GiB at the 60 MB/s of a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// For a guest's kernel to process the end of connections, if its agent cannot confirm that. 20 ms are too
-/// short on a host with busy processors.
-const HANGUP_DELAY: Duration = Duration::from_millis(500);
-
 impl GuestMemory for ContainerEngine {
     fn version(&self, _folder: &Folder) -> EngineResult<String> {
         self.runtime.version()
@@ -180,19 +175,6 @@ impl ContainerEngine {
         }
         agent.map_or(Ok(()), super::cut_connections)?;
         Ok((state, since))
-    }
-
-    /// Waits until the guest's kernel has processed the end of its agent's connections.
-    fn await_hangup(&self, id: ComputerId, agent: SocketAddr) {
-        let mut call = self.runtime.call();
-        call.arg("exec").arg(id.to_string());
-        call.args(["/usr/bin/hotdesk", "await-hangup"]).arg(agent.port().to_string());
-        if let Err(error) = run("wait for the guest's kernel to close the agent's connections", call) {
-            // The guest has no memory for another process, or an earlier agent: a fixed delay is the best
-            // guess.
-            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not confirm that the agent's connections ended; the saved memory may fail to resume");
-            std::thread::sleep(HANGUP_DELAY);
-        }
     }
 
     /// Saves the memory of a paused guest, which stays paused.

@@ -10,12 +10,16 @@ use rustix::fs::OFlags;
 
 use hotdesk_wire::programs::service::ServiceLog;
 
+mod append;
 mod follower;
-mod output;
+mod output_file;
+mod output_reader;
 mod reader;
+pub(super) mod tai64n;
 
 pub(super) use follower::{LogFollowers, unreadable};
-pub use output::run_with_output;
+pub(super) use output_file::OutputFile;
+pub(super) use output_reader::begin as begin_output;
 pub(super) use reader::LogReader;
 
 /// Returns the last `most` bytes of a file.
@@ -42,7 +46,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Resolves the first component of an absolute path: links in `/`, such as `/bin`, are those of root.
-fn without_top_link(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn without_top_link(path: &Path) -> io::Result<PathBuf> {
     let mut parts = path.components();
     let top: PathBuf = parts.by_ref().take(2).collect();
     Ok(top.canonicalize()?.join(parts.as_path()))

@@ -12,7 +12,7 @@ use hotdesk_wire::template::trigger::LogFormat;
 
 /// The event of a line, if it has the text. A line is a JSON object with `json`; others are left out.
 fn line_fields(line: &str, pattern: &str, format: LogFormat) -> Option<Map<String, Value>> {
-    // The supervisor's logger writes the time before each line (s6-log, directive T).
+    // The time is before each line of a file that the author did not name.
     let line = match line.split_once("  ") {
         Some((time, rest))
             if time.len() == "2026-11-25 22:00:00.123456789".len() && time.starts_with("20") =>

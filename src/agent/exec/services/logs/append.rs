@@ -1,23 +1,19 @@
-//! Output of a service that is added to a file.
+//! Opening of a file to which output of a service is added.
 //!
 //! Root opens the file, because the service's user may not write to its folder. Other users may: no link of theirs is
 //! followed, and a file that has a second name elsewhere is refused.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 
-use rustix::fs::{Mode, OFlags, fcntl_setfl, openat};
+use rustix::fs::{Mode, OFlags, openat};
 
 use super::without_top_link;
 use crate::files::paths::{FOLDER, Parents, open_inside};
-use hotdesk_base::step_error::StepError;
 
-/// Flags to open a file at its end. A FIFO without a reader is not waited for.
+/// Flags to open a file at its end. Neither a FIFO without a reader nor a device is waited for.
 const APPEND: OFlags = OFlags::WRONLY
     .union(OFlags::APPEND)
     .union(OFlags::CREATE)
@@ -28,22 +24,11 @@ const APPEND: OFlags = OFlags::WRONLY
 /// Mode of a new file, less the umask: other users may read the log.
 const MODE: Mode = Mode::from_raw_mode(0o644);
 
-/// Replaces this process by a command whose output and errors are added to a file.
+/// Opens a file at its end, and makes it when it is missing.
 ///
 /// # Errors
-/// When the file cannot be opened, is behind a link, or has a second name; when the command cannot be started.
-pub fn run_with_output(path: &Path, command: &[OsString]) -> Result<(), StepError> {
-    let (program, arguments) =
-        command.split_first().ok_or_else(|| StepError::new("the command has no program"))?;
-    let failed = StepError::at(path.display().to_string());
-    let output = append_to(path).map_err(&failed)?;
-    let errors = output.try_clone().map_err(&failed)?;
-    let failure = Command::new(program).args(arguments).stdout(output).stderr(errors).exec();
-    Err(StepError::at(program.to_string_lossy())(failure))
-}
-
-/// Opens a file at its end, and makes it when it is missing.
-fn append_to(path: &Path) -> io::Result<File> {
+/// When its folder is missing, it is behind a link, it is no regular file and no device, or it has a second name.
+pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let (Some(name), Some(parent)) = (path.file_name(), path.parent()) else {
         return Err(io::ErrorKind::IsADirectory.into());
     };
@@ -59,7 +44,6 @@ fn append_to(path: &Path) -> io::Result<File> {
     if !is_own {
         return Err(io::Error::other("it is no regular file, or has a second name (a hard link)"));
     }
-    fcntl_setfl(&file, OFlags::APPEND)?;
     Ok(file)
 }
 
