@@ -216,13 +216,9 @@ impl Build<'_> {
         let spec = MachineSpec { layers: below.to_vec(), ..hardware_spec(machine, isolation, &hardware) };
         let title = planned.title();
         let filled = tokio::select! {
-            filled = self.fill_disk(&spec, planned, environment) => filled,
+            filled = self.fill_disk_or_tell(&spec, planned, environment, &title) => filled,
             error = self.interruption() => Err(error),
             error = self.shortage(machine, &title) => Err(error),
-        };
-        let filled = match filled {
-            Err(error) if self.is_short_of_space().await => Err(short_of_space(&title, Some(&error))),
-            filled => filled,
         };
         // Not interrupted: the engine would go on copying, and the layer would appear after its removal.
         let kept = match filled {
@@ -252,6 +248,21 @@ impl Build<'_> {
             super::remove_layer(self.fleet, layer).await;
         }
         made.map(|()| layer)
+    }
+
+    /// [`Self::fill_disk`], whose error tells when the host is short of disk space. A step that fails meanwhile may not know why:
+    /// its programs see I/O errors, or the guard of the disk has killed them.
+    async fn fill_disk_or_tell(
+        &self,
+        spec: &MachineSpec,
+        planned: &PlannedLayer,
+        environment: &BTreeMap<String, String>,
+        title: &str,
+    ) -> Result<()> {
+        match self.fill_disk(spec, planned, environment).await {
+            Err(error) if self.is_short_of_space().await => Err(short_of_space(title, Some(&error))),
+            filled => filled,
+        }
     }
 
     /// Boots a machine over the layers so far, runs the steps, and stops it.
@@ -351,8 +362,7 @@ impl Build<'_> {
         short_of_space(what, None)
     }
 
-    /// Whether the host has less free space than its reserve. A step that fails meanwhile may not know why: its programs see I/O
-    /// errors, or the guard of the disk has killed them.
+    /// Whether the host has less free space than its reserve. A failure to measure it is in the log of the guard.
     async fn is_short_of_space(&self) -> bool {
         self.fleet.engine.watch_disk().await.is_ok_and(|seen| seen.free < HOST_RESERVE)
     }
