@@ -122,7 +122,7 @@ impl Runtime {
     }
 
     /// Creates the container of the machine's bundle without running its first process, which gets `passed`,
-    /// if any, as descriptor 3. Must run in the mount namespace with the bundle's mounts.
+    /// if any, as descriptor 3. Must run in the mount namespace with the bundle's mounts, on a thread that ends afterwards.
     pub(super) fn create(&self, folder: &Folder, passed: Option<OwnedFd>) -> EngineResult<()> {
         const STEP: &str = "create the container";
         let log = folder.runtime_log();
@@ -146,6 +146,9 @@ impl Runtime {
         }
         create.arg(folder.id.to_string());
         syscalls::pass_fd(&mut create, passed);
+        if self.kind == RuntimeKind::Gvisor {
+            runsc::coalesce_timers_of_children(STEP)?;
+        }
         let mut child = command::spawn(STEP, &mut create)?;
         let status = command::finish(STEP, &mut child, command::TIMEOUT)?;
         check_status(STEP, status, &tail(&log))

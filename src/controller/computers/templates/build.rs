@@ -27,6 +27,7 @@ use hotdesk_base::ids::{AccountId, ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
 use hotdesk_base::wait;
 use hotdesk_domain::billing::plan::Plans;
+use hotdesk_domain::computer::disk_guard::HOST_RESERVE;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::template::build::{PlannedLayer, StepKind, plan_base, plan_layers};
 use hotdesk_domain::computer::{ComputerRequest, Hardware, parse_computer_request};
@@ -87,6 +88,11 @@ impl Plan {
         layers.extend(own);
         Ok(Self { image, environment, base_id, layers })
     }
+}
+
+fn short_of_space(what: &str, seen: Option<&Error>) -> Error {
+    let seen = seen.map(|error| format!(" ({error})")).unwrap_or_default();
+    Error::conflict(format!("{what}: the host is short of disk space: try again later, or write less{seen}"))
 }
 
 fn missing_base(name: &str) -> Error {
@@ -210,7 +216,7 @@ impl Build<'_> {
         let spec = MachineSpec { layers: below.to_vec(), ..hardware_spec(machine, isolation, &hardware) };
         let title = planned.title();
         let filled = tokio::select! {
-            filled = self.fill_disk(&spec, planned, environment) => filled,
+            filled = self.fill_disk_or_tell(&spec, planned, environment, &title) => filled,
             error = self.interruption() => Err(error),
             error = self.shortage(machine, &title) => Err(error),
         };
@@ -242,6 +248,21 @@ impl Build<'_> {
             remove_layer(self.fleet, layer).await;
         }
         made.map(|()| layer)
+    }
+
+    /// [`Self::fill_disk`], whose error tells when the host is short of disk space. A step that fails meanwhile may not know why:
+    /// its programs see I/O errors, or the guard of the disk has killed them.
+    async fn fill_disk_or_tell(
+        &self,
+        spec: &MachineSpec,
+        planned: &PlannedLayer,
+        environment: &BTreeMap<String, String>,
+        title: &str,
+    ) -> Result<()> {
+        match self.fill_disk(spec, planned, environment).await {
+            Err(error) if self.is_short_of_space().await => Err(short_of_space(title, Some(&error))),
+            filled => filled,
+        }
     }
 
     /// Boots a machine over the layers so far, runs the steps, and stops it.
@@ -338,7 +359,12 @@ impl Build<'_> {
         while !self.fleet.engine.is_frozen(machine) {
             tokio::time::sleep(SHORTAGE_INTERVAL).await;
         }
-        Error::conflict(format!("{what}: the host is short of disk space: try again later, or write less"))
+        short_of_space(what, None)
+    }
+
+    /// Whether the host has less free space than its reserve. A failure to measure it is in the log of the guard.
+    async fn is_short_of_space(&self) -> bool {
+        self.fleet.engine.watch_disk().await.is_ok_and(|seen| seen.free < HOST_RESERVE)
     }
 
     /// Checks that the account may make one more layer, and returns the hardware of its computer: at most what the plan
