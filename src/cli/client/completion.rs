@@ -102,7 +102,9 @@ fn templates() -> Vec<CompletionCandidate> {
         })
     };
     // A key of one workspace gets the second list alone.
-    [list(&["templates"]), list(&["templates", "global"])].concat()
+    let mut candidates = list(&["templates"]);
+    candidates.extend(list(&["templates", "global"]));
+    candidates
 }
 
 /// Runs requests for the server and key of the command line so far. Without an answer there are no candidates: the prompt
