@@ -6,7 +6,7 @@ use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::desktop::terminal::ComputerTerminal;
 use hotdesk_store::fleet::computers::Computer;
-use hotdesk_wire::computer::{Computer as Record, ComputerBilling, InstanceDetails, DeclaredTerminal};
+use hotdesk_wire::computer::{Computer as Record, ComputerBilling, DeclaredTerminal, InstanceDetails};
 
 /// Live details of a computer that are not stored.
 #[derive(Clone, Copy, Debug, Default)]

@@ -149,7 +149,9 @@ fn read_file(field: &FieldReader<'_>) -> Option<TemplateFile> {
         let when = object.read("when", |when| read_moment(when, kind.as_ref()));
         let default = match kind {
             Some(FileContent::Secret) => FileMoment::Runtime,
-            Some(FileContent::Repository | FileContent::Url | FileContent::Text(_)) | None => FileMoment::Build,
+            Some(FileContent::Repository | FileContent::Url | FileContent::Text(_)) | None => {
+                FileMoment::Build
+            }
         };
         let (from, inline) = match kind {
             Some(FileContent::Text(text)) => (None, Some(text)),

@@ -321,7 +321,8 @@ fn documents_beyond_a_bound_are_refused() {
     assert_eq!((errors.len(), &*errors[0].code), (1, "too_large"));
     // Normalised, a backslash has two characters: what is stored can be read again.
     let run = "\\".repeat(200_000);
-    let text = format!("api_version: hotdesk/v1\nname: lab@1.0.0\nbuild: {{run: ['1{run}', '2{run}', '3{run}']}}\n");
+    let text =
+        format!("api_version: hotdesk/v1\nname: lab@1.0.0\nbuild: {{run: ['1{run}', '2{run}', '3{run}']}}\n");
     let errors = validate(text.as_bytes()).unwrap_err();
     assert_eq!((errors.len(), &*errors[0].code), (1, "too_large"), "{errors:?}");
     let errors = validate(b"a: \xff").unwrap_err();

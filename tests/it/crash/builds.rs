@@ -20,8 +20,7 @@ use crate::templates::builds::{self, build, build_path, definition, launch, publ
 /// Longest build of these tests: some boots of containers on a busy machine.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(120);
 /// Phases of a build in the order in which its log has them.
-const PHASES: [&str; 8] =
-    ["publish", "compile", "boot", "install", "snapshot", "check", "record", "ready"];
+const PHASES: [&str; 8] = ["publish", "compile", "boot", "install", "snapshot", "check", "record", "ready"];
 
 /// Steps of which no two builds share a layer, with a service that is checked.
 fn content(number: usize) -> String {

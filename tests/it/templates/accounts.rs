@@ -105,7 +105,12 @@ async fn a_text_that_is_no_document_is_a_bad_request_and_an_invalid_document_is_
     ] {
         let refused = publish(&controller, &key, text.to_owned()).await;
         let message = refused.body["error"].as_str().unwrap_or_default();
-        assert!(refused.status == status && message.contains(part), "{text:?}: {} {}", refused.status, refused.body);
+        assert!(
+            refused.status == status && message.contains(part),
+            "{text:?}: {} {}",
+            refused.status,
+            refused.body
+        );
         assert_eq!(refused.body["errors"].is_array(), status == 422, "{text:?}: {}", refused.body);
         let checked = fetch_json(controller.request(Method::POST, "/templates/validate").body(text)).await;
         assert_eq!(checked.status, 422, "{text:?}: {}", checked.body);

@@ -67,10 +67,14 @@ async fn the_command_line_publishes_texts_beside_the_definition_file() {
         }
     }
     // Errors of the file are reported with all others.
-    let text = "api_version: hotdesk/v1\nname: lab@1.0.0\ncpu: 3\nfiles: [{to: /opt/motd, from: assets/none.txt}]\n";
+    let text =
+        "api_version: hotdesk/v1\nname: lab@1.0.0\ncpu: 3\nfiles: [{to: /opt/motd, from: assets/none.txt}]\n";
     fs::write(&path, text).expect("a file");
     let both = shell.run(&["templates", "validate", file]).await;
-    both.expect_failure(1, &[":3:6: cpu: must be 1, 2, 4, 8 or 16", ":4:31: files[0].from: names assets/none.txt"]);
+    both.expect_failure(
+        1,
+        &[":3:6: cpu: must be 1, 2, 4, 8 or 16", ":4:31: files[0].from: names assets/none.txt"],
+    );
     // Small files are too large for a document together.
     let parts: Vec<String> = (0..5).map(|n| format!("{{to: /opt/{n}, from: assets/part.txt}}")).collect();
     fs::write(folder.join("assets/part.txt"), "x".repeat(250_000)).expect("a file");
@@ -85,12 +89,22 @@ async fn the_command_line_publishes_texts_beside_the_definition_file() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_beside_the_definition_is_no_part_of_a_document_over_http() {
     let controller = Simulation::boot().await;
-    let document = "api_version: hotdesk/v1\nname: lab@1.0.0\nfiles: [{to: /opt/motd, from: assets/motd.txt}]\n";
+    let document =
+        "api_version: hotdesk/v1\nname: lab@1.0.0\nfiles: [{to: /opt/motd, from: assets/motd.txt}]\n";
     for path in ["/templates/validate", "/templates"] {
         let refused = fetch_json(controller.request(Method::POST, path).body(document)).await;
         let error = &refused.body["errors"][0];
-        assert_eq!((refused.status, &error["code"]), (422, &json!("unsupported")), "{path}: {}", refused.body);
-        assert_eq!((&error["field"], &error["line"]), (&json!("files[0].from"), &json!(3)), "{path}: {error}");
+        assert_eq!(
+            (refused.status, &error["code"]),
+            (422, &json!("unsupported")),
+            "{path}: {}",
+            refused.body
+        );
+        assert_eq!(
+            (&error["field"], &error["line"]),
+            (&json!("files[0].from"), &json!(3)),
+            "{path}: {error}"
+        );
         let hint = error["hint"].as_str().unwrap_or_default();
         assert!(hint.contains("write it inline or give a URL"), "{path}: {error}");
     }

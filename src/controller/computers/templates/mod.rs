@@ -288,7 +288,9 @@ impl Templates {
                     error = format_args!("{error:#}"),
                     "could not store how a build ended; the next start stores that it failed"
                 );
-                log.fail("how the build ended could not be stored: build it again after a restart of the service");
+                log.fail(
+                    "how the build ended could not be stored: build it again after a restart of the service",
+                );
             }
         }
     }
@@ -339,7 +341,8 @@ async fn parse(template: &StoredTemplate) -> Result<TemplateDefinition> {
     let checked = tokio::task::spawn_blocking(move || validate(text.as_bytes()));
     checked.await.map_err(Error::internal)?.map_err(|errors| {
         let first = errors.first().map(|error| error.sentence()).unwrap_or_default();
-        let message = format!("the template {} is invalid: {first}: publish another version", template.reference);
+        let message =
+            format!("the template {} is invalid: {first}: publish another version", template.reference);
         Error::unprocessable(message).code(ErrorCode::TemplateInvalid)
     })
 }

@@ -131,9 +131,8 @@ pub fn source(text: &str) -> RuleResult<FileSource<'_>> {
 pub fn too_large(path: &str) -> Fault {
     let message =
         format!("names {path}, which has more than {MAX_SCRIPT_BYTES} bytes (each ${{ counts as $${{)");
-    Fault::new(FaultCode::TooLarge, message).hint(format!(
-        "a text beside the definition file has at most {MAX_SCRIPT_BYTES} bytes: {BY_URL}"
-    ))
+    Fault::new(FaultCode::TooLarge, message)
+        .hint(format!("a text beside the definition file has at most {MAX_SCRIPT_BYTES} bytes: {BY_URL}"))
 }
 
 /// Objects of S3 are read by anybody's URL: a template has no credentials of the operator.

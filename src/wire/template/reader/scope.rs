@@ -84,8 +84,10 @@ impl Scope {
     /// The text of a file beside the definition file. What looks like a reference is content of the file.
     pub(super) fn text_beside(&self, name: &str) -> RuleResult<String> {
         let Some(files) = &self.files else {
-            let message =
-                format!("names the file {} beside the definition file, which only the command line reads", quoted(name));
+            let message = format!(
+                "names the file {} beside the definition file, which only the command line reads",
+                quoted(name)
+            );
             let hint = "write it inline or give a URL, or publish with hotdesk templates publish";
             return Err(Fault::new(FaultCode::Unsupported, message).hint(hint));
         };

@@ -114,9 +114,8 @@ fn content_script(file: &TemplateFile, values: &TemplateValues<'_>, to: &str) ->
     }
     let Some(from) = &file.from else { return Ok((String::new(), false)) };
     let from = values.expand(from)?;
-    let refused = |fault: Fault| {
-        Error::internal(format!("a build began with a file whose source {}", fault.message))
-    };
+    let refused =
+        |fault: Fault| Error::internal(format!("a build began with a file whose source {}", fault.message));
     match path::source(&from).map_err(refused)? {
         FileSource::Url(url) => {
             let url = shell_words::quote(&url).into_owned();

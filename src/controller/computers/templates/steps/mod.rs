@@ -155,11 +155,14 @@ mod tests {
     #[test]
     fn a_template_that_needs_sound_has_it_on_an_imported_image_too() {
         let fields = |hardware: &str, base: &str| {
-            let text = format!("api_version: hotdesk/v1\nname: lab@1.0.0\nhardware: {{{hardware}}}\n{base}\n");
+            let text =
+                format!("api_version: hotdesk/v1\nname: lab@1.0.0\nhardware: {{{hardware}}}\n{base}\n");
             steps_of(&text).into_iter().map(|(_, field, _)| field).collect::<Vec<_>>()
         };
         assert_eq!(fields("audio: true", "base: debian-13"), ["hardware.audio"]);
-        for (hardware, base) in [("audio: true", ""), ("audio: false", "base: debian-13"), ("", "base: debian-13")] {
+        for (hardware, base) in
+            [("audio: true", ""), ("audio: false", "base: debian-13"), ("", "base: debian-13")]
+        {
             assert!(fields(hardware, base).is_empty(), "{hardware} {base}");
         }
     }

@@ -21,8 +21,8 @@ use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::trigger::render;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::network::webhook::{
-    ATTEMPT_TIMEOUT, COMPUTER_HEADER, DELIVERY_TIMEOUT, Delivery, MAX_BODY, MAX_HEADER, MAX_URL, RETRY_PAUSES, WebhookSecret,
-    in_header, in_json, in_url, judge,
+    ATTEMPT_TIMEOUT, COMPUTER_HEADER, DELIVERY_TIMEOUT, Delivery, MAX_BODY, MAX_HEADER, MAX_URL,
+    RETRY_PAUSES, WebhookSecret, in_header, in_json, in_url, judge,
 };
 use hotdesk_http::guarded_fetch::{GuardedFetcher, OutgoingRequest, Reach};
 use hotdesk_wire::template::Choice as _;

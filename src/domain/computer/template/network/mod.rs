@@ -233,7 +233,10 @@ mod tests {
         assert_eq!(stream_key("live_1?bandwidth=2"), Ok(()));
         for key in ["", "a key", "clé"] {
             let fault = stream_key(key).unwrap_err();
-            assert!(fault.code == FaultCode::InvalidValue && (key.is_empty() || !fault.message.contains(key)), "{key}");
+            assert!(
+                fault.code == FaultCode::InvalidValue && (key.is_empty() || !fault.message.contains(key)),
+                "{key}"
+            );
         }
     }
 }
