@@ -102,7 +102,7 @@ fn templates() -> Vec<CompletionCandidate> {
         })
     };
     // A key of one workspace gets the second list alone.
-    [list(&["templates"]), list(&["templates", "global"])].concat()
+    [list(&["templates"]), list(&["templates", "global"])].into_iter().flatten().collect()
 }
 
 /// Runs requests for the server and key of the command line so far. Without an answer there are no candidates: the prompt
