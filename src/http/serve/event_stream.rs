@@ -18,7 +18,7 @@ where
     E: Into<BoxError> + 'static,
 {
     let events = values.map(|value| {
-        let value = value.map_err(Into::into)?;
+        let value = value.map_err(Into::<BoxError>::into)?;
         Event::default().json_data(value).map_err(BoxError::from)
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()

@@ -96,8 +96,8 @@ async fn a_log_is_followed_across_its_rotation_until_it_or_the_computer_is_gone(
     assert_eq!((all.next().await, new.next().await), (None, None));
 
     let mut waits = LogClient::open(&controller, &id, "").await;
-    let (stopped, end) =
-        tokio::join!(controller.post(&format!("/computers/{id}/stop"), json!({})), waits.next());
+    let stop = format!("/computers/{id}/stop");
+    let (stopped, end) = tokio::join!(controller.post(&stop, json!({})), waits.next());
     assert_eq!((stopped.status, end), (200, None));
 }
 

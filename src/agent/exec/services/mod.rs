@@ -187,7 +187,8 @@ impl Services {
     pub async fn list(&self) -> Result<ServiceList> {
         let programs = self.parts.programs().await?;
         let all = all_services(&programs);
-        let services = all.iter().map(|service| self.parts.supervisor.status(service)).collect::<Result<_>>()?;
+        let services =
+            all.iter().map(|service| self.parts.supervisor.status(service)).collect::<Result<_>>()?;
         let health = programs.health.iter().map(|program| self.parts.health.of(&program.app)).collect();
         Ok(ServiceList { services, hooks: self.parts.hook_results(&programs), health })
     }
