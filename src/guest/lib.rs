@@ -235,6 +235,17 @@ impl Guest {
         self.answer_within(QUICK_TIMEOUT, exchange).await
     }
 
+    /// Starts the supervisors of the services of the computer's template, and waits for them. No service starts before
+    /// [`Guest::begin_template`].
+    ///
+    /// # Errors
+    /// Those of [`Guest::call`].
+    pub async fn prepare_template(&self) -> Result<()> {
+        let prepared: Result<Acknowledgement> =
+            self.call(Method::POST, "/template/prepare", (), None::<&()>, QUICK_TIMEOUT).await;
+        prepared.map(drop)
+    }
+
     /// Begins the hooks and services of the computer's template, once for a boot.
     ///
     /// # Errors

@@ -15,7 +15,8 @@ use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::picture;
 use crate::harness::simulation::{Setup, Simulation};
-use crate::templates::builds::build;
+use crate::templates::builds::{build, launch};
+use crate::templates::services::{TIMEOUT, services, status};
 
 /// Longest time until a boot snapshot is made: emulated processors boot a desktop in 20 s on a quiet machine.
 const MADE_TIMEOUT: Duration = Duration::from_secs(180);
@@ -258,4 +259,49 @@ async fn check_real(mut controller: RunningController) {
 async fn a_desktop_over_gvisor_is_booted_once() {
     let Some(configuration) = gvisor() else { return };
     check_real(RunningController::boot_with(&format!("{configuration}{ON}")).await).await;
+}
+
+/// Prints when the supervisor of a service began (`src/agent/exec/services/supervisor/status.rs`): until its service ends, it is
+/// ready since then.
+const SUPERVISED_SINCE: &str =
+    "head -c 24 /run/hotdesk*/services/site/supervise/status | tail -c 12 | base64";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_of_a_launch_run_under_supervisors_of_its_boot_snapshot() {
+    let Some(configuration) = gvisor() else { return };
+    let controller = RunningController::boot_with(&format!("{configuration}{ON}")).await;
+    let content = "apps: [{name: web, services: [{name: site, user: root, \
+        run: 'head -c 16 /dev/urandom | base64 >/root/random; echo up; exec sleep 1000'}]}]";
+    let built = build(&controller, "lab@1.0.0", content).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    until_there_is_one(&controller).await;
+    let workspace = controller.workspace("w").await;
+    let mut begun = BTreeSet::new();
+    let mut random = BTreeSet::new();
+    for name in ["one", "two"] {
+        let launched = launch(&controller, &workspace, name, "lab@1.0.0").await;
+        assert_eq!(launched.status, 201, "{}", launched.body);
+        let id = id_of(&launched.body);
+        services(&controller, &id, |list| status(list, "site") == "running").await;
+        let log = format!("/computers/{id}/services/site/log");
+        let said = wait::until(TIMEOUT, || async {
+            let log = controller.get(&log).await.body;
+            (log["text"].as_str()?.lines().count() == 1).then_some(())
+        });
+        said.await.expect("the service wrote one line");
+        begun.insert(controller.bash(&id, SUPERVISED_SINCE).await);
+        random.insert(controller.bash(&id, "cat /root/random").await);
+        // A supervisor that was saved and restored obeys, and sees the end of its service.
+        let path = format!("/computers/{id}/services/site");
+        for (action, expected) in [("restart", "running"), ("stop", "stopped"), ("start", "running")] {
+            let done = controller.post(&path, json!({ "action": action })).await;
+            assert_eq!((done.status, status(&done.body, "site")), (200, expected), "{action}: {}", done.body);
+        }
+    }
+    expect_begun(&controller, 2).await;
+    assert_eq!(
+        (begun.len(), random.len()),
+        (1, 2),
+        "one supervisor for both, started once: {begun:?} {random:?}"
+    );
 }

@@ -17,7 +17,7 @@ mod requests;
 mod runs;
 mod runtime;
 mod saved;
-mod services;
+pub mod services;
 mod sources;
 mod telemetry;
 mod triggers;

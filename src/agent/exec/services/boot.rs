@@ -1,4 +1,9 @@
 //! Boot of the template's programs, in their order. What is begun is marked in the runtime folder.
+//!
+//! ```text
+//! desktop --> prepare (only for a boot snapshot or the pool): supervisors of services that are down
+//!         --> begin --> hooks --> the same supervisors --> services up
+//! ```
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,10 +12,13 @@ use std::sync::Arc;
 use super::{Parts, Services, health, screens, telemetry, triggers};
 use crate::files::blocking;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::programs::service::TemplatePrograms;
 
 /// Marks that the controller has begun the template's programs. It has the text [`CHECK`] in the check of a build.
 pub(super) const BEGUN: &str = "begun";
 const CHECK: &str = "check";
+/// Marks that the services were started: an agent that starts again starts none that a person has stopped.
+pub(super) const STARTED: &str = "services-started";
 /// Marks that triggers were told of the boot.
 const TOLD: &str = "boot-told";
 
@@ -20,6 +28,21 @@ impl Services {
         if let Ok(text) = fs::read_to_string(self.parts.folder.join(BEGUN)) {
             self.spawn_boot(text == CHECK);
         }
+    }
+
+    /// Starts the supervisors of the services, which are down until [`Self::begin`], and waits for them. The memory of a
+    /// supervisor holds nothing that another computer must not have.
+    ///
+    /// # Errors
+    /// `Internal` when they cannot be started; `Conflict` when one is not there in time.
+    pub async fn prepare(&self) -> Result<()> {
+        let _turn = self.parts.running.lock().await;
+        let programs = self.parts.programs().await?;
+        if !has_services(&programs) || self.parts.is_done(BEGUN) {
+            return Ok(());
+        }
+        self.parts.start_supervisors(&programs).await?;
+        self.parts.supervisor.await_supervisors(&programs).await
     }
 
     /// Begins the hooks of the boot in the background; services start after them. A second call has no effect. A check of a
@@ -69,16 +92,8 @@ impl Parts {
             telemetry::begin(parts, programs.telemetry.as_ref());
         }
         parts.run_boot_hooks(&programs).await?;
-        if !(programs.services.is_empty() && programs.autostart.is_empty()) {
-            let (supervisor, environment) = (parts.supervisor.clone(), parts.environment());
-            let (all, tasks) = (programs.clone(), parts.tasks.clone());
-            blocking(move || {
-                supervisor.write(&all).map_err(Error::internal)?;
-                supervisor.begin_logs(&all, &tasks).map_err(Error::internal)?;
-                let started = supervisor.start(&environment);
-                started.map_err(|error| Error::failed(format!("s6-svscan cannot be started: {error}")))
-            })
-            .await?;
+        if has_services(&programs) {
+            parts.start_services(&programs).await?;
         }
         let prelude = parts.prelude(&programs);
         parts.start_terminals(&programs.terminals, &prelude).await;
@@ -95,6 +110,29 @@ impl Parts {
         Ok(())
     }
 
+    /// Starts the services, once for a boot, and begins to write their output.
+    async fn start_services(&self, programs: &TemplatePrograms) -> Result<()> {
+        self.start_supervisors(programs).await?;
+        self.supervisor.begin_logs(programs, &self.tasks).map_err(Error::internal)?;
+        if !self.is_done(STARTED) {
+            self.supervisor.bring_all_up(programs).await;
+            self.mark_done(STARTED);
+        }
+        Ok(())
+    }
+
+    /// Writes the scripts of the services, and starts their supervisors unless they run.
+    async fn start_supervisors(&self, programs: &TemplatePrograms) -> Result<()> {
+        let (supervisor, environment) = (self.supervisor.clone(), self.environment());
+        let (programs, are_down) = (programs.clone(), !self.is_done(STARTED));
+        blocking(move || {
+            supervisor.write(&programs, are_down).map_err(Error::internal)?;
+            let started = supervisor.start(&environment);
+            started.map_err(|error| Error::failed(format!("s6-svscan cannot be started: {error}")))
+        })
+        .await
+    }
+
     /// Whether a part of this boot is done, also by an earlier agent.
     pub(super) fn is_done(&self, mark: &str) -> bool {
         self.folder.join(mark).exists()
@@ -106,4 +144,8 @@ impl Parts {
             tracing::warn!(%error, mark, "a restart of the agent repeats a part of the template's boot");
         }
     }
+}
+
+fn has_services(programs: &TemplatePrograms) -> bool {
+    !(programs.services.is_empty() && programs.autostart.is_empty())
 }

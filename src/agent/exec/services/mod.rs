@@ -43,7 +43,7 @@ mod telemetry;
 mod terminals;
 mod triggers;
 
-use boot::BEGUN;
+use boot::{BEGUN, STARTED};
 use health::HealthStates;
 use outbox::Outbox;
 pub use screens::TemplateScreens;
@@ -189,9 +189,13 @@ impl Services {
     /// Starts, stops or restarts a service, and returns all.
     ///
     /// # Errors
-    /// `NotFound` for a service that the template does not have; `Conflict` when it does not follow.
+    /// `NotFound` for a service that the template does not have; `Conflict` before the services start, and when it does not
+    /// follow.
     pub async fn act(&self, name: &str, action: Action) -> Result<ServiceList> {
         let service = self.service(name).await?;
+        if !self.parts.is_done(STARTED) {
+            return Err(Error::conflict("The services start after the hooks of the boot"));
+        }
         self.parts.supervisor.act(&service.name, action).await?;
         self.list().await
     }

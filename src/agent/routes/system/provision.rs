@@ -23,6 +23,7 @@ use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
 pub fn router() -> Router<Agent> {
     Router::new()
         .route("/secrets", put(replace_secrets))
+        .route("/template/prepare", post(prepare))
         .route("/template/begin", post(begin))
         .route("/template/resumed", post(resumed))
         .route("/template/stream/start", post(start_stream))
@@ -43,6 +44,12 @@ async fn replace_secrets(State(agent): State<Agent>, request: Request) -> Result
     let path = blocking(move || file.write(&text)).await?;
     agent.services.write_secret_files().await?;
     Ok(Answer(PutSecretsResult { path: path.display().to_string() }))
+}
+
+/// Starts the supervisors of the services, before the computer belongs to somebody.
+async fn prepare(State(agent): State<Agent>) -> Result<Answer<Acknowledgement>> {
+    agent.services.prepare().await?;
+    Ok(Answer(Acknowledgement { success: true }))
 }
 
 /// Begins the hooks and services, after a boot.

@@ -189,11 +189,19 @@ impl FleetState {
         identity.give(&*self.engine, endpoint).await
     }
 
-    /// Makes and boots a machine and waits until its desktop is settled.
+    /// Makes and boots a machine, and waits until its desktop is settled and the supervisors of its services run.
     async fn boot_prepared(&self, new: &PreparedMachine, spec: &DesktopSpec) -> Result<()> {
         let (machine, boot) = first_boot(new, spec);
         self.engine.create(&machine).await.map_err(|error| refused(FAILED, &error))?;
-        settle(&boot_guest(&*self.engine, &machine, &boot).await?).await
+        let guest = boot_guest(&*self.engine, &machine, &boot).await?;
+        settle(&guest).await?;
+        if let Err(error) = guest.prepare_template().await {
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not start the supervisors of services before a launch; each launch starts them"
+            );
+        }
+        Ok(())
     }
 }
 

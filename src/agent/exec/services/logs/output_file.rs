@@ -137,10 +137,16 @@ mod tests {
         for _ in 0..100 {
             file.add(line.as_bytes());
         }
-        let mut names: Vec<_> =
-            fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(&logs)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
-        assert_eq!((names.len(), names.last().map(String::as_str)), (MAX_OLDER + 1, Some("current")), "{names:?}");
+        assert_eq!(
+            (names.len(), names.last().map(String::as_str)),
+            (MAX_OLDER + 1, Some("current")),
+            "{names:?}"
+        );
         assert!(names.iter().all(|name| !name.ends_with(".u")), "{names:?}");
         for name in names {
             let length = fs::metadata(logs.join(&name)).unwrap().len();

@@ -79,12 +79,15 @@ pub(in crate::exec::services) fn begin<'a>(
 /// Adds output until there is a wake-up, and then what is there at that moment.
 fn add_until(wakeup: &OwnedFd, sources: &mut [Source]) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
+    // Also a service that writes nothing has its file.
+    sources.iter_mut().for_each(|source| source.file.add(&[]));
     loop {
         let (is_woken, ready) = wait(wakeup, sources)?;
         for (source, _) in sources.iter_mut().zip(ready).filter(|(_, is_ready)| *is_ready) {
             match source.fifo.read(&mut buffer) {
                 Ok(length) => source.file.add(&buffer[..length]),
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -142,13 +145,15 @@ mod tests {
         fn read(&self, names: &[&str]) -> Tasks {
             let tasks = Tasks::new();
             let paths: Vec<_> = names.iter().map(|name| self.at(name)).collect();
-            let outputs = paths.iter().map(|path| (path.as_path(), OutputFile::plain(path.with_extension("log"))));
+            let outputs =
+                paths.iter().map(|path| (path.as_path(), OutputFile::plain(path.with_extension("log"))));
             begin(outputs, &tasks).unwrap();
             tasks
         }
 
         async fn until(&self, log: &str, text: &str) {
-            let seen = || async { fs::read_to_string(self.at(log)).is_ok_and(|found| found == text).then_some(()) };
+            let seen =
+                || async { fs::read_to_string(self.at(log)).is_ok_and(|found| found == text).then_some(()) };
             assert!(wait::until(TIMEOUT, seen).await.is_some(), "{log} must have {text:?}");
         }
     }

@@ -12,9 +12,10 @@ pub(super) fn label(time: SystemTime) -> String {
     format!("{:016x}{:08x}", EPOCH + since.as_secs(), since.subsec_nanos())
 }
 
-/// Returns the seconds since 1970 of the first 8 bytes of a stamp; 0 for a time before.
-pub(in crate::exec::services) fn unix_seconds(stamp: [u8; 8]) -> u64 {
-    u64::from_be_bytes(stamp).saturating_sub(EPOCH)
+/// Returns the seconds since 1970 of a binary stamp; 0 for a time before.
+pub(in crate::exec::services) fn unix_seconds(stamp: [u8; 12]) -> u64 {
+    let [seconds @ .., _, _, _, _] = stamp;
+    u64::from_be_bytes(seconds).saturating_sub(EPOCH)
 }
 
 #[cfg(test)]
@@ -26,10 +27,10 @@ mod tests {
     #[test]
     fn stamps_are_those_of_s6() {
         // s6-supervise wrote this at 2026-11-27 00:25:45 UTC.
-        let stamp = 0x4000_0000_6b08_ce2e_u64;
-        assert_eq!(unix_seconds(stamp.to_be_bytes()), 1_795_739_145);
+        let stamp = [0x40, 0, 0, 0, 0x6b, 0x08, 0xce, 0x2e, 0, 0, 0, 0x0a];
+        assert_eq!(unix_seconds(stamp), 1_795_739_145);
         let time = UNIX_EPOCH + Duration::new(1_795_739_145, 0x0a);
         assert_eq!(label(time), "400000006b08ce2e0000000a");
-        assert_eq!(unix_seconds([0; 8]), 0);
+        assert_eq!(unix_seconds([0; 12]), 0);
     }
 }

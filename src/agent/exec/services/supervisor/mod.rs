@@ -5,6 +5,7 @@
 //! services/NAME/finish        the restart policy: exit code 125 keeps it down
 //! services/NAME/down-signal   the signal that asks it to end
 //! services/NAME/timeout-kill  milliseconds until it is killed
+//! services/NAME/down          it is down until it is brought up; only before the services of a boot start
 //! services/NAME/output        FIFO of its output, which the agent reads
 //! services/NAME/session       its session, which is the process id of its first process
 //! services/NAME/supervise     state and control of s6-supervise(8)
@@ -43,6 +44,10 @@ const KILL_AFTER: Duration = Duration::from_secs(10);
 const ACTION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause between two looks at the state of a service that starts or stops: the file is in memory.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Timeout for the start of all supervisors. A start takes less than a second, and a caller waits 15 s.
+const SUPERVISORS_TIMEOUT: Duration = Duration::from_secs(10);
+/// File of a service's folder, which keeps it down.
+const DOWN_FILE: &str = "down";
 /// Folder of the output of services without `log`.
 const LOG_FOLDER: &str = "/var/log/hotdesk/services";
 /// File of a service's folder with its session, which the run script writes.
@@ -91,11 +96,16 @@ impl Supervisor {
         Self { folder: runtime_dir.join("services"), secrets_file }
     }
 
-    /// Writes the scripts of all services. May block.
-    pub(super) fn write(&self, programs: &TemplatePrograms) -> Result<(), StepError> {
-        fs::create_dir_all(LOG_FOLDER).map_err(StepError::at(LOG_FOLDER))?;
-        let mut services = all_services(programs).into_iter();
-        services.try_for_each(|service| self.write_service(&service, &programs.secret_env))
+    /// Writes the scripts of all services. With `are_down` supervisors that start afterwards start no service. May block.
+    pub(super) fn write(&self, programs: &TemplatePrograms, are_down: bool) -> Result<(), StepError> {
+        for service in all_services(programs) {
+            self.write_service(&service, &programs.secret_env)?;
+            if are_down {
+                let file = self.folder.join(&service.name).join(DOWN_FILE);
+                fs::write(&file, "").map_err(StepError::at(file.display().to_string()))?;
+            }
+        }
+        Ok(())
     }
 
     fn write_service(
@@ -125,14 +135,18 @@ impl Supervisor {
     /// Begins to write the logs of all services, once for an agent. May block.
     pub(super) fn begin_logs(&self, programs: &TemplatePrograms, tasks: &Tasks) -> Result<(), StepError> {
         let services = all_services(programs);
-        let fifos: Vec<_> = services.iter().map(|service| self.folder.join(&service.name).join(OUTPUT)).collect();
+        let fifos: Vec<_> =
+            services.iter().map(|service| self.folder.join(&service.name).join(OUTPUT)).collect();
         let outputs = services.iter().map(output_file);
         logs::begin_output(fifos.iter().map(PathBuf::as_path).zip(outputs), tasks)
             .map_err(StepError::at("the output of services"))
     }
 
-    /// Starts s6-svscan, which ends with the computer. A second one in the same folder ends itself.
+    /// Starts s6-svscan, unless it runs. It ends with the computer.
     pub(super) fn start(&self, environment: &[(String, String)]) -> io::Result<()> {
+        if open_control(&self.folder.join(".s6-svscan/control")).is_ok() {
+            return Ok(());
+        }
         let mut command = std::process::Command::new("s6-svscan");
         command.arg(&self.folder).env_clear().envs(environment.iter().cloned()).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -212,12 +226,50 @@ impl Supervisor {
         self.wait(name, |state| state.pid().is_some() || Some(state.changed) != before).await
     }
 
+    /// Waits until all services have their supervisor.
+    ///
+    /// # Errors
+    /// `Conflict` when one has none after [`SUPERVISORS_TIMEOUT`].
+    pub(super) async fn await_supervisors(&self, programs: &TemplatePrograms) -> Result<()> {
+        let deadline = Instant::now() + SUPERVISORS_TIMEOUT;
+        for service in all_services(programs) {
+            while let Err(error) = open_control(&self.control_file(&service.name)) {
+                if Instant::now() >= deadline {
+                    let what = format!("The service {} has no supervisor", service.name);
+                    return Err(Error::conflict(what).context(error));
+                }
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings all services up, once their supervisors are there. One that has none is left out, with a warning.
+    pub(super) async fn bring_all_up(&self, programs: &TemplatePrograms) {
+        if let Err(error) = self.await_supervisors(programs).await {
+            tracing::error!(error = format_args!("{error:#}"), "not all services of the template can start");
+        }
+        for service in all_services(programs) {
+            let down = self.folder.join(&service.name).join(DOWN_FILE);
+            // A supervisor that starts later or again brings it up itself.
+            let removed = fs::remove_file(down).map_err(StepError::at(DOWN_FILE));
+            if let Err(error) = removed.and_then(|()| self.control(&service.name, UP)) {
+                tracing::warn!(
+                    service = service.name,
+                    error = format_args!("{error:#}"),
+                    "could not start a service of the template"
+                );
+            }
+        }
+    }
+
+    fn control_file(&self, name: &str) -> PathBuf {
+        self.folder.join(name).join("supervise/control")
+    }
+
     /// Sends a command to the supervisor of a service, as s6-svc(8) does.
     fn control(&self, name: &str, command: u8) -> Result<(), StepError> {
-        let path = self.folder.join(name).join("supervise/control");
-        // Without a supervisor the open fails at once.
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let opened = File::options().write(true).custom_flags(flags).open(&path);
+        let opened = open_control(&self.control_file(name));
         opened.and_then(|mut control| control.write_all(&[command])).map_err(StepError::at("s6-supervise"))
     }
 
@@ -235,6 +287,12 @@ impl Supervisor {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
+}
+
+/// Opens the FIFO of commands of a program of s6. Fails at once when that does not run.
+fn open_control(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    File::options().write(true).custom_flags(flags).open(path)
 }
 
 /// A program of the desktop as a service that runs once.
@@ -306,7 +364,10 @@ mod tests {
             bytes.extend(pid.to_be_bytes());
             bytes.extend(wait.to_be_bytes());
             bytes.push(flags);
-            fs::write(self.supervisor.folder.join(NAME).join("supervise/status"), bytes).unwrap();
+            let status = self.supervisor.folder.join(NAME).join("supervise/status");
+            let draft = status.with_extension("new");
+            fs::write(&draft, bytes).unwrap();
+            fs::rename(draft, status).unwrap();
         }
 
         fn command(&mut self) -> u8 {
@@ -368,5 +429,24 @@ mod tests {
         drop(control);
         let error = supervisor.act(NAME, Action::Stop).await.unwrap_err();
         assert!(error.message.contains("did not follow"), "nobody reads the commands: {error}");
+    }
+
+    #[tokio::test]
+    async fn services_are_down_until_they_are_brought_up() {
+        let mut fixture = Fixture::new();
+        let programs = TemplatePrograms {
+            autostart: vec![AutostartProgram { run: "id".to_owned(), delay_ms: 0 }],
+            ..TemplatePrograms::default()
+        };
+        let supervisor = fixture.supervisor.clone();
+        let down = supervisor.folder.join(NAME).join(DOWN_FILE);
+        supervisor.write(&programs, true).unwrap();
+        assert!(down.exists());
+        supervisor.await_supervisors(&programs).await.unwrap();
+        supervisor.bring_all_up(&programs).await;
+        assert_eq!((fixture.command(), down.exists()), (UP, false));
+        // Another agent leaves the services as they are.
+        supervisor.write(&programs, false).unwrap();
+        assert!(!down.exists());
     }
 }

@@ -3,7 +3,7 @@
 //! They are for `sh`, and start as few programs as they can: each costs up to 0.1 s under gVisor.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{OUTPUT, PID_FILE, log_file};
 use crate::exec::services::logs::without_top_link;
@@ -46,6 +46,8 @@ fn log_check(log: &str) -> String {
     let path = Path::new(log);
     let folder = path.parent().unwrap_or(path);
     let real = without_top_link(folder).unwrap_or_else(|_| folder.to_owned());
+    // Without a slash at the end, as `PWD` has none.
+    let real: PathBuf = real.components().collect();
     let (folder, file) = (quote(&real.to_string_lossy()), quote(log));
     format!(
         "cd -P -- {folder} && [ \"$PWD\" = {folder} ] && [ ! -L {file} ] || exit 1\n\
@@ -122,7 +124,9 @@ mod tests {
             cwd: Some("/usr".to_owned()),
             env: [("PLACE".to_owned(), "it's".to_owned())].into(),
             secret_env: [("TOKEN".to_owned(), "KEY".to_owned())].into(),
-            ..service("echo $$ \"$PWD\" \"$HOME\" \"$USER\" \"$PLACE\" \"$TOKEN\" \"${hotdesk_0-none}\"; echo error >&2; exit 7")
+            ..service(
+                "echo $$ \"$PWD\" \"$HOME\" \"$USER\" \"$PLACE\" \"$TOKEN\" \"${hotdesk_0-none}\"; echo error >&2; exit 7",
+            )
         };
         fs::write(at("run"), run_script(&service, &BTreeMap::new(), &at("secrets.env"))).unwrap();
         let status = Command::new("sh").arg("run").current_dir(folder.path()).status().unwrap();

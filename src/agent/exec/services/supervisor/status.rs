@@ -78,8 +78,7 @@ impl ServiceState {
 
     /// Seconds since its last start or end, at a time in seconds since 1970.
     pub(super) fn age(&self, now: u64) -> u64 {
-        let [a, b, c, d, e, f, g, h, ..] = self.changed;
-        now.saturating_sub(tai64n::unix_seconds([a, b, c, d, e, f, g, h]))
+        now.saturating_sub(tai64n::unix_seconds(self.changed))
     }
 }
 
