@@ -102,13 +102,7 @@ fn templates() -> Vec<CompletionCandidate> {
         })
     };
     // A key of one workspace gets the second list alone.
-<<<<<<< HEAD
-    let mut candidates = list(&["templates"]);
-    candidates.extend(list(&["templates", "global"]));
-    candidates
-=======
     [list(&["templates"]), list(&["templates", "global"])].into_iter().flatten().collect()
->>>>>>> hd-b
 }
 
 /// Runs requests for the server and key of the command line so far. Without an answer there are no candidates: the prompt

@@ -98,7 +98,6 @@ impl Supervisor {
 
     /// Writes the scripts of all services. With `are_down` supervisors that start afterwards start no service. May block.
     pub(super) fn write(&self, programs: &TemplatePrograms, are_down: bool) -> Result<(), StepError> {
-        fs::create_dir_all(LOG_FOLDER).map_err(StepError::at(LOG_FOLDER))?;
         for service in all_services(programs) {
             self.write_service(&service, &programs.secret_env)?;
             if are_down {
@@ -365,7 +364,10 @@ mod tests {
             bytes.extend(pid.to_be_bytes());
             bytes.extend(wait.to_be_bytes());
             bytes.push(flags);
-            fs::write(self.supervisor.folder.join(NAME).join("supervise/status"), bytes).unwrap();
+            let status = self.supervisor.folder.join(NAME).join("supervise/status");
+            let draft = status.with_extension("new");
+            fs::write(&draft, bytes).unwrap();
+            fs::rename(draft, status).unwrap();
         }
 
         fn command(&mut self) -> u8 {

@@ -3,7 +3,7 @@
 //! They are for `sh`, and start as few programs as they can: each costs up to 0.1 s under gVisor.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{OUTPUT, PID_FILE, log_file};
 use crate::exec::services::logs::without_top_link;
@@ -46,6 +46,8 @@ fn log_check(log: &str) -> String {
     let path = Path::new(log);
     let folder = path.parent().unwrap_or(path);
     let real = without_top_link(folder).unwrap_or_else(|_| folder.to_owned());
+    // Without a slash at the end, as `PWD` has none.
+    let real: PathBuf = real.components().collect();
     let (folder, file) = (quote(&real.to_string_lossy()), quote(log));
     format!(
         "cd -P -- {folder} && [ \"$PWD\" = {folder} ] && [ ! -L {file} ] || exit 1\n\
