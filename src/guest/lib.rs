@@ -286,7 +286,7 @@ impl Guest {
     /// Those of [`Guest::call`].
     pub async fn service_log(&self, name: &str, bytes: u64) -> Result<ServiceLog> {
         let path = format!("/services/{}/log", percent_encode(name));
-        let query = ServiceLogQuery { bytes: Some(bytes) };
+        let query = ServiceLogQuery { bytes: Some(bytes), follow: None };
         self.call(Method::GET, &path, query, None::<&()>, QUICK_TIMEOUT).await
     }
 

@@ -5,6 +5,7 @@ pub mod completion;
 pub mod connection;
 pub mod credentials;
 pub mod download;
+pub mod event_stream;
 pub mod resolve;
 pub mod retry;
 pub mod socket;

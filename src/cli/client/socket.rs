@@ -12,7 +12,7 @@ use super::api::{Api, REQUEST_TIMEOUT};
 use crate::failure::Outcome;
 use hotdesk_wire::computer::VncPassword;
 
-/// Longest silence of a server that lives: it pings every 30 s.
+/// Longest silence of a server that lives: it pings every 30 s, and more often in streams of events.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// A WebSocket to a computer.

@@ -7,11 +7,14 @@ use reqwest::Method;
 
 use super::printable;
 use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::event_stream::EventStream;
 use crate::client::{Session, resolve};
 use crate::computers::ComputerArg;
 use crate::failure::Outcome;
 use crate::output;
-use hotdesk_wire::programs::service::{HookStatus, ServiceAction, ServiceList, ServiceLog, ServiceStatus};
+use hotdesk_wire::programs::service::{
+    HookStatus, ServiceAction, ServiceList, ServiceLog, ServiceLogEntry, ServiceStatus,
+};
 
 /// Timeout of an action. The server waits 40 s for the service.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,9 +44,12 @@ pub enum Command {
     Log {
         #[command(flatten)]
         service: ServiceArg,
-        /// Bytes to print at most; default: 65536.
+        /// Bytes to print at most; default: 65536. With --follow, of what was written before.
         #[arg(long, value_name = "NUMBER")]
         bytes: Option<u64>,
+        /// Continue with what is written later, until the computer stops.
+        #[arg(long, short)]
+        follow: bool,
     },
 }
 
@@ -57,7 +63,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
         Command::Start(service) => act(session, &service, "start").await,
         Command::Stop(service) => act(session, &service, "stop").await,
         Command::Restart(service) => act(session, &service, "restart").await,
-        Command::Log { service, bytes } => log(session, &service, bytes).await,
+        Command::Log { service, bytes, follow } => log(session, &service, bytes, follow).await,
     }
 }
 
@@ -86,14 +92,38 @@ async fn act(session: &Session, service: &ServiceArg, action: &str) -> Outcome<(
     })
 }
 
-async fn log(session: &Session, service: &ServiceArg, bytes: Option<u64>) -> Outcome<()> {
+async fn log(session: &Session, service: &ServiceArg, bytes: Option<u64>, follow: bool) -> Outcome<()> {
     let id = resolve::computer(&session.api, &service.target.computer).await?;
     let path = ["computers", &id, "services", &service.service, "log"];
     let bytes = bytes.map(|bytes| bytes.to_string());
-    let query: Vec<(&str, &str)> = bytes.iter().map(|bytes| ("bytes", bytes.as_str())).collect();
+    let bytes = bytes.iter().map(|bytes| ("bytes", bytes.as_str()));
+    if follow {
+        let query: Vec<(&str, &str)> = [("follow", "true")].into_iter().chain(bytes).collect();
+        return follow_log(session, &path, &query).await;
+    }
+    let query: Vec<(&str, &str)> = bytes.collect();
     let response = session.api.get(&path, &query, REQUEST_TIMEOUT).await?;
     let log: ServiceLog = response.decode()?;
     session.show(&response, || output::bytes(log.text.as_bytes()))
+}
+
+/// Prints the lines of a log until it ends or the reader of the output is gone.
+async fn follow_log(session: &Session, path: &[&str], query: &[(&str, &str)]) -> Outcome<()> {
+    let mut events = EventStream::open(&session.api, path, query).await?;
+    while let Some(data) = events.next_data().await? {
+        let line = if session.json {
+            data
+        } else {
+            let entry: ServiceLogEntry = serde_json::from_str(&data)
+                .map_err(|error| format!("cannot parse the server's log entry: {error}"))?;
+            entry.line
+        };
+        if !output::stream(format!("{line}\n").as_bytes())? {
+            return Ok(());
+        }
+    }
+    eprintln!("The log has ended: the computer stopped, or the file was removed.");
+    Ok(())
 }
 
 fn service_row(it: &ServiceStatus) -> Vec<String> {

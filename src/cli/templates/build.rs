@@ -7,14 +7,13 @@ use reqwest::Method;
 
 use crate::client::Session;
 use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::event_stream::EventStream;
 use crate::failure::Outcome;
 use crate::output;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::build::BuildStatus;
 use hotdesk_wire::computer::template::{BuildLogEntry, TemplateBuild};
 
-/// Longest event of a log in bytes; the server's lines have at most 2 KiB.
-const MAX_EVENT: usize = 64 * 1024;
 /// For a cancel: the server ends the computer of the build first, and the copy of a layer may take half an hour.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1800);
 
@@ -80,31 +79,13 @@ pub async fn begin(session: &Session, template: &str, detach: bool) -> Outcome {
 pub async fn follow(session: &Session, template: &str) -> Outcome<()> {
     let path = build_path(template, &["events"])?;
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    let request = session.api.request(Method::GET, session.api.url(&path));
-    let mut response = session.api.stream(request).await?;
-    if !response.status().is_success() {
-        return Err(session.api.refusal(response).await);
-    }
-    let mut waiting = Vec::new();
-    while let Some(bytes) = response.chunk().await.map_err(|error| session.api.transport_failure(error))? {
-        waiting.extend_from_slice(&bytes);
-        while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = waiting.drain(..=end).collect();
-            if let Some(entry) = parse_event(&line) {
-                print(session, &entry)?;
-            }
-        }
-        if waiting.len() > MAX_EVENT {
-            return Err(format!("the server sent an event of over {MAX_EVENT} bytes").into());
-        }
+    let mut events = EventStream::open(&session.api, &path, &[]).await?;
+    while let Some(data) = events.next_data().await? {
+        let entry = serde_json::from_str(&data)
+            .map_err(|error| format!("cannot parse the server's log entry: {error}"))?;
+        print(session, &entry)?;
     }
     Ok(())
-}
-
-/// An entry from a line of server-sent events; `None` for comments and empty lines.
-fn parse_event(line: &[u8]) -> Option<BuildLogEntry> {
-    let data = line.strip_prefix(b"data:")?;
-    serde_json::from_slice(data.trim_ascii()).ok()
 }
 
 fn print(session: &Session, entry: &BuildLogEntry) -> Outcome<()> {
@@ -137,12 +118,5 @@ mod tests {
         assert_eq!(path("lab@1.0.0").unwrap(), ["templates", "default", "lab", "1.0.0"]);
         assert_eq!(path("system/desktop@1.0.0").unwrap(), ["templates", "system", "desktop", "1.0.0"]);
         assert!(path("lab").is_err() && path("a/b/c@1").is_err() && path("").is_err());
-    }
-
-    #[test]
-    fn only_data_lines_are_entries() {
-        let line = br#"data: {"ts": "t", "level": "info", "phase": "install", "source": "build.run[0]", "line": "hi"}"#;
-        assert_eq!(parse_event(line).map(|entry| entry.line), Some("hi".to_owned()));
-        assert!(parse_event(b": keep-alive\n").is_none() && parse_event(b"\n").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that may pause while they read the output of processes (T13, docs/security.md).
+//! Clients that may pause while they read the output of processes and services (T13, docs/security.md).
 //!
 //! Each pause keeps a connection to the computer and its buffers, and a replaced agent has as much output as it likes.
 

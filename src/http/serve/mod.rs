@@ -19,6 +19,7 @@ use tower::ServiceExt;
 use admission::Admission;
 pub use admission::remember_source;
 pub(super) use admission::{ConnectionPermit, MAX_CONNECTIONS};
+pub use event_stream::{KEEP_ALIVE, event_stream};
 pub use stalled_client::ClientMayPause;
 use stalled_client::{ClientConnection, PausePermission, STALL_TIMEOUT};
 pub use tls::{CertificateFiles, Tls};
@@ -27,6 +28,7 @@ use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
 
 mod admission;
+mod event_stream;
 mod stalled_client;
 mod tls;
 

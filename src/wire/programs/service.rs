@@ -241,9 +241,19 @@ pub struct ServiceAction {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ServiceLogQuery {
-    /// How many of the last bytes, 1 to 1048576 (default 65536).
+    /// How many of the last bytes, 1 to 1048576 (default 65536); with `follow` also 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// True to get the lines of these bytes and all that follow, as server-sent events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow: Option<bool>,
+}
+
+/// A line of a service's output, while it is followed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceLogEntry {
+    /// The line without its end. Bytes that are no UTF-8 are replaced; of more than 16384 bytes, the rest is cut off.
+    pub line: String,
 }
 
 /// The end of a service's output.

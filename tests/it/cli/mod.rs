@@ -26,6 +26,7 @@ mod secrets;
 mod ssh;
 mod stand_in;
 mod tables;
+mod templates;
 
 const ID: &str = "11111111-1111-4111-8111-111111111111";
 const OTHER: &str = "22222222-2222-4222-8222-222222222222";

@@ -17,6 +17,7 @@ mod requests;
 mod runs;
 mod runtime;
 mod saved;
+mod service_logs;
 mod services;
 mod sources;
 mod telemetry;

@@ -13,6 +13,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use futures_util::{Stream, StreamExt};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, broadcast};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +25,9 @@ use hotdesk_domain::computer::template::build::PROGRAMS_FILE;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::feed::Feed;
 use hotdesk_wire::agent::{GuestRequestOutcome, GuestRequestQuery, GuestRequests};
-use hotdesk_wire::programs::service::{ServiceList, ServiceLog, ServiceProgram, TemplatePrograms};
+use hotdesk_wire::programs::service::{
+    ServiceList, ServiceLog, ServiceLogEntry, ServiceProgram, TemplatePrograms,
+};
 use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
 use hotdesk_wire::template::health::RESTART_COMPUTER;
 use hotdesk_wire::template::trigger::{Trigger, TriggerAction};
@@ -45,6 +48,7 @@ mod triggers;
 
 use boot::BEGUN;
 use health::HealthStates;
+use logs::LogFollowers;
 pub use logs::run_with_output;
 use outbox::Outbox;
 pub use screens::TemplateScreens;
@@ -81,6 +85,7 @@ struct Parts {
     health: HealthStates,
     outbox: Outbox,
     triggers: Triggers,
+    followers: LogFollowers,
     /// Events of the computer for triggers.
     computer_events: broadcast::Sender<Map<String, Value>>,
     /// Set once when the agent starts; never without screens.
@@ -114,6 +119,7 @@ impl Services {
             health: HealthStates::default(),
             outbox: Outbox::default(),
             triggers: Triggers::default(),
+            followers: LogFollowers::default(),
             computer_events: broadcast::Sender::new(MAX_COMPUTER_EVENTS),
             screens: OnceLock::new(),
             stream_start: CancellationToken::new(),
@@ -215,9 +221,27 @@ impl Services {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(ServiceLog { text: String::new(), truncated: false })
             }
-            Err(error) => Err(Error::failed(format!("{path} cannot be read: {error}"))),
+            Err(error) => Err(logs::unreadable(Path::new(&path), &error)),
         })
         .await
+    }
+
+    /// The lines of the last `bytes` of a service's output, and those that follow until the file is removed or the agent stops.
+    ///
+    /// # Errors
+    /// Those of [`Services::log`], except that `bytes` may be 0; `Unavailable` (`too_many_followers`) when too many clients follow.
+    pub async fn follow_log(
+        &self,
+        name: &str,
+        bytes: Option<u64>,
+    ) -> Result<impl Stream<Item = Result<ServiceLogEntry>> + Send + use<>> {
+        let most = bytes.unwrap_or(LOG_BYTES);
+        if most > MAX_LOG_BYTES {
+            return Err(Error::invalid(format!("bytes must be 0 to {MAX_LOG_BYTES} with follow")));
+        }
+        let path = PathBuf::from(log_file(&self.service(name).await?));
+        let lines = self.parts.followers.follow(path, most).await?;
+        Ok(lines.take_until(self.parts.tasks.stopping().cancelled_owned()))
     }
 
     async fn service(&self, name: &str) -> Result<ServiceProgram> {

@@ -1,6 +1,7 @@
 //! Routes of what the controller gives a computer: secrets, and the hooks and services of its template.
 
 use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json as Answer, Router};
 
@@ -12,11 +13,12 @@ use hotdesk_domain::computer::template::hook::RESUME;
 use hotdesk_domain::secret::env_file::MAX_BYTES;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path, Query, read_body};
+use hotdesk_http::serve::{ClientMayPause, event_stream};
 use hotdesk_wire::agent::{GuestRequestOutcome, GuestRequestQuery, GuestRequests, PutSecretsResult};
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::desktop::stream::{StartStream, StreamStarted};
 use hotdesk_wire::programs::service::{
-    BeginTemplate, HookStatus, ServiceAction, ServiceList, ServiceLog, ServiceLogQuery,
+    BeginTemplate, HookStatus, ServiceAction, ServiceList, ServiceLogQuery,
 };
 use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
 
@@ -118,8 +120,14 @@ async fn log(
     State(agent): State<Agent>,
     Path(name): Path<String>,
     Query(query): Query<ServiceLogQuery>,
-) -> Result<Answer<ServiceLog>> {
-    Ok(Answer(agent.services.log(&name, query.bytes).await?))
+) -> Result<Response> {
+    if query.follow != Some(true) {
+        return Ok(Answer(agent.services.log(&name, query.bytes).await?).into_response());
+    }
+    let mut response = event_stream(agent.services.follow_log(&name, query.bytes).await?);
+    // The client is the controller, which bounds its own clients.
+    response.extensions_mut().insert(ClientMayPause::unlimited());
+    Ok(response)
 }
 
 async fn triggers(State(agent): State<Agent>) -> Answer<TriggerList> {

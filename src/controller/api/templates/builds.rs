@@ -1,12 +1,10 @@
 //! Builds of templates: begin, status, log and cancel.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures_util::stream;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -17,11 +15,9 @@ use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
+use hotdesk_http::serve::event_stream;
 use hotdesk_wire::computer::template::{BuildLogEntry, TemplateBuild};
 use hotdesk_wire::desktop::action::Acknowledgement;
-
-/// Time between two comments of a log without entries, so that proxies do not end the connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Returns the routes of builds.
 pub fn router() -> OpenApiRouter<AppState> {
@@ -93,8 +89,7 @@ async fn events(
     let build = app.templates.log(&template);
     let entries = stream::unfold((build, 0), |(build, number)| async move {
         let (entry, next) = build.as_ref()?.log.next(number).await?;
-        let text = serde_json::to_string(&entry).ok()?;
-        Some((Ok::<_, Infallible>(Event::default().data(text)), (build, next)))
+        Some((Ok::<_, Infallible>(entry), (build, next)))
     });
-    Ok(Sse::new(entries).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    Ok(event_stream(entries))
 }

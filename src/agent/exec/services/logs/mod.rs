@@ -10,9 +10,11 @@ use rustix::fs::OFlags;
 
 use hotdesk_wire::programs::service::ServiceLog;
 
+mod follower;
 mod output;
 mod reader;
 
+pub(super) use follower::{LogFollowers, unreadable};
 pub use output::run_with_output;
 pub(super) use reader::LogReader;
 
