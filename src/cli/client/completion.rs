@@ -1,4 +1,4 @@
-//! Shell completion with the names of computers, workspaces and snapshots, which it asks from the server.
+//! Shell completion with the names of computers, workspaces, snapshots and templates, which it asks from the server.
 //!
 //! ```text
 //! Tab -> completion script -> hotdesk -- WORDS, with the shell in _HOTDESK_COMPLETE -> request -> candidates
@@ -15,8 +15,10 @@ use clap_complete::env::{CompleteEnv, Shells};
 use super::{Session, resolve};
 use crate::failure::Outcome;
 use crate::{Cli, GlobalOptions};
+use hotdesk_domain::computer::template::reference::OWN;
 use hotdesk_wire::computer::ComputerList;
 use hotdesk_wire::computer::snapshot::SnapshotList;
+use hotdesk_wire::computer::template::{Template, TemplateList};
 use hotdesk_wire::identity::workspace::WorkspaceList;
 
 /// Environment variable with which a completion script names its shell. Not `COMPLETE`, clap's default: a program in a
@@ -55,6 +57,7 @@ fn with_candidates(command: Command) -> Command {
         "computer" => arg.add(ArgValueCandidates::new(computers)),
         "workspace" => arg.add(ArgValueCandidates::new(workspaces)),
         "snapshot" => arg.add(ArgValueCandidates::new(snapshots)),
+        "template" => arg.add(ArgValueCandidates::new(templates)),
         _ => arg,
     });
     command.mut_subcommands(|inner| if inner.get_name() == "admin" { inner } else { with_candidates(inner) })
@@ -84,6 +87,22 @@ fn snapshots() -> Vec<CompletionCandidate> {
         let named = |name: &Option<String>, id: &str| name.clone().unwrap_or_else(|| id.to_owned());
         Ok(list.snapshots.iter().map(|it| candidate(&named(&it.name, &it.id), &it.id, &it.state)).collect())
     })
+}
+
+/// Templates of the account without their namespace, and those of the service.
+fn templates() -> Vec<CompletionCandidate> {
+    let list = |path: &'static [&'static str]| {
+        ask(async |session, _| {
+            let list: TemplateList = session.api.get(path, &[], TIMEOUT).await?.decode()?;
+            let candidate = |it: Template| {
+                let name = it.reference.strip_prefix(OWN).and_then(|rest| rest.strip_prefix('/'));
+                CompletionCandidate::new(name.unwrap_or(&it.reference)).help(Some(it.status.into()))
+            };
+            Ok(list.templates.into_iter().map(candidate).collect())
+        })
+    };
+    // A key of one workspace gets the second list alone.
+    [list(&["templates"]), list(&["templates", "global"])].into_iter().flatten().collect()
 }
 
 /// Runs requests for the server and key of the command line so far. Without an answer there are no candidates: the prompt

@@ -19,6 +19,7 @@ use crate::client::{Session, resolve, wait};
 use crate::failure::Outcome;
 use crate::output::{self, Column, Confirmation, ListView};
 use crate::progress::Progress;
+use crate::templates::named;
 use hotdesk_wire::computer::{Computer, ComputerList, CreateComputer, UpdateComputer, VncPassword};
 
 /// Timeout of a delete: a running computer first shuts down, with a grace period, and flushes its disk.
@@ -131,7 +132,7 @@ pub struct CreateOptions {
     /// Screen size, for example 1280x720x24.
     #[arg(long, value_name = "WIDTHxHEIGHTxDEPTH")]
     resolution: Option<String>,
-    /// Template: namespace/name@version.
+    /// Template: [NAMESPACE/]NAME[@VERSION]. Without a namespace it is the account's own, without a version the newest.
     #[arg(long, value_name = "REF")]
     template: Option<String>,
     /// Idle minutes before the computer is suspended; 0 disables it.
@@ -227,6 +228,10 @@ async fn list(session: &Session, options: ListOptions) -> Outcome<()> {
 
 async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
     let workspace = resolve::workspace(&session.api, &options.workspace).await?;
+    let template_ref = match options.template {
+        Some(template) => Some(named(session, &template).await?),
+        None => None,
+    };
     let name = options.name.clone();
     let progress = Progress::waiting(format!("creating {name}"));
     let body = CreateComputer {
@@ -242,7 +247,7 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
         resolution: options.resolution,
         auto_stop_minutes: options.auto_stop,
         deliver_files: false,
-        template_ref: options.template,
+        template_ref,
         egress_policy: options.egress.policy(),
         image: None,
     };

@@ -22,7 +22,8 @@ pub struct SaveOptions {
     #[command(flatten)]
     target: ComputerArg,
     /// New template: NAME@VERSION.
-    template: String,
+    #[arg(value_name = "TEMPLATE")]
+    new_template: String,
     /// What it is.
     #[arg(long)]
     description: Option<String>,
@@ -34,7 +35,7 @@ pub struct SaveOptions {
 /// When the text is no template, or the server refuses the request or is unreachable.
 pub async fn save(session: &Session, options: SaveOptions) -> Outcome<()> {
     let body = SaveTemplate {
-        reference: reference(&options.template)?.to_string(),
+        reference: reference(&options.new_template)?.to_string(),
         description: options.description,
     };
     let id = resolve::computer(&session.api, &options.target.computer).await?;

@@ -1,16 +1,18 @@
-//! Commands for what runs in a computer: input, screens, windows, clipboard, programs, recordings, events and logs.
+//! Commands for what runs in a computer: input, screens, windows, clipboard, programs, ports, recordings, events and logs.
 
 mod clipboard;
 mod events;
 mod input;
 mod launch;
 mod logs;
+mod ports;
 mod processes;
 mod recordings;
 mod screens;
 mod selection;
 mod services;
 mod share;
+mod triggers;
 mod windows;
 
 use std::process::ExitCode;
@@ -56,6 +58,12 @@ pub enum Command {
     /// Manage the services that a computer has from its template.
     #[command(subcommand, alias = "service")]
     Services(services::Command),
+    /// Manage the triggers that a computer has from its template.
+    #[command(subcommand, alias = "trigger")]
+    Triggers(triggers::Command),
+    /// List the ports of a computer, or create links to them.
+    #[command(subcommand, alias = "port")]
+    Ports(ports::Command),
     /// Record a screen as video.
     #[command(subcommand)]
     Record(recordings::Command),
@@ -87,6 +95,8 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Launch(options) => return launch::run(options, session).await,
         Command::Ps(command) => processes::run(command, session).await,
         Command::Services(command) => services::run(command, session).await,
+        Command::Triggers(command) => triggers::run(command, session).await,
+        Command::Ports(command) => ports::run(command, session).await,
         Command::Record(command) => recordings::run(command, session).await,
     }?;
     Ok(ExitCode::SUCCESS)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 
+use super::name::reference;
 use crate::client::Session;
 use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::event_stream::EventStream;
@@ -24,17 +25,6 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(1800);
 pub fn path(template: &str) -> Outcome<Vec<String>> {
     let TemplateRef { namespace, name, version } = reference(template)?;
     Ok(vec!["templates".to_owned(), namespace, name, version])
-}
-
-/// Parses a reference. A name without a namespace is the account's own template.
-///
-/// # Errors
-/// When the text is no reference.
-pub fn reference(template: &str) -> Outcome<TemplateRef> {
-    let whole = if template.contains('/') { template.to_owned() } else { format!("default/{template}") };
-    TemplateRef::parse(&whole).ok_or_else(|| {
-        format!("{template} is no template: write NAME@VERSION, such as browser-lab@1.0.0").into()
-    })
 }
 
 /// The path of a template's build, with further segments.
@@ -72,6 +62,27 @@ pub async fn begin(session: &Session, template: &str, detach: bool) -> Outcome {
     Err(format!("{} is {}: {}", ended.reference, ended.status, ended.error.unwrap_or_default()).into())
 }
 
+/// Prints the status of the last build.
+///
+/// # Errors
+/// When the server refuses the request or is unreachable.
+pub async fn status(session: &Session, template: &str) -> Outcome<()> {
+    let path = build_path(template, &[])?;
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let response = session.api.get(&path, &[], REQUEST_TIMEOUT).await?;
+    let build: TemplateBuild = response.decode()?;
+    session.show(&response, || {
+        let time = build.build_time_ms.map(|time| format!("{:.1} s", time as f64 / 1000.0));
+        output::fields([
+            ("template", build.reference),
+            ("digest", build.digest),
+            ("status", build.status),
+            ("time", time.unwrap_or_default()),
+        ])?;
+        build.error.map_or(Ok(()), |error| output::line(&multi_line(&error)))
+    })
+}
+
 /// Prints the log of the last build until it ends: on standard output, or on standard error beside `--json`.
 ///
 /// # Errors
@@ -88,9 +99,14 @@ pub async fn follow(session: &Session, template: &str) -> Outcome<()> {
     Ok(())
 }
 
+/// Text of a build without control characters, which could change the terminal.
+fn multi_line(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && c != '\t' && c != '\n', " ")
+}
+
 fn print(session: &Session, entry: &BuildLogEntry) -> Outcome<()> {
     let source = entry.source.as_deref().map(|source| format!("{source}: ")).unwrap_or_default();
-    let text = format!("{source}{}", entry.line.replace(|c: char| c.is_control() && c != '\t', " "));
+    let text = format!("{source}{}", multi_line(&entry.line).replace('\n', " "));
     if session.json {
         eprintln!("{text}");
         return Ok(());
@@ -107,16 +123,4 @@ pub async fn cancel(session: &Session, template: &str) -> Outcome<()> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let response = session.api.call(Method::DELETE, &path, None::<&()>, CANCEL_TIMEOUT).await?;
     session.show(&response, || output::line(&format!("Cancelled the build of {template}.")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn references_may_leave_out_the_namespace() {
-        assert_eq!(path("lab@1.0.0").unwrap(), ["templates", "default", "lab", "1.0.0"]);
-        assert_eq!(path("system/desktop@1.0.0").unwrap(), ["templates", "system", "desktop", "1.0.0"]);
-        assert!(path("lab").is_err() && path("a/b/c@1").is_err() && path("").is_err());
-    }
 }

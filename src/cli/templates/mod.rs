@@ -8,11 +8,12 @@ use clap::Subcommand;
 mod build;
 mod debug;
 mod definition;
+mod name;
 mod published;
 mod run;
 
-pub use build::reference;
 pub use definition::check;
+pub use name::{named, reference};
 
 use crate::client::Session;
 use crate::failure::Outcome;
@@ -40,12 +41,26 @@ pub enum Command {
     /// List the templates of the account.
     #[command(visible_alias = "ls")]
     List {
+        /// List the templates of the service, too.
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
         view: ListView,
     },
+    /// Show a template with its normalised document.
+    #[command(visible_alias = "get")]
+    Show {
+        /// Template: [NAMESPACE/]NAME[@VERSION].
+        template: String,
+    },
+    /// Show the status of the last build: its duration, or why it failed.
+    Status {
+        /// Template: [NAMESPACE/]NAME[@VERSION].
+        template: String,
+    },
     /// Build a template, and print its log until it is ready. The exit code is 1 when the build failed.
     Build {
-        /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
+        /// Template: [NAMESPACE/]NAME[@VERSION].
         template: String,
         /// Do not wait for the end.
         #[arg(long, short)]
@@ -53,23 +68,23 @@ pub enum Command {
     },
     /// Print the log of the last build until it ends.
     Logs {
-        /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
+        /// Template: [NAMESPACE/]NAME[@VERSION].
         template: String,
     },
     /// Cancel the build of a template.
     Cancel {
-        /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
+        /// Template: [NAMESPACE/]NAME[@VERSION].
         template: String,
     },
     /// Open a failed build as a throw-away computer with what its finished steps wrote and the scripts that are left, and print
     /// its id.
     Debug {
-        /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
+        /// Template: [NAMESPACE/]NAME[@VERSION].
         template: String,
     },
     /// Launch a throw-away computer of a template, and print its id. The service deletes it after an hour.
     Run {
-        /// Template: NAME@VERSION or NAMESPACE/NAME@VERSION.
+        /// Template: [NAMESPACE/]NAME[@VERSION].
         template: String,
     },
     /// Delete a template. Computers that were launched from it go on.
@@ -92,12 +107,16 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Publish { file, build, force } => {
             return published::publish(session, &file, build, force).await;
         }
-        Command::List { view } => published::list(session, view).await?,
-        Command::Build { template, detach } => return build::begin(session, &template, detach).await,
-        Command::Logs { template } => build::follow(session, &template).await?,
-        Command::Cancel { template } => build::cancel(session, &template).await?,
-        Command::Debug { template } => debug::debug(session, &template).await?,
-        Command::Run { template } => run::run(session, &template).await?,
+        Command::List { all, view } => published::list(session, all, view).await?,
+        Command::Show { template } => published::show(session, &named(session, &template).await?).await?,
+        Command::Status { template } => build::status(session, &named(session, &template).await?).await?,
+        Command::Build { template, detach } => {
+            return build::begin(session, &named(session, &template).await?, detach).await;
+        }
+        Command::Logs { template } => build::follow(session, &named(session, &template).await?).await?,
+        Command::Cancel { template } => build::cancel(session, &named(session, &template).await?).await?,
+        Command::Debug { template } => debug::debug(session, &named(session, &template).await?).await?,
+        Command::Run { template } => run::run(session, &named(session, &template).await?).await?,
         Command::Delete { template, confirmation } => {
             published::delete(session, &template, confirmation).await?;
         }

@@ -34,13 +34,20 @@ pub async fn publish(session: &Session, file: &Path, build: bool, force: bool) -
     if build { build::begin(session, &published.reference, false).await } else { Ok(ExitCode::SUCCESS) }
 }
 
-/// Lists the templates of the account.
+/// Lists the templates of the account, and with `all` those of the service.
 ///
 /// # Errors
 /// When the server refuses the request or is unreachable.
-pub async fn list(session: &Session, view: ListView) -> Outcome<()> {
+pub async fn list(session: &Session, all: bool, view: ListView) -> Outcome<()> {
     let response = session.api.get(&["templates"], &[], REQUEST_TIMEOUT).await?;
-    let list: TemplateList = response.decode()?;
+    let mut list: TemplateList = response.decode()?;
+    if all {
+        let of_service = session.api.get(&["templates", "global"], &[], REQUEST_TIMEOUT).await?;
+        list.templates.extend(of_service.decode::<TemplateList>()?.templates);
+        if session.json {
+            return output::line(&serde_json::to_string(&list).map_err(|error| error.to_string())?);
+        }
+    }
     session.show(&response, || {
         let row =
             |it: Template| vec![it.reference, it.status, it.published_at.unwrap_or_default(), it.digest];
@@ -55,8 +62,29 @@ pub async fn list(session: &Session, view: ListView) -> Outcome<()> {
             view,
             &columns,
             rows,
-            "There are no templates. Publish one: hotdesk templates publish FILE",
+            "There are no templates. Publish one: hotdesk templates publish FILE; those of the service: --all",
         )
+    })
+}
+
+/// Shows a template. The document below its fields is a definition file.
+///
+/// # Errors
+/// When the server refuses the request or is unreachable.
+pub async fn show(session: &Session, template: &str) -> Outcome<()> {
+    let path = build::path(template)?;
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let response = session.api.get(&path, &[], REQUEST_TIMEOUT).await?;
+    let it: Template = response.decode()?;
+    let document = serde_json::to_string_pretty(&it.template).map_err(|error| error.to_string())?;
+    session.show(&response, || {
+        output::fields([
+            ("template", it.reference),
+            ("digest", it.digest),
+            ("build", it.status),
+            ("published", it.published_at.unwrap_or_else(|| "with the service".to_owned())),
+        ])?;
+        output::line(&format!("\n{document}"))
     })
 }
 

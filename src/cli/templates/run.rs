@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 
-use super::build::reference;
+use super::name::reference;
 use crate::client::api::CREATE_TIMEOUT;
 use crate::client::{Session, wait};
 use crate::failure::Outcome;

@@ -4,7 +4,7 @@ use super::person::Shell;
 use crate::harness::simulation::Simulation;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shells_complete_the_names_of_computers_workspaces_and_snapshots() {
+async fn shells_complete_the_names_of_computers_workspaces_snapshots_and_templates() {
     let controller = Simulation::boot().await;
     let home = controller.workspace("home").await;
     controller.computer(&home, "desk").await;
@@ -24,6 +24,12 @@ async fn shells_complete_the_names_of_computers_workspaces_and_snapshots() {
     assert!(all.contains("desk\n") && all.contains(&spaced) && !all.contains("two words"), "{all}");
     assert_eq!(bash("hotdesk computers list --workspace ho").await, "home\n");
     assert_eq!(bash("hotdesk snapshots rollback desk fi").await, "first\n");
+    let own = "api_version: hotdesk/v1\nname: lab@1.0.0\n";
+    let publish = ["templates", "publish", "-"];
+    shell.run_with_input(&publish, own).await.expect_success();
+    assert_eq!(bash("hotdesk templates show la").await, "lab@1.0.0\n");
+    assert_eq!(bash("hotdesk computers create one --template system/des").await, "system/desktop@1.0.0\n");
+    assert_eq!(bash("hotdesk computers save-template desk la").await, "\n");
     assert!(bash("hotdesk comp").await.contains("computers\n"));
 
     for (dialect, index) in [("zsh", "3"), ("fish", "3")] {

@@ -136,7 +136,11 @@ async fn the_command_line_saves_and_runs() {
     let id = run.out.trim();
     assert_eq!(shell.run(&["bash", id, "cat /opt/x"]).await.expect_success(), "mine\n");
     shell.run(&["computers", "delete", id, "--yes"]).await.expect_success();
-    shell.run(&["templates", "run", "lab"]).await.expect_failure(1, &["lab is no template"]);
+    shell.run(&["templates", "run", "a b"]).await.expect_failure(1, &["a b is no template"]);
+    shell.run(&["templates", "run", "lab"]).await.expect_failure(1, &["Template not found: default/lab"]);
+    let create = ["computers", "create", "c2", "--workspace", "w", "--template", "desk"];
+    shell.run(&create).await.expect_success();
+    assert_eq!(shell.run(&["bash", "c2", "cat /opt/x"]).await.expect_success(), "mine\n");
 }
 
 /// Name of the folder of layers, which a simulated host has among its machines.
