@@ -69,6 +69,8 @@ async def relay(reader, writer):
         else:
             family, length = (socket.AF_INET, 4) if kind == 1 else (socket.AF_INET6, 16)
             host = socket.inet_ntop(family, await reader.readexactly(length))
+        if host.endswith(".localhost"):
+            host = "localhost"  # Browsers take such names for the host itself; resolvers may not (RFC 6761, section 6.3).
         port = int.from_bytes(await reader.readexactly(2), "big")
         try:
             far_reader, far_writer = await asyncio.open_connection(host, port)
