@@ -2,7 +2,7 @@
 
 use crate::client::Session;
 use crate::client::api::REQUEST_TIMEOUT;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::computer::template::reference::OWN;
 use hotdesk_wire::computer::template::TemplateList;
@@ -12,9 +12,11 @@ use hotdesk_wire::computer::template::TemplateList;
 /// # Errors
 /// When the text is no reference.
 pub fn reference(template: &str) -> Outcome<TemplateRef> {
-    TemplateRef::parse(&with_namespace(template)).ok_or_else(|| {
-        format!("{template} is no template: write NAME@VERSION, such as browser-lab@1.0.0").into()
-    })
+    TemplateRef::parse(&with_namespace(template)).ok_or_else(|| wrong(template))
+}
+
+fn wrong(template: &str) -> Failure {
+    format!("{template} is no template: write NAME@VERSION, such as browser-lab@1.0.0").into()
 }
 
 /// Returns the whole reference that a text means. A name without a namespace is the account's own template, and one without a
@@ -27,7 +29,8 @@ pub async fn named(session: &Session, template: &str) -> Outcome<String> {
         return reference(template).map(|it| it.to_string());
     }
     // Any version, to check the name.
-    let any = reference(&format!("{template}@1.0.0"))?;
+    let any = TemplateRef::parse(&with_namespace(&format!("{template}@1.0.0")));
+    let any = any.ok_or_else(|| wrong(template))?;
     let path = ["templates", &any.namespace, &any.name];
     let versions: TemplateList = session.api.get(&path, &[], REQUEST_TIMEOUT).await?.decode()?;
     let newest = versions.templates.into_iter().next_back();
