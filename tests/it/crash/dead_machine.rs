@@ -61,20 +61,11 @@ async fn a_container_whose_first_process_was_killed_reads_stopped_and_starts_aga
     check_status_after_kill(&controller, |id| vec![controller.init_pid(id).unsigned_abs()]).await;
 }
 
-/// Processes that are the kernel of a guest over gVisor.
-fn sandbox(id: &str) -> Vec<u32> {
-    let is_kernel = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|word| word == b"boot")
-    };
-    host::processes(id).into_iter().filter(is_kernel).collect()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_whose_kernel_in_user_space_was_killed_reads_stopped_and_starts_again() {
     let Some(configuration) = gvisor() else { return };
     let controller = RunningController::boot_with(&configuration).await;
-    check_status_after_kill(&controller, sandbox).await;
+    check_status_after_kill(&controller, host::gvisor_kernels).await;
 }
 
 /// The type and the data of the next event.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::conformance::{EngineFixture, GRACE, boot, conformance_tests, expect_r
 use super::guest::Guest;
 use super::host::{ContainerFixture, container, open_engine};
 use crate::harness::controller::runsc;
+use crate::harness::host;
 use crate::harness::small_disk::SmallDisk;
 
 conformance_tests!(ContainerFixture::gvisor(NetworkConfig::disabled()).map(ContainerFixture::beside_others));
@@ -48,6 +50,18 @@ async fn expect_suspended(fixture: &ContainerFixture, id: hotdesk::base::ids::Co
     assert_eq!(observed, Observation::Suspended { generation: since });
 }
 
+/// Asserts that the kernel may wake all threads of the guest's kernel late (docs/engines/gvisor.md).
+fn expect_coalesced_timers(id: &str) {
+    let kernels = host::gvisor_kernels(id);
+    assert_eq!(kernels.len(), 1, "{kernels:?}");
+    for thread in host::names_in(Path::new(&format!("/proc/{}/task", kernels[0]))) {
+        // A thread may have ended.
+        if let Ok(slack) = fs::read_to_string(format!("/proc/{thread}/timerslack_ns")) {
+            assert_eq!(slack.trim(), "5000000", "thread {thread}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_guest_goes_on_where_it_was_again_and_again() {
     let Some(fixture) = ContainerFixture::gvisor(NetworkConfig::default()) else { return };
@@ -59,11 +73,7 @@ async fn a_suspended_guest_goes_on_where_it_was_again_and_again() {
         let before = read_count(&guest).await;
         fixture.engine.suspend(id).await.expect("suspended");
         expect_suspended(&fixture, id, round - 1).await;
-        assert_eq!(
-            crate::harness::host::find_leftover(&id.to_string()),
-            None,
-            "no process of the machine may run"
-        );
+        assert_eq!(host::find_leftover(&id.to_string()), None, "no process of the machine may run");
         fixture.engine.suspend(id).await.expect("a repeated suspend succeeds");
         fixture.engine.start(&spec, &boot(round)).await.expect_err("a start would lose the memory");
         expect_suspended(&fixture, id, round - 1).await;
@@ -72,6 +82,7 @@ async fn a_suspended_guest_goes_on_where_it_was_again_and_again() {
         guest = expect_running(&*fixture.engine, id, round).await;
         assert_eq!(guest.endpoint(), &endpoint);
         guest.wait_until_ready().await;
+        expect_coalesced_timers(&id.to_string());
         assert_eq!(guest.run("cat /root/counter; cut -d' ' -f22 /proc/1/stat").await, process);
         let first_count = read_count(&guest).await;
         assert!(first_count >= before && first_count < before + 400, "{before} then {first_count}");

@@ -40,6 +40,15 @@ pub fn control_group_roots() -> Vec<PathBuf> {
     names_in(root).into_iter().map(|name| root.join(name)).filter(is_hierarchy).collect()
 }
 
+/// Processes that are the kernel of a guest over gVisor.
+pub fn gvisor_kernels(id: &str) -> Vec<u32> {
+    let is_kernel = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == b"boot")
+    };
+    processes(id).into_iter().filter(is_kernel).collect()
+}
+
 /// Host processes of a machine, without zombies: the host's process 1 reaps those in its own time.
 pub fn processes(id: &str) -> Vec<u32> {
     let own = format!("/hotdesk/{id}");
