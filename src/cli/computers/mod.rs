@@ -132,7 +132,7 @@ pub struct CreateOptions {
     /// Screen size, for example 1280x720x24.
     #[arg(long, value_name = "WIDTHxHEIGHTxDEPTH")]
     resolution: Option<String>,
-    /// Template: [NAMESPACE/]NAME[@VERSION]. Without a namespace it is the account's own, without a version the newest.
+    /// Template: [NAMESPACE/]NAME[@VERSION]. Without a namespace it is one of the workspace's account. Without a version it is the one that your own account published last.
     #[arg(long, value_name = "REF")]
     template: Option<String>,
     /// Idle minutes before the computer is suspended; 0 disables it.

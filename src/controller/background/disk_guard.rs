@@ -31,6 +31,7 @@ async fn look(app: &AppState) -> Duration {
     }
     match app.fleet.engine().watch_disk().await {
         Ok(seen) => {
+            app.fleet.note_free_disk(seen.free);
             metrics::gauge!("hotdesk_disk_free_bytes").set(seen.free as f64);
             metrics::gauge!("hotdesk_computers_frozen").set(seen.frozen as f64);
             seen.next

@@ -1,6 +1,7 @@
 //! Fleet: commands to the runners of computers, and the live state of computers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -94,6 +95,11 @@ impl Fleet {
     /// Returns the engine, which may offer several isolations.
     pub fn engine(&self) -> &dyn Engine {
         &*self.shared.engine
+    }
+
+    /// Notes the free bytes of the host's disk, as its guard has seen them.
+    pub fn note_free_disk(&self, bytes: u64) {
+        self.shared.free_disk.store(bytes, Ordering::Relaxed);
     }
 
     /// Chooses the isolation of a new computer in a workspace, from the name in its request.

@@ -67,8 +67,8 @@ impl Default for Limits {
     /// dozens of agents with one key. The disk limits are most of a SATA disk's bandwidth, but a small part
     /// of the operations of an NVMe disk, so that one computer is fast and cannot starve the host. Lists of
     /// workspaces, clients and people are returned in one response, which bounds their number. Files are as
-    /// many as can be searched quickly, and as large as a hundred of the largest exports. The longest builds compile
-    /// for minutes.
+    /// many as can be searched quickly, and as large as a hundred of the largest exports. An hour is several times the
+    /// longest build that is known.
     fn default() -> Self {
         Self {
             max_computers: 50,

@@ -144,6 +144,15 @@ pub(crate) fn run_with_timeout(
     ))
 }
 
+/// Runs a tool to its end without its output, and fails unless it succeeds. For programs of guests: they may write without end, and
+/// a memory file belongs to the service.
+pub(crate) fn run_without_output(step: &'static str, mut command: Command) -> EngineResult<()> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = spawn(step, &mut command)?;
+    let status = finish(step, &mut child, TIMEOUT)?;
+    check_status(step, status, "its output is not read")
+}
+
 /// Starts a tool. The error for a missing tool names its package.
 pub(crate) fn spawn(step: &'static str, command: &mut Command) -> EngineResult<Child> {
     command.spawn().map_err(|error| {

@@ -46,7 +46,8 @@ impl X11Worker {
         cancelled: CancelCheck<'_>,
     ) -> Outcome<bool> {
         self.rearm();
-        let mut until = Instant::now() + timeout;
+        let until = Instant::now() + timeout;
+        let mut paint_until = until;
         let atoms = EwmhAtoms::new(&self.link)?.reply()?;
         let types = window_types(kinds, &atoms);
         // Before the first look, so that no change is lost in between.
@@ -57,11 +58,13 @@ impl X11Worker {
         let shown = loop {
             self.rearm();
             let progress = self.progress_of(&types, &atoms)?;
-            if last == Progress::Missing && progress == Progress::Visible {
-                until = until.min(Instant::now() + PAINT_TIMEOUT);
+            match (last, progress) {
+                (_, Progress::Missing) => paint_until = until,
+                (Progress::Missing, _) => paint_until = until.min(Instant::now() + PAINT_TIMEOUT),
+                (Progress::Visible | Progress::Drawn, _) => {}
             }
             last = progress;
-            if progress == Progress::Drawn || !self.wait_for_change(until, &atoms, cancelled)? {
+            if progress == Progress::Drawn || !self.wait_for_change(paint_until, &atoms, cancelled)? {
                 break progress != Progress::Missing;
             }
         };
@@ -85,7 +88,8 @@ impl X11Worker {
             if attributes.is_some_and(|it| it.map_state == MapState::VIEWABLE) {
                 let before = visible.len();
                 visible.extend(of_window.iter().flat_map(numbers));
-                if visible[before..].contains(&atoms._NET_WM_WINDOW_TYPE_DOCK) {
+                let dock = atoms._NET_WM_WINDOW_TYPE_DOCK;
+                if types.contains(&dock) && visible[before..].contains(&dock) {
                     are_painted &= self.has_colors(window)?;
                 }
             }

@@ -87,13 +87,23 @@ impl Parts {
     /// receiver hears of it.
     async fn boot(parts: &Arc<Self>, is_check: bool) -> Result<()> {
         let programs = parts.programs().await?;
+        let are_started = has_services(&programs) && parts.is_done(STARTED);
+        if are_started {
+            // Before all that may fail: they wait for a reader of their output.
+            parts.begin_logs(&programs)?;
+        }
         parts.write_files(&programs).await;
         if !is_check {
             telemetry::begin(parts, programs.telemetry.as_ref());
         }
         parts.run_boot_hooks(&programs).await?;
         if has_services(&programs) {
-            parts.start_services(&programs).await?;
+            parts.start_supervisors(&programs).await?;
+            if !are_started {
+                parts.begin_logs(&programs)?;
+                parts.supervisor.bring_all_up(&programs).await;
+                parts.mark_done(STARTED);
+            }
         }
         let prelude = parts.prelude(&programs);
         parts.start_terminals(&programs.terminals, &prelude).await;
@@ -110,15 +120,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Starts the services, once for a boot, and begins to write their output.
-    async fn start_services(&self, programs: &TemplatePrograms) -> Result<()> {
-        self.start_supervisors(programs).await?;
-        self.supervisor.begin_logs(programs, &self.tasks).map_err(Error::internal)?;
-        if !self.is_done(STARTED) {
-            self.supervisor.bring_all_up(programs).await;
-            self.mark_done(STARTED);
-        }
-        Ok(())
+    fn begin_logs(&self, programs: &TemplatePrograms) -> Result<()> {
+        self.supervisor.begin_logs(programs, &self.tasks).map_err(Error::internal)
     }
 
     /// Writes the scripts of the services, and starts their supervisors unless they run.

@@ -1,6 +1,7 @@
 //! Registry of runners, one per computer, and the state that they share.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -62,6 +63,8 @@ pub(in crate::computers) struct FleetState {
     pub(in crate::computers) ending_streams: KeyedSemaphore<ComputerId>,
     /// Webhooks that runners hand over.
     pub(in crate::computers) webhooks: WebhookQueue,
+    /// Free bytes of the host's disk, as its guard saw them last.
+    pub(in crate::computers) free_disk: AtomicU64,
     runners: Mutex<HashMap<ComputerId, RunnerHandle>>,
 }
 
@@ -89,6 +92,7 @@ impl FleetState {
             archive,
             ending_streams: KeyedSemaphore::default(),
             webhooks: WebhookQueue::default(),
+            free_disk: AtomicU64::new(u64::MAX),
             runners: Mutex::default(),
         }
     }

@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -216,7 +217,7 @@ impl Build<'_> {
         let spec = MachineSpec { layers: below.to_vec(), ..hardware_spec(machine, isolation, &hardware) };
         let title = planned.title();
         let filled = tokio::select! {
-            filled = self.fill_disk_or_tell(&spec, planned, environment, &title) => filled,
+            filled = self.fill_disk_with_cause(&spec, planned, environment, &title) => filled,
             error = self.interruption() => Err(error),
             error = self.shortage(machine, &title) => Err(error),
         };
@@ -252,7 +253,7 @@ impl Build<'_> {
 
     /// [`Self::fill_disk`], whose error tells when the host is short of disk space. A step that fails meanwhile may not know why:
     /// its programs see I/O errors, or the guard of the disk has killed them.
-    async fn fill_disk_or_tell(
+    async fn fill_disk_with_cause(
         &self,
         spec: &MachineSpec,
         planned: &PlannedLayer,
@@ -260,7 +261,7 @@ impl Build<'_> {
         title: &str,
     ) -> Result<()> {
         match self.fill_disk(spec, planned, environment).await {
-            Err(error) if self.is_short_of_space().await => Err(short_of_space(title, Some(&error))),
+            Err(error) if self.is_short_of_space() => Err(short_of_space(title, Some(&error))),
             filled => filled,
         }
     }
@@ -362,9 +363,9 @@ impl Build<'_> {
         short_of_space(what, None)
     }
 
-    /// Whether the host has less free space than its reserve. A failure to measure it is in the log of the guard.
-    async fn is_short_of_space(&self) -> bool {
-        self.fleet.engine.watch_disk().await.is_ok_and(|seen| seen.free < HOST_RESERVE)
+    /// Whether the host has less free space than its reserve. Near that, the guard looks twenty times a second.
+    fn is_short_of_space(&self) -> bool {
+        self.fleet.free_disk.load(Ordering::Relaxed) < HOST_RESERVE
     }
 
     /// Checks that the account may make one more layer, and returns the hardware of its computer: at most what the plan

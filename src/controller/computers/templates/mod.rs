@@ -341,8 +341,8 @@ async fn parse(template: &StoredTemplate) -> Result<TemplateDefinition> {
     let checked = tokio::task::spawn_blocking(move || validate(text.as_bytes()));
     checked.await.map_err(Error::internal)?.map_err(|errors| {
         let first = errors.first().map(|error| error.sentence()).unwrap_or_default();
-        let message =
-            format!("the template {} is invalid: {first}: publish another version", template.reference);
+        let next = if template.saved { "save its computer again" } else { "publish another version" };
+        let message = format!("the template {} is invalid: {first}: {next}", template.reference);
         Error::unprocessable(message).code(ErrorCode::TemplateInvalid)
     })
 }

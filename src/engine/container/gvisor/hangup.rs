@@ -3,13 +3,13 @@
 //! The engine closes connections from outside before it saves memory. It cannot see when the guest's kernel has processed that,
 //! and memory that is saved too early cannot be restored (docs/engines/gvisor.md). The agent cannot be asked, because only such
 //! connections lead to it. So `awk` looks in the guest, which starts faster than this program there, and reads more than a byte
-//! with one system call, unlike `sh`.
+//! with one system call, unlike `sh`. The guest's root may replace it, to the harm of its own saved memory alone.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::container::ContainerEngine;
-use crate::host::command::run;
+use crate::host::command::run_without_output;
 use hotdesk_base::ids::ComputerId;
 
 /// Program of awk, whose variable `port` is as in `/proc/net/tcp` (proc_pid_net(5)). It ends with 0 without a connection that is
@@ -43,7 +43,9 @@ impl ContainerEngine {
     pub(super) fn await_hangup(&self, id: ComputerId, agent: SocketAddr) {
         let mut call = self.runtime.call();
         call.arg("exec").arg(id.to_string()).args(arguments(agent.port()));
-        if let Err(error) = run("wait for the guest's kernel to close the agent's connections", call) {
+        if let Err(error) =
+            run_without_output("wait for the guest's kernel to close the agent's connections", call)
+        {
             // The guest has no memory for another process, or no `awk`: a fixed delay is the best guess.
             tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not confirm that the agent's connections ended; the saved memory may fail to resume");
             std::thread::sleep(HANGUP_DELAY);

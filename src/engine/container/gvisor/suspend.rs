@@ -17,7 +17,7 @@ use crate::container::runtime::ContainerState;
 use crate::container::{ContainerEngine, oci, runsc};
 use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause, log_pause};
 use crate::host::cgroup::limits;
-use crate::host::command::{self, host_error, run, run_with_timeout};
+use crate::host::command::{self, host_error, run, run_with_timeout, run_without_output};
 use crate::host::{network, process, slots};
 use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
@@ -144,7 +144,7 @@ impl ContainerEngine {
         let mut call = self.runtime.call();
         call.arg("exec").arg(id.to_string());
         call.args(["/usr/bin/hotdesk", "set-cpus"]).arg(count.to_string());
-        if let Err(error) = run("set the CPUs that the guest's programs see", call) {
+        if let Err(error) = run_without_output("set the CPUs that the guest's programs see", call) {
             // The control group bounds the guest all the same.
             tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not tell a guest its new number of CPUs; its programs count the earlier one until the next start");
         }

@@ -292,7 +292,7 @@ impl<'a> FieldReader<'a> {
     /// The text of a file beside the definition file, as a content without references.
     ///
     /// # Errors
-    /// `Unsupported` where only the document is known; why the file is none of a template.
+    /// `Unsupported` where only the document is known; `InvalidValue` or `TooLarge` for a file that cannot be used.
     pub fn text_beside(&self, path: &str) -> RuleResult<String> {
         self.scope.text_beside(path)
     }

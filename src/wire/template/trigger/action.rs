@@ -220,7 +220,7 @@ fn endpoint(text: &str) -> RuleResult<String> {
         && !text.split('/').any(|part| part == "..")
     {
         let checked = ComputerCall::check(text);
-        checked.map_err(|why| Fault::invalid(format!("is no call of an action: {why}")))?;
+        checked.map_err(|why| Fault::invalid(format!("must call an action of the computer: {why}")))?;
         return Ok(text.to_owned());
     }
     Err(Fault::invalid(format!("must be a path such as /screenshot, not {}", quoted(text))))

@@ -25,7 +25,7 @@ use hotdesk_wire::programs::service::ServiceLogEntry;
 const MAX_FOLLOWERS: usize = 16;
 /// Pause after a read that found nothing, as in tail(1).
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest line in bytes; the rest is cut off. Lines of s6-log are shorter (8 KiB).
+/// Longest line in bytes; the rest is cut off: the agent and each client hold a line in memory.
 const MAX_LINE: usize = 16 * 1024;
 /// Time without a file after which the log counts as removed. A rotation makes the new file at once.
 const GONE_AFTER: Duration = Duration::from_secs(5);

@@ -33,14 +33,19 @@ pub(super) fn tail(path: &Path, most: u64) -> io::Result<ServiceLog> {
     Ok(ServiceLog { text: String::from_utf8_lossy(&bytes).into_owned(), truncated: start > 0 })
 }
 
+/// Attempts to open a file: a rotation may rename it between its opening and the look at its path, six times a second at most.
+const OPEN_ATTEMPTS: usize = 3;
+
 /// Opens a file by the path that it really has. Users of the computer may write to its folder: the agent, which is root, reads nothing
 /// that they put there but a file of its own name. A FIFO would not open, and a link may lead to a file that they cannot read.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    if file.metadata()?.is_file() && real == without_top_link(path)? {
-        return Ok(file);
+    for _ in 0..OPEN_ATTEMPTS {
+        let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+        let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        if file.metadata()?.is_file() && real == without_top_link(path)? {
+            return Ok(file);
+        }
     }
     Err(io::Error::other("it is no regular file, or behind a symbolic link, which is not followed"))
 }

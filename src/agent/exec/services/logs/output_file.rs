@@ -83,7 +83,12 @@ impl OutputFile {
 
     /// Opens a rotated file, and returns its length.
     fn open(&self) -> io::Result<(File, u64)> {
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(self.folder())?;
+        let folder = self.folder();
+        fs::create_dir_all(folder.parent().unwrap_or(folder))?;
+        match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
         let file = append_to(&self.path)?;
         let length = file.metadata()?.len();
         Ok((file, length))

@@ -75,8 +75,8 @@ pub fn rtmp_url(text: &str) -> RuleResult<String> {
     url(text, &["rtmp://", "rtmps://"])
 }
 
-/// Checks the URL of a webhook, which may refer to the event behind its host: where a webhook goes is what the template
-/// says, and never what a computer does.
+/// Checks the URL of a webhook, which may refer to the event behind its host. The template alone decides the
+/// host.
 ///
 /// # Errors
 /// Those of [`http_url`]; `InvalidValue` for a wrong reference and for one in the host.
