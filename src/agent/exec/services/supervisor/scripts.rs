@@ -27,14 +27,17 @@ pub(super) fn run_script(
     let secrets = common.chain(&service.secret_env);
     let environment = script::environment(script::pairs(&service.env), secrets, secrets_file);
     let log_check = service.log.as_ref().map_or_else(String::new, |_| log_check(&log_file(service)));
-    let cwd = service.cwd.as_deref().map_or_else(|| "\"${HOME:-/}\"".to_owned(), path_word);
+    // A user may have no home folder, as after `useradd` without `-m`.
+    let home = "cd -- \"${HOME:-/}\" 2>/dev/null || cd /";
+    let cwd =
+        service.cwd.as_deref().map_or_else(|| home.to_owned(), |cwd| format!("cd -- {}", path_word(cwd)));
     // s6-setuidgid ends the script when there is no such user, and says so.
     let as_user = if service.user == ROOT { String::new() } else { format!("s6-setuidgid {user} ") };
     // The FIFO is opened for reading, too: without a reader a write would end the service.
     format!(
         "#!/bin/sh\necho $$ >{PID_FILE}\nexec 1<>{OUTPUT} 2>&1\nset -e\n\
          HOME=~{user}\n[ \"$HOME\" != '~'{user} ] || HOME=/\n\
-         export HOME USER={user} LOGNAME={user} SHELL=/bin/bash\n{log_check}{environment}cd -- {cwd}\n\
+         export HOME USER={user} LOGNAME={user} SHELL=/bin/bash\n{log_check}{environment}{cwd}\n\
          exec {as_user}bash -c {}\n",
         quote(&service.run)
     )
@@ -111,7 +114,11 @@ mod tests {
         );
         let other = ServiceProgram { user: "orgo".to_owned(), ..self::service("id") };
         let script = run_script(&other, &BTreeMap::new(), Path::new("/x"));
-        assert!(script.ends_with("\ncd -- \"${HOME:-/}\"\nexec s6-setuidgid orgo bash -c id\n"), "{script}");
+        assert!(
+            script
+                .ends_with("\ncd -- \"${HOME:-/}\" 2>/dev/null || cd /\nexec s6-setuidgid orgo bash -c id\n"),
+            "{script}"
+        );
     }
 
     #[test]
