@@ -71,6 +71,38 @@ impl ComputerId {
     }
 }
 
+/// A chat thread: `thr_` and 32 lower-case hex digits (docs/api/chat.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadId(Uuid);
+
+impl ThreadId {
+    const PREFIX: &str = "thr_";
+
+    /// A fresh random id.
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", Self::PREFIX, self.0.simple())
+    }
+}
+
+impl FromStr for ThreadId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let digits = text.strip_prefix(Self::PREFIX).ok_or(())?;
+        let lower = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if digits.len() != 32 || !lower {
+            return Err(());
+        }
+        digits.parse().map(Self).map_err(|_| ())
+    }
+}
+
 /// The handle of a computer's current host instance: 8 lower-case hex digits (docs/api/computers.md).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceId(String);

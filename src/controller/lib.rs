@@ -23,11 +23,11 @@ use hotdesk_store::Store;
 pub mod api;
 pub mod audit;
 pub mod background;
+pub mod chat;
 pub mod computers;
 pub mod config;
 pub mod data_dir;
 pub mod events;
-pub mod idempotency;
 pub mod identity;
 pub mod mcp;
 pub mod relay;
@@ -209,11 +209,11 @@ pub struct App {
     /// Files that are being stored, by credential and by account.
     pub storing: KeyedSemaphore<files::StorageSlot>,
     /// Requests with an `Idempotency-Key` that are in progress.
-    pub running_requests: idempotency::RunningRequests,
+    pub running_requests: api::idempotency::RunningRequests,
     /// Key of the stored fingerprints of such requests.
     pub fingerprint_key: Secret,
     /// Bodies of such requests while they are received.
-    pub body_buffers: idempotency::BodyBuffers,
+    pub body_buffers: api::idempotency::BodyBuffers,
     /// MCP sessions.
     pub mcp: mcp::McpClients,
 }
@@ -373,9 +373,9 @@ pub async fn start_with(
         storing: KeyedSemaphore::default(),
         output_readers: OutputReaders::default(),
         unread_answers: UnreadAnswers::default(),
-        running_requests: idempotency::RunningRequests::default(),
+        running_requests: api::idempotency::RunningRequests::default(),
         fingerprint_key,
-        body_buffers: idempotency::BodyBuffers::default(),
+        body_buffers: api::idempotency::BodyBuffers::default(),
         mcp: mcp::McpClients::default(),
         started: Instant::now(),
         tasks: tasks.clone(),

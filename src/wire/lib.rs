@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod audit;
 pub mod billing;
+pub mod chat;
 pub mod computer;
 pub mod desktop;
 pub mod error;
@@ -12,6 +13,5 @@ mod field;
 pub mod files;
 pub mod identity;
 pub mod programs;
-pub mod selftest;
 pub mod template;
 pub mod tool;

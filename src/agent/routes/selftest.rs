@@ -6,7 +6,7 @@ use axum::{Json as Answer, Router};
 
 use crate::selftest::SelfTests;
 use hotdesk_http::error_response::Result;
-use hotdesk_wire::selftest::SelfTest;
+use hotdesk_wire::agent::selftest::SelfTest;
 
 /// Route of the self-test.
 pub fn router(tests: SelfTests) -> Router {

@@ -28,7 +28,7 @@ use crate::display::{Displays, HiddenScreen};
 use crate::state::Agent;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::selftest::{Check, CheckOutcome, SelfTest};
+use hotdesk_wire::agent::selftest::{Check, CheckOutcome, SelfTest};
 
 use outcome::{CheckResult, millis, report};
 use screen::TestScreen;

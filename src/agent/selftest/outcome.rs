@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hotdesk_domain::error::Error;
-use hotdesk_wire::selftest::{Check, CheckOutcome};
+use hotdesk_wire::agent::selftest::{Check, CheckOutcome};
 
 /// Result of a check.
 pub(super) type CheckResult = Result<Measurement, NotPassed>;

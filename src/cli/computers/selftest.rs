@@ -10,7 +10,7 @@ use crate::failure::Outcome;
 use crate::output;
 use crate::progress::Progress;
 use hotdesk_domain::limits::MAX_SELFTEST_SECONDS;
-use hotdesk_wire::selftest::{Check, CheckOutcome, SelfTest};
+use hotdesk_wire::agent::selftest::{Check, CheckOutcome, SelfTest};
 
 /// Runs the self-test and prints its results; the exit code is 1 when a check fails.
 ///

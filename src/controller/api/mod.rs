@@ -13,14 +13,16 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::identity::{auth, oauth, pages};
 use crate::web::{cors, hosts, metrics, transport_security, unread_answers, viewer};
-use crate::{App, AppState, audit, idempotency, relay};
+use crate::{App, AppState, audit, relay};
 use hotdesk_http::edge;
 
 pub mod access;
 pub mod account;
 mod admission;
+pub mod chat;
 pub mod desktop;
 pub mod fleet;
+pub mod idempotency;
 pub mod openapi;
 pub mod people;
 pub mod service;
@@ -38,6 +40,7 @@ fn documented() -> OpenApiRouter<AppState> {
         .merge(account::router())
         .merge(people::router())
         .merge(templates::router())
+        .merge(chat::router())
         .merge(service::router())
 }
 

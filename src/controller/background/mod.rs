@@ -11,7 +11,8 @@ mod expired_agents;
 pub mod trials;
 
 use crate::identity::auth::{credential_uses, revocation};
-use crate::{AppState, audit, idempotency};
+use crate::api::idempotency;
+use crate::{AppState, audit};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::billing::usage::retained_since;

@@ -1,7 +1,7 @@
 //! Leases of a request: its credential, and its sender's membership in each workspace that it uses.
 //!
 //! A handler finds out which workspaces it uses, so it adds them through a task-local ([`note`]). A request
-//! with an idempotency key runs in its own task (`crate::idempotency`) and cannot be cancelled, so its
+//! with an idempotency key runs in its own task (`crate::api::idempotency`) and cannot be cancelled, so its
 //! memberships are not recorded.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

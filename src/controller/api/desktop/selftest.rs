@@ -15,7 +15,7 @@ use hotdesk_domain::limits::MAX_SELFTEST_SECONDS;
 use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
-use hotdesk_wire::selftest::SelfTest;
+use hotdesk_wire::agent::selftest::SelfTest;
 
 /// Returns the route of the self-test.
 pub fn router() -> OpenApiRouter<AppState> {

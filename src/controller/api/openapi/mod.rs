@@ -17,7 +17,7 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 mod schemas;
 
-use crate::idempotency;
+use crate::api::idempotency;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_http::error_response::HttpError;

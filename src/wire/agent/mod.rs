@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub mod selftest;
+
 /// `GET /health` of an agent.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Health {

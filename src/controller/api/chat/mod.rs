@@ -1,0 +1,14 @@
+//! Handlers of chat completions, models, threads and the prompt socket (docs/api/chat.md).
+
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::AppState;
+
+mod completions;
+mod prompt;
+mod threads;
+
+/// Returns the routes of chat.
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().merge(completions::router()).merge(prompt::router()).merge(threads::router())
+}
