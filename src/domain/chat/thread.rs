@@ -142,9 +142,12 @@ fn headline(line: &str) -> Option<String> {
     Some(format!("{}…", beginning[..whole_words].trim_end()))
 }
 
-/// Cuts a text of a step to its bound.
-pub fn cut_step_text(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_STEP_FIELD)]
+/// Cuts a text of a step to its bound, and replaces NUL characters, which PostgreSQL does not store.
+pub fn cut_step_text(text: &str) -> String {
+    // The replacement has three bytes.
+    let mut cut = text[..text.floor_char_boundary(MAX_STEP_FIELD)].replace('\0', "\u{fffd}");
+    cut.truncate(cut.floor_char_boundary(MAX_STEP_FIELD));
+    cut
 }
 
 #[cfg(test)]
@@ -201,7 +204,8 @@ mod tests {
 
     #[test]
     fn texts_of_steps_are_cut_between_characters() {
-        assert_eq!(cut_step_text("short"), "short");
+        assert_eq!(cut_step_text("short\0"), "short\u{fffd}");
+        assert!(cut_step_text(&"\0".repeat(MAX_STEP_FIELD)).len() <= MAX_STEP_FIELD);
         let long = format!("a{}", "é".repeat(MAX_STEP_FIELD));
         let cut = cut_step_text(&long);
         assert!(cut.len() <= MAX_STEP_FIELD && cut.len() >= MAX_STEP_FIELD - 1);

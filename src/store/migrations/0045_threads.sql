@@ -12,7 +12,9 @@ CREATE TABLE threads (
     -- Numbers of the next message and step; a number is never used twice.
     next_message  BIGINT NOT NULL DEFAULT 1,
     next_step     BIGINT NOT NULL DEFAULT 1,
+    messages      BIGINT NOT NULL DEFAULT 0,
     message_bytes BIGINT NOT NULL DEFAULT 0,
+    steps         BIGINT NOT NULL DEFAULT 0,
     step_bytes    BIGINT NOT NULL DEFAULT 0,
     created_at    BIGINT NOT NULL,
     updated_at    BIGINT NOT NULL
@@ -20,13 +22,13 @@ CREATE TABLE threads (
 CREATE INDEX threads_of_computer ON threads (computer_id, updated_at);
 CREATE INDEX threads_of_account ON threads (account_id);
 
--- Messages as JSON, without pictures.
+-- Messages as JSON, without pictures. Small columns come first: SQLite reads them without the content.
 CREATE TABLE thread_messages (
     thread_id  TEXT NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
     number     BIGINT NOT NULL,
-    content    TEXT NOT NULL,
     bytes      BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
+    content    TEXT NOT NULL,
     PRIMARY KEY (thread_id, number)
 );
 
@@ -34,19 +36,19 @@ CREATE TABLE thread_messages (
 CREATE TABLE thread_steps (
     thread_id       TEXT NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
     number          BIGINT NOT NULL,
+    bytes           BIGINT NOT NULL,
+    created_at      BIGINT NOT NULL,
+    picture         TEXT,
+    picture_bytes   BIGINT NOT NULL DEFAULT 0,
+    is_error        BIGINT NOT NULL,
+    cost_microcents BIGINT NOT NULL,
+    took_ms         BIGINT NOT NULL,
+    usage           TEXT NOT NULL,
     tool_call       TEXT NOT NULL,
     text            TEXT,
     result          TEXT NOT NULL,
-    is_error        BIGINT NOT NULL,
     action          TEXT,
     effect          TEXT,
-    usage           TEXT NOT NULL,
-    cost_microcents BIGINT NOT NULL,
-    took_ms         BIGINT NOT NULL,
-    picture         TEXT,
-    picture_bytes   BIGINT NOT NULL DEFAULT 0,
-    bytes           BIGINT NOT NULL,
-    created_at      BIGINT NOT NULL,
     PRIMARY KEY (thread_id, number)
 );
 CREATE UNIQUE INDEX thread_steps_by_picture ON thread_steps (picture);

@@ -62,7 +62,7 @@ pub struct ThreadSummary {
     /// Title; absent when nobody set or made one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The newest messages, oldest first: at most 8 KiB of them.
+    /// The newest messages, oldest first: at most 20, and 8 KiB of them.
     pub messages: Vec<ThreadMessage>,
     /// Number of all messages, also of those without a text.
     pub message_count: i64,

@@ -33,6 +33,8 @@ use pictures::StepPictures;
 
 /// Most bytes of messages in a list, of each thread. With 200 threads the list has at most 1.6 MB.
 const LISTED_BYTES: i64 = 8 * 1024;
+/// Longest id and name of a call whose arguments are left out, in bytes. Those of real tools have tens.
+const MAX_CALL_NAME: usize = 1024;
 /// Messages from which a title is made.
 const TITLE_MESSAGES: usize = 3;
 
@@ -173,8 +175,8 @@ impl Threads {
         };
         let stored = NewThreadStep {
             tool_call: call_text(&step.call)?,
-            text: step.text.as_deref().map(cut_step_text).map(str::to_owned),
-            result: cut_step_text(&step.result).to_owned(),
+            text: step.text.as_deref().map(cut_step_text),
+            result: cut_step_text(&step.result),
             is_error: step.is_error,
             action: value_text(step.action.as_ref())?,
             effect: value_text(step.effect.as_ref())?,
@@ -385,9 +387,14 @@ fn call_text(call: &ToolCall) -> Result<String> {
     if text.len() <= MAX_STEP_FIELD {
         return Ok(text);
     }
-    let (id, name) = (cut_step_text(&call.id), cut_step_text(&call.name));
+    let (id, name) = (cut_name(&call.id), cut_name(&call.name));
     let bounded = json!({"id": id, "name": name, "input": {"omitted_bytes": text.len()}});
     serde_json::to_string(&bounded).map_err(Error::internal)
+}
+
+/// The beginning of an id or a name, which a model may make long.
+fn cut_name(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_CALL_NAME)]
 }
 
 /// A value as JSON; `None` when it is too large.

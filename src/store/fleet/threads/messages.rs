@@ -24,6 +24,9 @@ pub struct StoredMessage {
     pub created_at: UnixMillis,
 }
 
+/// Most messages of one thread in a list of threads: what a person looks at to know it again.
+const LISTED_MESSAGES: i64 = 20;
+
 /// Messages by the text of their thread's id, oldest first.
 pub type ThreadMessages = BTreeMap<String, Vec<StoredMessage>>;
 
@@ -48,6 +51,7 @@ row! {
         computer_id: String,
         run_state: Option<String>,
         next_message: i64,
+        messages: i64,
         message_bytes: i64,
     }
 }
@@ -63,17 +67,13 @@ impl Store {
     pub async fn append_message(&self, thread: ThreadId, content: &str) -> Result<Vec<Uuid>> {
         let mut write = self.write().await?;
         let target = write.message_target(thread).await?;
-        let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM thread_messages WHERE thread_id = $1")
-            .bind(thread.to_string())
-            .fetch_one(&mut *write.tx)
-            .await
-            .map_err(failed("count a thread's messages"))?;
         let bytes = check_message(content)?;
-        check_messages(count + 1, target.message_bytes + bytes)?;
+        check_messages(target.messages + 1, target.message_bytes + bytes)?;
         write.insert_message(thread, target.next_message, content).await?;
         sqlx::query(
-            "UPDATE threads SET next_message = next_message + 1, message_bytes = message_bytes + $2, \
-             run_state = $3, failure = NULL, updated_at = $4 WHERE id = $1",
+            "UPDATE threads SET next_message = next_message + 1, messages = messages + 1, \
+             message_bytes = message_bytes + $2, run_state = $3, failure = NULL, updated_at = $4 \
+             WHERE id = $1",
         )
         .bind(thread.to_string())
         .bind(bytes)
@@ -120,7 +120,7 @@ impl Store {
         Ok(row.map(StoredMessage::from))
     }
 
-    /// Returns the newest messages of each thread of a computer, up to `most_bytes` of a thread.
+    /// Returns the newest messages of each thread of a computer: at most 20 and `most_bytes` of a thread.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
@@ -129,12 +129,14 @@ impl Store {
             "SELECT m.thread_id, m.number, m.content, m.created_at FROM thread_messages m JOIN ( \
              SELECT n.thread_id, n.number, SUM(n.bytes) OVER (PARTITION BY n.thread_id ORDER BY n.number \
              DESC) AS total \
-             FROM thread_messages n JOIN threads t ON t.id = n.thread_id WHERE t.computer_id = $1) sums \
+             FROM thread_messages n JOIN threads t ON t.id = n.thread_id WHERE t.computer_id = $1 \
+             AND n.number >= t.next_message - $3) sums \
              ON sums.thread_id = m.thread_id AND sums.number = m.number \
              WHERE sums.total <= $2 ORDER BY m.thread_id, m.number",
         )
         .bind(computer.to_string())
         .bind(most_bytes)
+        .bind(LISTED_MESSAGES)
         .fetch_all(&self.pool)
         .await
         .map_err(failed("read the newest messages of threads"))?;
@@ -151,7 +153,7 @@ impl Store {
 impl Write {
     async fn message_target(&mut self, thread: ThreadId) -> Result<Target> {
         let target: Option<Target> = sqlx::query_as(
-            "SELECT computer_id, run_state, next_message, message_bytes FROM threads WHERE id = $1",
+            "SELECT computer_id, run_state, next_message, messages, message_bytes FROM threads WHERE id = $1",
         )
         .bind(thread.to_string())
         .fetch_optional(&mut *self.tx)
@@ -201,10 +203,11 @@ impl Write {
         for (number, content) in (target.next_message..).zip(messages) {
             self.insert_message(thread, number, content).await?;
         }
-        sqlx::query("UPDATE threads SET next_message = $2, message_bytes = $3 WHERE id = $1")
+        sqlx::query("UPDATE threads SET next_message = $2, message_bytes = $3, messages = $4 WHERE id = $1")
             .bind(thread.to_string())
             .bind(target.next_message + count)
             .bind(bytes)
+            .bind(count)
             .execute(&mut *self.tx)
             .await
             .map_err(failed("count a thread's messages"))?;
@@ -300,7 +303,9 @@ mod tests {
                  SELECT '{many}', n, 'x', 1, 1 FROM numbers"
             ))
             .await;
-        fixture.run(&format!("UPDATE threads SET next_message = {MAX_MESSAGES} + 1")).await;
+        fixture
+            .run(&format!("UPDATE threads SET next_message = {MAX_MESSAGES} + 1, messages = {MAX_MESSAGES}"))
+            .await;
         let refused = store.append_message(many, "x").await.unwrap_err();
         assert_eq!(refused.code, Some(ErrorCode::ThreadFull), "{refused}");
         assert_eq!(length(store.thread_messages(many).await.unwrap().len()), MAX_MESSAGES);

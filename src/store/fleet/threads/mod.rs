@@ -77,9 +77,7 @@ row! {
 }
 
 const SELECT: &str = "SELECT t.id, t.computer_id, t.account_id, t.title, t.archived, t.run_state, t.failure, \
-    (SELECT COUNT(*) FROM thread_messages m WHERE m.thread_id = t.id) AS messages, \
-    (SELECT COUNT(*) FROM thread_steps s WHERE s.thread_id = t.id) AS steps, t.created_at, t.updated_at \
-    FROM threads t WHERE ";
+    t.messages, t.steps, t.created_at, t.updated_at FROM threads t WHERE ";
 
 impl TryFrom<Row> for Thread {
     type Error = Error;

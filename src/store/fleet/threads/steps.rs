@@ -168,8 +168,8 @@ impl Store {
         .await
         .map_err(failed("store a step"))?;
         sqlx::query(
-            "UPDATE threads SET next_step = next_step + 1, step_bytes = step_bytes + $2, run_state = $3, \
-             failure = NULL, updated_at = $4 WHERE id = $1",
+            "UPDATE threads SET next_step = next_step + 1, steps = steps + 1, step_bytes = step_bytes + $2, \
+             run_state = $3, failure = NULL, updated_at = $4 WHERE id = $1",
         )
         .bind(&text)
         .bind(bytes)
@@ -244,17 +244,13 @@ impl Write {
     /// Removes the oldest steps of a thread above the bounds. Returns their pictures.
     async fn remove_oldest_steps(&mut self, thread: &str) -> Result<Vec<Uuid>> {
         let mut pictures = Vec::new();
-        let (mut count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM thread_steps WHERE thread_id = $1")
-            .bind(thread)
-            .fetch_one(&mut *self.tx)
-            .await
-            .map_err(failed("count a thread's steps"))?;
-        let (before,): (i64,) = sqlx::query_as("SELECT step_bytes FROM threads WHERE id = $1")
-            .bind(thread)
-            .fetch_one(&mut *self.tx)
-            .await
-            .map_err(failed("count a thread's steps"))?;
-        let mut bytes = before;
+        let (before, bytes_before): (i64, i64) =
+            sqlx::query_as("SELECT steps, step_bytes FROM threads WHERE id = $1")
+                .bind(thread)
+                .fetch_one(&mut *self.tx)
+                .await
+                .map_err(failed("count a thread's steps"))?;
+        let (mut count, mut bytes) = (before, bytes_before);
         while count > MAX_STEPS || bytes > MAX_STEPS_BYTES {
             let oldest: Option<(i64, i64, Option<String>)> = sqlx::query_as(
                 "SELECT number, bytes, picture FROM thread_steps WHERE thread_id = $1 ORDER BY number \
@@ -274,9 +270,10 @@ impl Write {
             pictures.extend(picture.as_deref().map(parse_picture).transpose()?);
             (count, bytes) = (count - 1, bytes - size);
         }
-        if bytes != before {
-            sqlx::query("UPDATE threads SET step_bytes = $2 WHERE id = $1")
+        if count != before {
+            sqlx::query("UPDATE threads SET steps = $2, step_bytes = $3 WHERE id = $1")
                 .bind(thread)
+                .bind(count)
                 .bind(bytes)
                 .execute(&mut *self.tx)
                 .await
@@ -402,7 +399,7 @@ mod tests {
                  took_ms, bytes, created_at) SELECT '{thread}', n, '', '', 0, '', 0, 0, 0, 1 FROM numbers"
             ))
             .await;
-        fixture.run(&format!("UPDATE threads SET next_step = {MAX_STEPS} + 1")).await;
+        fixture.run(&format!("UPDATE threads SET next_step = {MAX_STEPS} + 1, steps = {MAX_STEPS}")).await;
         let (number, removed) = store.add_thread_step(thread, &step("last", None)).await.unwrap();
         assert_eq!((number, removed), (MAX_STEPS + 1, vec![picture]));
         assert_eq!(store.thread_steps(thread, 0, 1).await.unwrap()[0].number, 2);
