@@ -30,9 +30,9 @@ async fn viewers_read_and_strangers_learn_nothing() {
         let error = refused.body["error"].as_str().unwrap_or_default();
         assert!(refused.status == 403 && error.contains("viewers_read_files"), "{path}: {}", refused.body);
     }
-    let opened =
-        controller.patch(&format!("/workspaces/{}", scene.home), json!({"viewers_read_files": true}));
-    assert_eq!(opened.await.status, 200);
+    let workspace = format!("/workspaces/{}", scene.home);
+    let opened = controller.patch(&workspace, json!({"viewers_read_files": true})).await;
+    assert_eq!(opened.status, 200, "{}", opened.body);
     for path in &reads_of_files {
         let seen = controller.request_with(&viewer_key, Method::GET, path).send().await.expect("an answer");
         assert_eq!(seen.status(), 200, "{path}");

@@ -4,7 +4,11 @@
 mod access;
 mod recovery;
 
+use std::path::Path;
+use std::time::Duration;
+
 use hotdesk::base::ids::ThreadId;
+use hotdesk::base::wait;
 use hotdesk::domain::chat::thread::{MAX_PICTURES, RunOutcome};
 use hotdesk::store::Store;
 use hotdesk::store::fleet::threads::NewThreadStep;
@@ -14,6 +18,9 @@ use uuid::Uuid;
 
 use crate::harness::agent::fetch_json;
 use crate::harness::simulation::Simulation;
+
+/// Longest time until a removed computer's blobs are gone, on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes that look like a PNG to the links of stored pictures.
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -72,7 +79,7 @@ pub fn id(thread: &str) -> ThreadId {
 }
 
 /// See [`Scene::play`].
-pub async fn play(store: &Store, data_dir: &std::path::Path, thread: &str) -> Uuid {
+pub async fn play(store: &Store, data_dir: &Path, thread: &str) -> Uuid {
     let picture = Uuid::new_v4();
     let folder = data_dir.join("blobs/step-pictures");
     std::fs::write(folder.join(picture.to_string()), PICTURE).expect("a blob");
@@ -325,16 +332,19 @@ async fn threads_and_pictures_go_with_their_computer() {
     assert_eq!(scene.controller.delete(&format!("/computers/{}", scene.computer)).await.status, 200);
     scene.controller.until_status(&scene.computer, "none").await;
     assert_eq!(scene.controller.get(&scene.path("")).await.status, 404);
-    assert!(!scene.has_picture(picture));
+    // The blob is removed after the row.
+    let removed = wait::until(TIMEOUT, || async { (!scene.has_picture(picture)).then_some(()) });
+    assert!(removed.await.is_some(), "the picture stays");
     assert_eq!(scene.controller.delete(&format!("/workspaces/{}", scene.home)).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thread_has_the_newest_pictures_after_a_restart_too() {
     let mut scene = Scene::new().await;
+    let store = scene.controller.store().await;
     let mut pictures = Vec::new();
     for _ in 0..=MAX_PICTURES {
-        pictures.push(scene.play().await);
+        pictures.push(play(&store, &scene.controller.data_dir(), &scene.thread).await);
     }
     // A step whose picture a power cut took.
     let lost = scene.controller.data_dir().join("blobs/step-pictures").join(pictures[1].to_string());
