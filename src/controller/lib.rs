@@ -36,6 +36,7 @@ pub mod web;
 
 use background::auto_stop::AutoStopper;
 use background::trials::Trials;
+use chat::threads::Threads;
 use computers::directory::Directory;
 use computers::fleet::{Fleet, PreparedDesktops};
 use computers::rtmp::stream_connections::StreamConnections;
@@ -117,6 +118,8 @@ pub struct App {
     pub templates: Templates,
     /// Signing of webhooks.
     pub webhooks: Webhooks,
+    /// Chat threads.
+    pub threads: Threads,
     /// Stops of idle computers.
     pub auto_stop: AutoStopper,
     /// Ends of trials.
@@ -331,6 +334,7 @@ pub async fn start_with(
         ),
         webhooks: Webhooks::new(webhook_secret, config.webhooks.allow_private),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
+        threads: Threads::new(store.clone(), directory.clone(), blobs.clone()),
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
         hosts,
         authenticator: Authenticator::new(store.clone(), credential_uses.clone(), Arc::clone(&rates)),
@@ -397,6 +401,7 @@ pub async fn start_with(
     });
     app.fleet.recover().await?;
     app.templates.recover().await?;
+    app.threads.recover().await?;
     app.webhooks.start(&app.templates, webhook_fetcher, tasks);
     background::start(&app);
     // Last, because a start that fails must not create a key that nobody sees.

@@ -335,6 +335,13 @@ error_codes! {
     TemplateNotReady = "TEMPLATE_NOT_READY",
     /// The account has as many builds as may wait.
     TooManyBuilds = "too_many_builds",
+
+    // Threads.
+
+    /// The thread has its maximum of messages, or all threads of the computer are in use.
+    ThreadFull = "thread_full",
+    /// A run of the thread is in progress.
+    ThreadRunning = "thread_running",
 }
 
 #[cfg(test)]

@@ -35,6 +35,11 @@ const SERVICE_LOG: &str = "/computers/{id}/services/{service}/log";
 /// The route of triggers, whose runs show lines of logs and names of files.
 const TRIGGERS: &str = "/computers/{id}/triggers";
 
+/// Beginning of the routes of a chat thread.
+const THREAD: &str = "/chat/threads/{id}";
+/// Routes of a chat thread that show output of commands and contents of files.
+const THREAD_STEPS: [&str; 2] = ["/chat/threads/{id}/steps", "/chat/threads/{id}/export"];
+
 /// Changing operations that a viewer may use in part: tickets to view, and leaving a workspace.
 const OPEN_TO_VIEWERS: [(Method, &str); 2] =
     [(Method::POST, "/computers/{id}/stream-tickets"), (Method::DELETE, "/workspaces/{id}/members")];
@@ -79,6 +84,10 @@ async fn admit(app: &AppState, parts: &mut Parts) -> Result<()> {
         if route.starts_with(FILES) || route == SERVICE_LOG || route == TRIGGERS {
             app.directory.check_files(role, &computer).await?;
         }
+    } else if THREAD_STEPS.contains(&route) {
+        app.threads.find_with_steps(caller, &id).await?;
+    } else if route.starts_with(THREAD) {
+        app.threads.find(caller, &id).await?;
     } else if route.starts_with("/workspaces/{id}") {
         let least = if is_in(&OF_ADMINS) { Role::Admin } else { Role::Viewer };
         app.directory.find_workspace_as(caller, &id, least).await?;

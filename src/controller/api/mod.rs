@@ -119,8 +119,9 @@ fn routed(app: &App, mut request: Request) -> Request {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OlderName;
 
-/// Aliases of paths (docs/api/workspaces.md, docs/api/accounts.md).
-const ALIASES: [(&str, &str); 2] = [("/projects", "/workspaces"), ("/clients", "/v1/accounts")];
+/// Aliases of paths (docs/api/workspaces.md, docs/api/accounts.md, docs/api/threads.md).
+const ALIASES: [(&str, &str); 3] =
+    [("/projects", "/workspaces"), ("/clients", "/v1/accounts"), ("/v1/threads", "/chat/threads")];
 
 /// Rewrites a path to its route: removes `/api` prefixes (some clients send `/api/api/...`) and resolves
 /// [`ALIASES`] (docs/api/conventions.md).
@@ -174,6 +175,9 @@ mod tests {
             ("/api/projects/by-name/a%20b?x=%2F", Some("/workspaces/by-name/a%20b?x=%2F")),
             ("/api/clients/x/usage?month=2026-11", Some("/v1/accounts/x/usage?month=2026-11")),
             ("http://localhost/api/workspaces", Some("http://localhost/workspaces")),
+            ("/v1/threads?computer_id=x", Some("/chat/threads?computer_id=x")),
+            ("/api/v1/threads/thr_1", Some("/chat/threads/thr_1")),
+            ("/v1/threadsx", None),
             ("/clientsx", None),
             ("/workspaces", None),
             ("/projectsx", None),
@@ -183,11 +187,8 @@ mod tests {
             let got = rewritten(&path.parse().unwrap());
             let renamed = got.as_ref().is_some_and(|(_, renamed)| *renamed);
             assert_eq!(got.map(|(uri, _)| uri.to_string()).as_deref(), expected, "{path}");
-            assert_eq!(
-                renamed,
-                path.contains("/projects") && expected.is_some() || path.contains("/clients/"),
-                "{path}"
-            );
+            let is_alias = ["/projects", "/clients/", "/v1/threads"].iter().any(|it| path.contains(it));
+            assert_eq!(renamed, is_alias && expected.is_some(), "{path}");
         }
     }
 }

@@ -10,8 +10,8 @@ mod disk_guard;
 mod expired_agents;
 pub mod trials;
 
-use crate::identity::auth::{credential_uses, revocation};
 use crate::api::idempotency;
+use crate::identity::auth::{credential_uses, revocation};
 use crate::{AppState, audit};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
@@ -133,6 +133,7 @@ async fn sweep(app: AppState) -> Result<()> {
     app.oauth.sweep();
     app.audit.trim(&app.config.audit).await?;
     idempotency::sweep(&app).await?;
+    app.threads.sweep().await?;
     let known = app.store.file_ids().await?;
     let blobs = app.blobs.clone();
     let removed =

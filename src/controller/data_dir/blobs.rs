@@ -36,20 +36,26 @@ pub enum BlobKind {
     Screenshot,
     /// A file of a workspace.
     File,
+    /// The screen after a step of a chat thread. It stays as long as the step has it.
+    StepPicture,
 }
 
 impl BlobKind {
+    /// Every kind.
+    const ALL: [Self; 3] = [Self::Screenshot, Self::File, Self::StepPicture];
+
     /// Returns the name in links and folders.
     pub fn name(self) -> &'static str {
         match self {
             Self::Screenshot => "screenshots",
             Self::File => "files",
+            Self::StepPicture => "step-pictures",
         }
     }
 
     /// Parses the name in a link.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Screenshot, Self::File].into_iter().find(|kind| kind.name() == name)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
@@ -58,7 +64,34 @@ impl BlobKind {
 pub struct BlobStore {
     folder: PathBuf,
     signer: Hmac<Sha256>,
-    screenshots: Arc<Mutex<Ledger>>,
+    screenshots: Pictures,
+    step_pictures: Pictures,
+}
+
+/// Pictures of one kind that are bounded, with their ledger.
+#[derive(Clone)]
+struct Pictures {
+    kind: BlobKind,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl Pictures {
+    fn new(kind: BlobKind, disk_bytes: u64) -> Self {
+        Self { kind, ledger: Arc::new(Mutex::new(Ledger::new(disk_bytes))) }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Differences between the pictures of steps that are stored and those that are recorded.
+#[derive(Debug, Default)]
+pub struct StepPictureSweep {
+    /// Number of removed blobs without a record.
+    pub removed: usize,
+    /// Records without a blob.
+    pub missing: Vec<Uuid>,
 }
 
 impl BlobStore {
@@ -68,14 +101,16 @@ impl BlobStore {
     /// `Unavailable` (`disk_full`) or `Internal` when a folder cannot be created.
     pub fn open(data_dir: &Path, signing_secret: &str) -> Result<Self> {
         let folder = data_dir.join("blobs");
-        for kind in [BlobKind::Screenshot, BlobKind::File] {
+        for kind in BlobKind::ALL {
             let path = folder.join(kind.name());
             std::fs::create_dir_all(&path).map_err(|error| failed("make", &path, &error))?;
         }
         let signer = Hmac::new_from_slice(signing_secret.as_bytes()).map_err(Error::internal)?;
         let stat = disk::file_system(&folder)?;
-        let ledger = Ledger::new(stat.f_blocks.saturating_mul(stat.f_frsize));
-        let blobs = Self { folder, signer, screenshots: Arc::new(Mutex::new(ledger)) };
+        let disk_bytes = stat.f_blocks.saturating_mul(stat.f_frsize);
+        let screenshots = Pictures::new(BlobKind::Screenshot, disk_bytes);
+        let step_pictures = Pictures::new(BlobKind::StepPicture, disk_bytes);
+        let blobs = Self { folder, signer, screenshots, step_pictures };
         blobs.count_stored_screenshots()?;
         Ok(blobs)
     }
@@ -87,7 +122,7 @@ impl BlobStore {
         for (_, path) in stored {
             let bytes = path.metadata().map_or(0, |metadata| metadata.len());
             let Some(id) = id_of(&path) else { continue };
-            for id in self.ledger().add(None, id, bytes) {
+            for id in self.screenshots.ledger().add(None, id, bytes) {
                 let path = self.path(BlobKind::Screenshot, id);
                 std::fs::remove_file(&path).map_err(|error| failed("remove", &path, &error))?;
             }
@@ -95,8 +130,14 @@ impl BlobStore {
         Ok(())
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.screenshots.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counts the recorded pictures of steps, oldest first: account, id and bytes. Returns those that must
+    /// be removed, because the disk is smaller than before.
+    pub fn count_step_pictures(
+        &self,
+        recorded: impl IntoIterator<Item = (AccountId, Uuid, u64)>,
+    ) -> Vec<Uuid> {
+        let mut ledger = self.step_pictures.ledger();
+        recorded.into_iter().flat_map(|(owner, id, bytes)| ledger.add(Some(owner), id, bytes)).collect()
     }
 
     /// Checks that [`RESERVE`] bytes and `bytes` more are free.
@@ -119,8 +160,27 @@ impl BlobStore {
     /// `Unavailable` (`disk_full`) when the disk is full, and for more than an account may store; `Internal` when
     /// the disk fails. Nothing is stored then.
     pub async fn put_screenshot(&self, owner: AccountId, bytes: &[u8]) -> Result<Uuid> {
-        let size = bytes.len() as u64;
-        if !self.ledger().fits(size) {
+        Ok(self.put_picture(&self.screenshots, owner, bytes).await?.0)
+    }
+
+    /// Stores the picture of a step in a thread of an account's computer. The oldest pictures of steps make
+    /// room for it. Returns its id, and the ids of those that were removed. It is not synced to the disk: after
+    /// a power cut the step has no picture.
+    ///
+    /// # Errors
+    /// The errors of [`Self::put_screenshot`].
+    pub async fn put_step_picture(&self, owner: AccountId, bytes: &[u8]) -> Result<(Uuid, Vec<Uuid>)> {
+        self.put_picture(&self.step_pictures, owner, bytes).await
+    }
+
+    async fn put_picture(
+        &self,
+        pictures: &Pictures,
+        owner: AccountId,
+        bytes: &[u8],
+    ) -> Result<(Uuid, Vec<Uuid>)> {
+        let (kind, size) = (pictures.kind, bytes.len() as u64);
+        if !pictures.ledger().fits(size) {
             return Err(Error::unavailable(
                 "The screenshot is larger than what one account may store: use response_format=binary",
             )
@@ -128,25 +188,25 @@ impl BlobStore {
         }
         self.check_free_space(size)?;
         let id = Uuid::new_v4();
-        let path = self.path(BlobKind::Screenshot, id);
-        // It counts before it is written, so that screenshots at the same time count each other.
-        let oldest = self.ledger().add(Some(owner), id, size);
+        let path = self.path(kind, id);
+        // It counts before it is written, so that pictures at the same time count each other.
+        let oldest = pictures.ledger().add(Some(owner), id, size);
         let written = async {
-            for id in oldest {
-                self.remove(BlobKind::Screenshot, id).await?;
+            for id in &oldest {
+                self.remove(kind, *id).await?;
             }
             self.write_pieces(&path, bytes).await
         };
         let written = written.await;
-        // Larger screenshots of others may have taken its place meanwhile.
-        let counts = self.ledger().has(Some(owner), id);
+        // Larger pictures of others may have taken its place meanwhile.
+        let counts = pictures.ledger().has(Some(owner), id);
         if written.is_err() || !counts {
             // Remove the partial file. If this fails, a sweep removes it after an hour.
             let _removed = tokio::fs::remove_file(&path).await;
-            self.ledger().forget(&HashSet::from([id]));
+            pictures.ledger().forget(&HashSet::from([id]));
         }
         written?;
-        if counts { Ok(id) } else { Err(failed("keep", &path, &io::ErrorKind::StorageFull.into())) }
+        if counts { Ok((id, oldest)) } else { Err(failed("keep", &path, &io::ErrorKind::StorageFull.into())) }
     }
 
     /// Writes a file, and looks for free space before each piece.
@@ -206,6 +266,43 @@ impl BlobStore {
         }
     }
 
+    /// Removes pictures of steps that are gone. A later sweep removes those that fail now.
+    pub async fn forget_step_pictures(&self, pictures: &[Uuid]) {
+        for picture in pictures {
+            if let Err(error) = self.remove(BlobKind::StepPicture, *picture).await {
+                tracing::warn!(
+                    %picture,
+                    error = format_args!("{error:#}"),
+                    "could not remove the picture of a removed step; the next sweep retries"
+                );
+            }
+        }
+        if !pictures.is_empty() {
+            self.step_pictures.ledger().forget(&pictures.iter().copied().collect());
+        }
+    }
+
+    /// Removes pictures of steps that are not in `recorded` and are older than a link's validity, and returns
+    /// the recorded ones that have no blob. A younger picture may belong to a step that is being recorded.
+    ///
+    /// # Errors
+    /// `Internal` when the folder cannot be read.
+    pub fn sweep_step_pictures(&self, recorded: &[Uuid]) -> Result<StepPictureSweep> {
+        let mut missing: HashSet<Uuid> = recorded.iter().copied().collect();
+        let mut gone = HashSet::new();
+        for (age, path) in self.aged(BlobKind::StepPicture)? {
+            let Some(id) = id_of(&path) else { continue };
+            let is_recorded = missing.remove(&id);
+            if !is_recorded && age > LINK_LIFE && std::fs::remove_file(&path).is_ok() {
+                gone.insert(id);
+            }
+        }
+        let removed = gone.len();
+        gone.extend(&missing);
+        self.step_pictures.ledger().forget(&gone);
+        Ok(StepPictureSweep { removed, missing: missing.into_iter().collect() })
+    }
+
     /// Removes expired screenshots, and file blobs that are not in `known` and are older than a link's validity.
     /// A younger blob may belong to an upload in progress. Returns the number of removed blobs.
     ///
@@ -229,7 +326,7 @@ impl BlobStore {
                 removed.extend(id_of(&path));
             }
         }
-        self.ledger().forget(&removed);
+        self.screenshots.ledger().forget(&removed);
         Ok(removed.len())
     }
 
@@ -268,6 +365,37 @@ mod tests {
         let last = blobs.put_screenshot(AccountId::random(), b"x").await.unwrap();
         assert_eq!(std::fs::read_dir(&shots).unwrap().count(), MAX_COUNT);
         assert!(blobs.path(BlobKind::Screenshot, last).exists(), "an older one went");
+    }
+
+    #[tokio::test]
+    async fn pictures_of_steps_are_bounded_and_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = BlobStore::open(folder.path(), "secret").unwrap();
+        let owner = AccountId::random();
+        let (kept, nothing) = blobs.put_step_picture(owner, b"kept").await.unwrap();
+        assert_eq!(nothing, Vec::<Uuid>::new());
+        let (removed, _) = blobs.put_step_picture(owner, b"removed").await.unwrap();
+        blobs.forget_step_pictures(&[removed]).await;
+        let path = |id| blobs.path(BlobKind::StepPicture, id);
+        assert!(path(kept).exists() && !path(removed).exists());
+        // Old blobs without a record go, young ones and those with a record stay.
+        let (young, old, lost) = (Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4());
+        for id in [young, old] {
+            std::fs::write(path(id), "x").unwrap();
+        }
+        let long_ago = SystemTime::now() - LINK_LIFE * 2;
+        for id in [kept, old] {
+            std::fs::File::options().write(true).open(path(id)).unwrap().set_modified(long_ago).unwrap();
+        }
+        let swept = blobs.sweep_step_pictures(&[kept, lost]).unwrap();
+        assert_eq!((swept.removed, swept.missing), (1, vec![lost]));
+        assert!(path(kept).exists() && path(young).exists() && !path(old).exists());
+        // A restart counts the recorded ones, the oldest of which make room.
+        let blobs = BlobStore::open(folder.path(), "secret").unwrap();
+        let recorded: Vec<_> = (0..=MAX_COUNT).map(|_| (owner, Uuid::new_v4(), 0)).collect();
+        assert_eq!(blobs.count_step_pictures(recorded.iter().copied()), [recorded[0].1]);
+        let (_, oldest) = blobs.put_step_picture(owner, b"x").await.unwrap();
+        assert_eq!(oldest, [recorded[1].1]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Ledger of stored screenshots: which of them must go when another one comes.
+//! Ledger of stored pictures of one kind: which of them must go when another one comes.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -6,16 +6,17 @@ use uuid::Uuid;
 
 use hotdesk_base::ids::AccountId;
 
-/// Most bytes of all screenshots: some thousand of 0.1 to 1 MB each.
+/// Most bytes of all pictures of one kind: some thousand of 0.1 to 1 MB each.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 * 1024;
-/// Part of the disk that screenshots may take, if that is less.
+/// Part of the disk that they may take, if that is less.
 const DISK_PART: u64 = 10;
 /// Part of the room that one account may take.
 const ACCOUNT_PART: u64 = 4;
-/// Most screenshots in all: each costs some memory here and an entry of the folder.
+/// Most pictures in all: each costs some memory here and an entry of the folder.
 pub(super) const MAX_COUNT: usize = 5000;
 
-/// Screenshots by owner, each queue from the oldest to the newest. Those of an earlier controller have no owner.
+/// Pictures by owner, each queue from the oldest to the newest. Screenshots of an earlier controller have no
+/// owner.
 #[derive(Debug)]
 pub(super) struct Ledger {
     owners: HashMap<Option<AccountId>, Owner>,
@@ -42,8 +43,8 @@ impl Ledger {
         bytes <= self.most_bytes / ACCOUNT_PART
     }
 
-    /// Adds a screenshot. Returns the ids that must be removed: the oldest of an account above its part, then the
-    /// oldest of the account that has the most.
+    /// Adds a screenshot. Returns the ids that must be removed: the oldest of an account above its part, then
+    /// the oldest of the account that has the most.
     pub(super) fn add(&mut self, owner: Option<AccountId>, id: Uuid, bytes: u64) -> Vec<Uuid> {
         let room = self.most_bytes / ACCOUNT_PART;
         let one = self.owners.entry(owner).or_default();

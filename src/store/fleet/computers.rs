@@ -25,6 +25,7 @@ use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
 use hotdesk_domain::network::port::{ComputerPort, parse_ports, ports_text};
 use hotdesk_domain::secret::{LaunchSecrets, SecretName};
+use uuid::Uuid;
 
 /// Record of a computer, with its workspace's name and owner.
 #[derive(Clone, Debug)]
@@ -123,6 +124,15 @@ pub struct NewComputer {
     pub encrypt: bool,
     /// Limits of all plans; the owner's plan is read in the same transaction.
     pub plans: Plans,
+}
+
+/// Blobs of a removed computer, which are still on the disk.
+#[derive(Clone, Debug)]
+pub struct ComputerBlobs {
+    /// Files of the workspace that were meant for it.
+    pub files: Vec<FileId>,
+    /// Pictures in its chat threads.
+    pub step_pictures: Vec<Uuid>,
 }
 
 row! {
@@ -332,11 +342,11 @@ impl Store {
     }
 
     /// Removes a computer's row and its uploads, and marks copies of its saved state for removal. Exported
-    /// files stay in the workspace. Returns the ids of the files whose records were removed.
+    /// files stay in the workspace. Returns the blobs whose records were removed.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn remove_computer(&self, computer: ComputerId) -> Result<Vec<FileId>> {
+    pub async fn remove_computer(&self, computer: ComputerId) -> Result<ComputerBlobs> {
         let text = computer.to_string();
         let mut write = self.write().await?;
         sqlx::query("UPDATE files SET computer_id = NULL WHERE computer_id = $1 AND source = 'export'")
@@ -349,6 +359,7 @@ impl Store {
             .fetch_all(&mut *write.tx)
             .await
             .map_err(failed("list a computer's files"))?;
+        let step_pictures = write.pictures_of_computer(computer).await?;
         write.discard_copies(computer).await?;
         sqlx::query("DELETE FROM computers WHERE id = $1")
             .bind(&text)
@@ -358,7 +369,8 @@ impl Store {
         write.remove_unused_workspace_keys().await?;
         write.meter(computer).await?;
         write.commit().await?;
-        files.iter().map(|(text,)| id(text)).collect()
+        let files = files.iter().map(|(text,)| id(text)).collect::<Result<_>>()?;
+        Ok(ComputerBlobs { files, step_pictures })
     }
 }
 

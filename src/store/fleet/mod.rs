@@ -1,4 +1,4 @@
-//! Tables of computers, their snapshots and their saved state.
+//! Tables of computers, their snapshots, their saved state and their chat threads.
 
 pub mod computers;
 pub mod copies;
@@ -11,3 +11,4 @@ pub mod saved_state;
 pub mod snapshots;
 pub(crate) mod status;
 pub mod streams;
+pub mod threads;

@@ -32,13 +32,15 @@ const LICENSE: &str = "MIT OR Apache-2.0";
 const KEY_SCHEME: &str = "api_key";
 
 /// Types of bodies that may be absent: every field of theirs is optional.
-const OPTIONAL_BODIES: [&str; 14] = [
+const OPTIONAL_BODIES: [&str; 16] = [
+    "ChangeThread",
     "CloneComputer",
     "CloseWindow",
     "CreateSnapshot",
     "ElementClick",
     "FireTrigger",
     "ForkComputer",
+    "MakeThreadTitle",
     "PointerButton",
     "PollDevice",
     "ScreenSize",
@@ -53,7 +55,7 @@ const OPTIONAL_BODIES: [&str; 14] = [
 const TOLERANT_BODIES: [&str; 3] = ["CreateComputer", "PollDevice", "StartDevice"];
 
 /// Subjects of operations, with a description.
-const TAGS: [(&str, &str); 26] = [
+const TAGS: [(&str, &str); 27] = [
     ("account", "The account: plan, capacity, profile and claim"),
     ("actions", "Screenshots, mouse, keyboard, waits and commands"),
     ("audit", "The audit log"),
@@ -78,6 +80,7 @@ const TAGS: [(&str, &str); 26] = [
     ("snapshots", "Snapshots and rollbacks"),
     ("streaming", "RTMP streams"),
     ("templates", "Templates: definition files, builds and launches"),
+    ("threads", "Chat threads of computers, with the steps of their runs"),
     ("windows", "Windows and programs"),
     ("workspaces", "Workspaces"),
 ];
@@ -108,8 +111,8 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         .title("hotdesk")
         .version(VERSION)
         .description(Some(
-            "Self-hosted cloud computers. In every path `/projects` is an alias of `/workspaces`, and \
-             `/clients` of `/v1/accounts`.",
+            "Self-hosted cloud computers. In every path `/projects` is an alias of `/workspaces`, \
+             `/clients` of `/v1/accounts`, and `/v1/threads` of `/chat/threads`.",
         ))
         .license(Some(LicenseBuilder::new().name(LICENSE).identifier(Some(LICENSE)).build()))
         .build();

@@ -134,8 +134,9 @@ impl Runner {
             return (Err(refused("Computer could not be removed", &error)), AfterWork::Continue);
         }
         match self.shared.store.remove_computer(self.id).await {
-            Ok(files) => {
-                self.shared.blobs.forget(&files).await;
+            Ok(blobs) => {
+                self.shared.blobs.forget(&blobs.files).await;
+                self.shared.blobs.forget_step_pictures(&blobs.step_pictures).await;
                 if let Some(archive) = &self.shared.archive {
                     archive.wake();
                 }

@@ -7,9 +7,10 @@ use super::{Operation, Scene, is_account_only};
 use crate::harness::agent::fetch_json;
 
 /// Paths whose object is named by the body or the query, which therefore have to be valid first.
-const NAMED_ELSEWHERE: [&str; 14] = [
+const NAMED_ELSEWHERE: [&str; 15] = [
     "/audit",
     "/billing/",
+    "/chat/threads",
     "/computers",
     "/desktops/{id}/proxy/bash",
     "/files",

@@ -65,6 +65,8 @@ struct Scene {
     file: String,
     /// The record of a key to `home`.
     key: String,
+    /// A chat thread of the computer.
+    thread: String,
     /// The record of an SSH key of the account.
     ssh_key: String,
     /// Text of a key that is scoped to `away`.
@@ -102,6 +104,8 @@ impl Scene {
         let viewer_account = person(&store, "viewer@localhost").await.id;
         store.set_member(home.parse().expect("an id"), viewer_account, Role::Viewer).await.expect("a member");
         let viewer = add_key(&store, viewer_account, None).await;
+        let thread = controller.create("/chat/threads", json!({"desktopId": computer})).await;
+        let thread = thread["remoteId"].as_str().expect("an id").to_owned();
         let key = id_of(&controller.create("/keys", json!({"name": "home", "workspace_id": home})).await);
         let ssh_key = id_of(&controller.create("/keys/ssh", json!({"public_key": public_key(1)})).await);
         Self {
@@ -112,6 +116,7 @@ impl Scene {
             computer,
             file,
             key,
+            thread,
             ssh_key,
             scoped,
             foreign,
@@ -158,6 +163,7 @@ impl Scene {
             let value = match part {
                 "{id}" if operation.path.starts_with("/workspaces") => &self.home,
                 "{id}" if operation.path.starts_with("/keys") => &self.key,
+                "{id}" if operation.path.starts_with("/chat/threads") => &self.thread,
                 "{id}" => computer,
                 "{ssh_key_id}" => &self.ssh_key,
                 "{name}" if operation.path.starts_with("/secrets") => "HOME",

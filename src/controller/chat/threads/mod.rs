@@ -1,0 +1,455 @@
+//! Chat threads: conversations of language models with computers, which runs write and people read.
+//!
+//! A thread belongs to its computer: members of the workspace read and change it, viewers read it. Each
+//! message and step of a run is stored before the run goes on. [`Threads::append`] and
+//! [`Threads::record_step`] mark the thread as running and [`Threads::finish`] stores the outcome, so a
+//! thread that runs when the controller starts was interrupted.
+//!
+//! ```text
+//!            append, record_step              finish
+//!   no run ----------------------> running ------------> done, cancelled, failed
+//!                                    | start of a controller
+//!                                    v
+//!                                interrupted      append or record_step: running again
+//! ```
+
+mod pictures;
+
+pub use hotdesk_domain::chat::thread::RunOutcome;
+
+use serde_json::{Value, json};
+
+use crate::computers::directory::Directory;
+use crate::data_dir::blobs::BlobStore;
+use hotdesk_base::ids::{ComputerId, ThreadId};
+use hotdesk_domain::chat::thread::{MAX_STEP_FIELD, check_title, cut_step_text, title_of};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::{Caller, Role as MemberRole};
+use hotdesk_model::conversation::{Content, Image, Message, Role, ToolCall, Usage};
+use hotdesk_store::Store;
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::threads::{NewThreadStep, StoredMessage, Thread, ThreadChange, ThreadStep};
+use pictures::StepPictures;
+
+/// Most bytes of messages in a list, of each thread. With 200 threads the list has at most 1.6 MB.
+const LISTED_BYTES: i64 = 8 * 1024;
+/// Longest id and name of a call whose arguments are left out, in bytes. Those of real tools have tens.
+const MAX_CALL_NAME: usize = 1024;
+/// Messages from which a title is made.
+const TITLE_MESSAGES: usize = 3;
+
+/// Chat threads; cheap to clone.
+#[derive(Clone)]
+pub struct Threads {
+    store: Store,
+    directory: Directory,
+    pictures: StepPictures,
+}
+
+/// A step of a run to record.
+#[derive(Clone, Debug)]
+pub struct NewStep {
+    /// The call of the tool, as the model wrote it.
+    pub call: ToolCall,
+    /// Text of the model before the call.
+    pub text: Option<String>,
+    /// Result of the call for the model.
+    pub result: String,
+    /// Whether the call failed.
+    pub is_error: bool,
+    /// The action in the API's terms.
+    pub action: Option<Value>,
+    /// Effect of the action.
+    pub effect: Option<Value>,
+    /// The screen after the call.
+    pub screenshot: Option<Image>,
+    /// Tokens of the model's turn.
+    pub usage: Usage,
+    /// Cost of the turn in millionths of a cent.
+    pub cost_microcents: i64,
+    /// Duration of the call in milliseconds.
+    pub took_ms: u64,
+}
+
+/// The text of a message: for people, without calls, results and pictures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageText {
+    /// Author of the message.
+    pub role: Role,
+    /// Its texts, joined by line breaks.
+    pub text: String,
+}
+
+/// Changes of a thread that a client asks for; `None` leaves the value.
+#[derive(Clone, Debug, Default)]
+pub struct RequestedChange {
+    /// The new title.
+    pub title: Option<String>,
+    /// Whether it is archived.
+    pub archived: Option<bool>,
+    /// Messages that replace all others.
+    pub messages: Option<Vec<MessageText>>,
+}
+
+impl Threads {
+    /// Creates the service of the stored threads.
+    pub fn new(store: Store, directory: Directory, blobs: BlobStore) -> Self {
+        let pictures = StepPictures::new(store.clone(), blobs);
+        Self { store, directory, pictures }
+    }
+
+    /// Marks runs of an earlier controller as interrupted, and counts the stored pictures. Call it once,
+    /// before a run begins.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store or the disk fails.
+    pub async fn recover(&self) -> Result<()> {
+        let interrupted = self.store.interrupt_runs().await?;
+        if interrupted > 0 {
+            tracing::info!(interrupted, "runs of an earlier controller are marked as interrupted");
+        }
+        self.pictures.recover().await
+    }
+
+    /// Removes pictures of steps that a crash left without a record, and records without a picture.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store or the disk fails.
+    pub async fn sweep(&self) -> Result<()> {
+        self.pictures.sweep().await
+    }
+
+    /// Returns the caller's thread `id` of this computer, or a new one, for a run that is about to begin.
+    ///
+    /// # Errors
+    /// `NotFound` when the computer has no such thread; `Forbidden` when the caller may not change the
+    /// computer; those of [`Store::add_thread`].
+    pub async fn open(&self, caller: &Caller, computer: &Computer, id: Option<&str>) -> Result<ThreadId> {
+        let caller = caller.for_change();
+        self.directory
+            .admit_to(&caller, computer.workspace, &computer.workspace_name, computer.owner)
+            .await?;
+        match id {
+            Some(id) => {
+                let thread = self.stored(id).await?;
+                if thread.computer == computer.id { Ok(thread.id) } else { Err(unknown()) }
+            }
+            None => self.add(&caller, computer.id).await,
+        }
+    }
+
+    /// Returns the messages of a thread so far, oldest first. Their pictures have no bytes.
+    ///
+    /// # Errors
+    /// `NotFound` when the thread does not exist; `Unavailable` or `Internal` when the store fails.
+    pub async fn history(&self, thread: ThreadId) -> Result<Vec<Message>> {
+        if self.store.thread(thread).await?.is_none() {
+            return Err(unknown());
+        }
+        let stored = self.store.thread_messages(thread).await?;
+        stored.iter().map(parse_message).collect()
+    }
+
+    /// Appends a message, without the bytes of its pictures.
+    ///
+    /// # Errors
+    /// `NotFound` when the thread does not exist, for example because it was removed during the run;
+    /// `Invalid` or `Conflict` (`thread_full`) above its bounds; `Unavailable` or `Internal` when the store
+    /// fails.
+    pub async fn append(&self, thread: ThreadId, message: &Message) -> Result<()> {
+        let content = serde_json::to_string(message).map_err(Error::internal)?;
+        let unused = self.store.append_message(thread, &content).await?;
+        self.pictures.remove(&unused).await;
+        Ok(())
+    }
+
+    /// Records a step, and returns its number in the thread. Long texts are cut, large values are left out,
+    /// and a picture that cannot be stored is missing; the log says so.
+    ///
+    /// # Errors
+    /// `NotFound` when the thread does not exist; `Unavailable` or `Internal` when the store fails.
+    pub async fn record_step(&self, thread: ThreadId, step: NewStep) -> Result<i64> {
+        let picture = match &step.screenshot {
+            Some(image) => self.pictures.put(thread, &image.data).await?,
+            None => None,
+        };
+        let stored = NewThreadStep {
+            tool_call: call_text(&step.call)?,
+            text: step.text.as_deref().map(cut_step_text),
+            result: cut_step_text(&step.result),
+            is_error: step.is_error,
+            action: value_text(step.action.as_ref())?,
+            effect: value_text(step.effect.as_ref())?,
+            usage: serde_json::to_string(&step.usage).map_err(Error::internal)?,
+            cost_microcents: step.cost_microcents,
+            took_ms: i64::try_from(step.took_ms).unwrap_or(i64::MAX),
+            picture,
+        };
+        match self.store.add_thread_step(thread, &stored).await {
+            Ok((number, unused)) => {
+                self.pictures.remove(&unused).await;
+                Ok(number)
+            }
+            Err(error) => {
+                self.pictures.remove(&picture.map(|(id, _)| id).into_iter().collect::<Vec<_>>()).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Stores how a run ended. It is the last call of a run.
+    ///
+    /// # Errors
+    /// `NotFound` when the thread does not exist; `Unavailable` or `Internal` when the store fails.
+    pub async fn finish(&self, thread: ThreadId, outcome: RunOutcome) -> Result<()> {
+        self.store.end_run(thread, &outcome).await
+    }
+
+    /// Finds a thread that the caller may use, with its computer and the caller's role there.
+    ///
+    /// # Errors
+    /// `NotFound` ("Thread not found"); `Forbidden` by the rule for its computer.
+    pub async fn find(&self, caller: &Caller, id: &str) -> Result<(Thread, Computer, MemberRole)> {
+        let thread = self.stored(id).await?;
+        let computer = thread.computer.to_string();
+        let (computer, role) = self.directory.find_computer_as(caller, &computer).await?;
+        Ok((thread, computer, role))
+    }
+
+    /// Finds a thread whose steps the caller may read: they have output of commands and contents of files.
+    ///
+    /// # Errors
+    /// The errors of [`Self::find`] and [`Directory::check_files`].
+    pub async fn find_with_steps(&self, caller: &Caller, id: &str) -> Result<Thread> {
+        let (thread, computer, role) = self.find(caller, id).await?;
+        self.directory.check_files(role, &computer).await?;
+        Ok(thread)
+    }
+
+    /// Returns the threads of a computer, the last changed first, each with the texts of its newest messages.
+    ///
+    /// # Errors
+    /// `NotFound` or `Forbidden` for a computer that the caller may not use; `Unavailable` or `Internal` when
+    /// the store fails.
+    pub async fn list(&self, caller: &Caller, computer: &str) -> Result<Vec<(Thread, Vec<MessageText>)>> {
+        let computer = self.directory.find_computer(caller, computer).await?;
+        let threads = self.store.threads_of(computer.id).await?;
+        let mut messages = self.store.newest_messages(computer.id, LISTED_BYTES).await?;
+        let with_texts = threads.into_iter().map(|thread| {
+            let newest = messages.remove(&thread.id.to_string()).unwrap_or_default();
+            Ok((thread, texts(&newest)?))
+        });
+        with_texts.collect()
+    }
+
+    /// Creates a thread of a computer.
+    ///
+    /// # Errors
+    /// `NotFound` or `Forbidden` for a computer that the caller may not use; those of [`Store::add_thread`].
+    pub async fn create(&self, caller: &Caller, computer: &str) -> Result<ThreadId> {
+        let computer = self.directory.find_computer(caller, computer).await?;
+        self.add(caller, computer.id).await
+    }
+
+    /// Returns a thread with the texts of its messages.
+    ///
+    /// # Errors
+    /// The errors of [`Self::find`]; `Unavailable` or `Internal` when the store fails.
+    pub async fn read(&self, caller: &Caller, id: &str) -> Result<(Thread, Vec<MessageText>)> {
+        let (thread, _, _) = self.find(caller, id).await?;
+        let messages = texts(&self.store.thread_messages(thread.id).await?)?;
+        Ok((thread, messages))
+    }
+
+    /// Changes a thread and returns it.
+    ///
+    /// # Errors
+    /// The errors of [`Self::find`], [`check_title`] and [`Store::change_thread`].
+    pub async fn change(&self, caller: &Caller, id: &str, wanted: RequestedChange) -> Result<Thread> {
+        let (thread, _, _) = self.find(caller, id).await?;
+        let title = wanted.title.as_deref().map(check_title).transpose()?;
+        let messages = wanted.messages.map(|messages| {
+            let stored = messages.into_iter().map(|message| {
+                let content = vec![Content::Text { text: message.text }];
+                serde_json::to_string(&Message { role: message.role, content }).map_err(Error::internal)
+            });
+            stored.collect::<Result<Vec<String>>>()
+        });
+        let change = ThreadChange {
+            title: title.map(|title| title.as_str().to_owned()),
+            archived: wanted.archived,
+            messages: messages.transpose()?,
+        };
+        if change.title.is_none() && change.archived.is_none() && change.messages.is_none() {
+            return Ok(thread);
+        }
+        let (changed, unused) = self.store.change_thread(thread.id, &change).await?;
+        self.pictures.remove(&unused).await;
+        Ok(changed)
+    }
+
+    /// Makes a title of the first of these messages, or of the first stored ones, and stores it. The user's
+    /// messages count before the model's. Returns the title.
+    ///
+    /// # Errors
+    /// The errors of [`Self::find`] and [`Store::change_thread`].
+    pub async fn make_title(
+        &self,
+        caller: &Caller,
+        id: &str,
+        messages: Option<Vec<MessageText>>,
+    ) -> Result<String> {
+        let (thread, _, _) = self.find(caller, id).await?;
+        let messages = match messages {
+            Some(messages) => messages,
+            None => texts(&self.store.thread_messages(thread.id).await?)?,
+        };
+        let first = || messages.iter().take(TITLE_MESSAGES);
+        let by = |role| first().filter(move |it| it.role == role).map(|it| it.text.as_str());
+        let title = title_of(by(Role::User).chain(by(Role::Assistant)));
+        let change = ThreadChange { title: Some(title.clone()), ..ThreadChange::default() };
+        self.store.change_thread(thread.id, &change).await?;
+        Ok(title)
+    }
+
+    /// Removes a thread with its messages, steps and pictures. A run that writes to it fails with its next
+    /// step.
+    ///
+    /// # Errors
+    /// The errors of [`Self::find`]; `Unavailable` or `Internal` when the store fails.
+    pub async fn remove(&self, caller: &Caller, id: &str) -> Result<()> {
+        let (thread, _, _) = self.find(caller, id).await?;
+        let pictures = self.store.remove_thread(thread.id).await?;
+        self.pictures.remove(&pictures).await;
+        Ok(())
+    }
+
+    /// Returns up to `limit` steps of a thread with numbers above `after`. The caller has checked access.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn steps(&self, thread: ThreadId, after: i64, limit: u32) -> Result<Vec<ThreadStep>> {
+        self.store.thread_steps(thread, after, limit).await
+    }
+
+    /// Returns the first message of a thread with a number above `after`. The caller has checked access.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn next_message(&self, thread: ThreadId, after: i64) -> Result<Option<StoredMessage>> {
+        self.store.next_message(thread, after).await
+    }
+
+    async fn add(&self, caller: &Caller, computer: ComputerId) -> Result<ThreadId> {
+        let (thread, unused) = self.store.add_thread(computer, caller.account).await?;
+        self.pictures.remove(&unused).await;
+        Ok(thread)
+    }
+
+    async fn stored(&self, id: &str) -> Result<Thread> {
+        let id: ThreadId = id.parse().map_err(|()| unknown())?;
+        self.store.thread(id).await?.ok_or_else(unknown)
+    }
+}
+
+fn unknown() -> Error {
+    Error::not_found("Thread not found")
+}
+
+fn parse_message(stored: &StoredMessage) -> Result<Message> {
+    serde_json::from_str(&stored.content).map_err(Error::internal)
+}
+
+/// The messages that have a text.
+fn texts(stored: &[StoredMessage]) -> Result<Vec<MessageText>> {
+    let mut found = Vec::with_capacity(stored.len());
+    for stored in stored {
+        let message = parse_message(stored)?;
+        let parts = message.content.iter().filter_map(|part| match part {
+            Content::Text { text } => Some(text.as_str()),
+            Content::Image(_)
+            | Content::Thinking { .. }
+            | Content::RedactedThinking { .. }
+            | Content::ToolCall(_)
+            | Content::ToolResult(_) => None,
+        });
+        let text = parts.collect::<Vec<_>>().join("\n");
+        if !text.is_empty() {
+            found.push(MessageText { role: message.role, text });
+        }
+    }
+    Ok(found)
+}
+
+/// A call as JSON, without its arguments when they are too large.
+fn call_text(call: &ToolCall) -> Result<String> {
+    let text = serde_json::to_string(call).map_err(Error::internal)?;
+    if text.len() <= MAX_STEP_FIELD {
+        return Ok(text);
+    }
+    let (id, name) = (cut_name(&call.id), cut_name(&call.name));
+    let bounded = json!({"id": id, "name": name, "input": {"omitted_bytes": text.len()}});
+    serde_json::to_string(&bounded).map_err(Error::internal)
+}
+
+/// The beginning of an id or a name, which a model may make long.
+fn cut_name(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_CALL_NAME)]
+}
+
+/// A value as JSON; `None` when it is too large.
+fn value_text(value: Option<&Value>) -> Result<Option<String>> {
+    let Some(value) = value else { return Ok(None) };
+    let text = serde_json::to_string(value).map_err(Error::internal)?;
+    Ok((text.len() <= MAX_STEP_FIELD).then_some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use hotdesk_base::time::UnixMillis;
+    use hotdesk_model::conversation::ToolResult;
+
+    #[test]
+    fn texts_are_those_of_people_and_models() {
+        let picture = Image { media_type: "image/png".to_owned(), data: Bytes::from_static(b"secret") };
+        let text = |text: &str| Content::Text { text: text.to_owned() };
+        let result = ToolResult {
+            call: "1".to_owned(),
+            text: "output".to_owned(),
+            image: Some(picture.clone()),
+            is_error: false,
+        };
+        let messages = [
+            (Role::User, vec![text("a"), Content::Image(picture), text("b")]),
+            (Role::Assistant, vec![Content::Thinking { text: "t".to_owned(), signature: None }]),
+            (Role::User, vec![Content::ToolResult(result)]),
+            (Role::Assistant, vec![text("c")]),
+        ];
+        let stored = messages.map(|(role, content)| {
+            let content = serde_json::to_string(&Message { role, content }).unwrap();
+            assert!(!content.contains("secret"), "{content}");
+            StoredMessage { number: 1, content, created_at: UnixMillis::new(0) }
+        });
+        let expected = [(Role::User, "a\nb"), (Role::Assistant, "c")]
+            .map(|(role, text)| MessageText { role, text: text.to_owned() });
+        assert_eq!(texts(&stored).unwrap(), expected);
+        let damaged = StoredMessage { content: "{".to_owned(), ..stored[0].clone() };
+        assert!(texts(&[damaged]).is_err());
+    }
+
+    #[test]
+    fn large_values_of_steps_are_left_out() {
+        let large = "x".repeat(MAX_STEP_FIELD);
+        let call = |input| ToolCall { id: large.clone(), name: "bash".to_owned(), input };
+        let text = call_text(&call(json!({"command": large}))).unwrap();
+        let read: ToolCall = serde_json::from_str(&text).unwrap();
+        assert!(read.input["omitted_bytes"].is_u64() && read.name == "bash", "{}", read.input);
+        let small = ToolCall { id: "1".to_owned(), ..call(json!({"command": "ls"})) };
+        assert_eq!(serde_json::from_str::<ToolCall>(&call_text(&small).unwrap()).unwrap(), small);
+        assert_eq!(value_text(Some(&json!(large))).unwrap(), None);
+        assert_eq!(value_text(Some(&json!({"a": 1}))).unwrap().as_deref(), Some("{\"a\":1}"));
+        assert_eq!(value_text(None).unwrap(), None);
+    }
+}

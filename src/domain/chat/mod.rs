@@ -1,0 +1,3 @@
+//! Chat: threads of language models with computers.
+
+pub mod thread;
