@@ -192,6 +192,10 @@ impl EndpointClient {
         let mut parser = SseParser::new(MAX_EVENT);
         let (mut events, mut received, mut is_first) = (Vec::new(), 0_usize, true);
         loop {
+            // A stream that never pauses meets no timeout.
+            if Instant::now() >= deadline {
+                return Err(timed_out("a reply that does not end"));
+            }
             let wait = if assembler.is_complete() {
                 TRAILER_TIMEOUT
             } else if is_first {
