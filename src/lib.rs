@@ -10,6 +10,7 @@ pub use hotdesk_domain as domain;
 pub use hotdesk_engine as engine;
 pub use hotdesk_guest as guest;
 pub use hotdesk_http as http;
+pub use hotdesk_model as model;
 pub use hotdesk_objects as objects;
 pub use hotdesk_pictures as pictures;
 pub use hotdesk_store as store;

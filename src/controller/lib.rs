@@ -18,6 +18,7 @@ use hotdesk_domain::network::forwarded::TrustedProxies;
 use hotdesk_engine::Engine;
 use hotdesk_http::guarded_fetch::GuardedFetcher;
 use hotdesk_http::socket::Sockets;
+use hotdesk_model::ModelCatalog;
 use hotdesk_store::Store;
 
 pub mod api;
@@ -219,6 +220,8 @@ pub struct App {
     pub body_buffers: api::idempotency::BodyBuffers,
     /// MCP sessions.
     pub mcp: mcp::McpClients,
+    /// Language models.
+    pub models: ModelCatalog,
 }
 
 /// The state of all handlers.
@@ -381,6 +384,7 @@ pub async fn start_with(
         fingerprint_key,
         body_buffers: api::idempotency::BodyBuffers::default(),
         mcp: mcp::McpClients::default(),
+        models: config.models.catalog()?,
         started: Instant::now(),
         tasks: tasks.clone(),
         config,

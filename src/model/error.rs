@@ -3,6 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+/// Sentence for a conversation that the model cannot read at once.
+pub(crate) const CONTEXT_OVERFLOW: &str =
+    "The conversation is too long for the model: begin a new one, or choose a model that reads more.";
+
 /// Kind of a back end's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelErrorKind {
@@ -32,6 +36,13 @@ pub struct ModelError {
     pub message: String,
     /// Detail for the log, never for a client.
     pub detail: Option<String>,
+}
+
+impl ModelError {
+    /// Whether the back end refused the request because the conversation is too long for the model.
+    pub fn is_context_overflow(&self) -> bool {
+        self.kind == ModelErrorKind::Refused && self.message == CONTEXT_OVERFLOW
+    }
 }
 
 impl fmt::Display for ModelError {

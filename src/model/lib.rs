@@ -2,10 +2,19 @@
 
 use async_trait::async_trait;
 
+mod anthropic;
+mod arguments;
+pub mod catalog;
 pub mod conversation;
 mod error;
+mod history;
+mod http;
+mod openai;
+pub mod prices;
 
+pub use catalog::ModelCatalog;
 pub use error::{ModelError, ModelErrorKind};
+pub use http::limits::RequestLimits;
 
 use conversation::{Delta, ModelReply, ModelRequest};
 

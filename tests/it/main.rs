@@ -33,6 +33,7 @@ mod import_cycles;
 mod isolation;
 mod lifecycle;
 mod mcp;
+mod models;
 mod oauth;
 mod openapi;
 mod packages;

@@ -12,6 +12,7 @@ mod limits;
 mod load;
 mod machines;
 mod mail;
+mod models;
 mod oidc;
 mod plans;
 mod pool;
@@ -26,6 +27,7 @@ pub use limits::Limits;
 pub use load::Flags;
 pub use machines::{BootSnapshotSettings, Container, Streaming, WebhookSettings};
 pub use mail::{SmtpSettings, SmtpTls};
+pub use models::{BackendApi, BackendModel, BackendSettings, ModelSettings};
 pub use oidc::OidcSettings;
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
 pub use pool::{PoolSettings, PoolSizeSettings};
@@ -98,6 +100,8 @@ pub struct Config {
     pub smtp: SmtpSettings,
     /// Sign-in by an OpenID Connect provider.
     pub oidc: OidcSettings,
+    /// Language models.
+    pub models: ModelSettings,
 }
 
 /// Host names and origins under which the service is reached.
@@ -161,6 +165,7 @@ impl Default for Config {
             tls: TlsSettings::default(),
             smtp: SmtpSettings::default(),
             oidc: OidcSettings::default(),
+            models: ModelSettings::default(),
         }
     }
 }

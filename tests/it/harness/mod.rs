@@ -10,6 +10,7 @@ pub mod fake_agent;
 pub mod host;
 pub mod host_helper;
 pub mod long_requests;
+pub mod models;
 pub mod name_server;
 pub mod network;
 pub mod oidc_provider;

@@ -1,0 +1,490 @@
+//! Models by the names that clients use, with their back ends, prices and keys.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use reqwest::Url;
+
+use crate::Model;
+use crate::anthropic::AnthropicModel;
+use crate::http::limits::RequestLimits;
+use crate::http::{EndpointClient, sensitive};
+use crate::openai::OpenAiModel;
+use crate::prices::Prices;
+use hotdesk_base::secret::Secret;
+use hotdesk_base::step_error::StepError;
+
+/// Name of the model for requests that name none, if it is there.
+const PREFERRED: &str = "claude-sonnet-4.6";
+/// Models of an Anthropic back end for which the operator listed none: name, id, prices in cents for a million tokens of
+/// input, output, cache reads and cache writes (Anthropic's price list).
+const CLAUDE_MODELS: [(&str, &str, Prices); 8] = [
+    (PREFERRED, "claude-sonnet-4-6", Prices::in_cents(300, 1500, 30, 375)),
+    ("claude-opus-4.6", "claude-opus-4-6", Prices::in_cents(500, 2500, 50, 625)),
+    ("claude-opus-4.5", "claude-opus-4-5-20251101", Prices::in_cents(500, 2500, 50, 625)),
+    ("claude-opus-4-5-20251101", "claude-opus-4-5-20251101", Prices::in_cents(500, 2500, 50, 625)),
+    ("claude-sonnet-4.5", "claude-sonnet-4-5-20250929", Prices::in_cents(300, 1500, 30, 375)),
+    ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5-20250929", Prices::in_cents(300, 1500, 30, 375)),
+    ("claude-haiku-4.5", "claude-haiku-4-5-20251001", Prices::in_cents(100, 500, 10, 125)),
+    ("claude-haiku-4-5-20251001", "claude-haiku-4-5-20251001", Prices::in_cents(100, 500, 10, 125)),
+];
+/// Longest name of a model or back end, in bytes: those of vendors have less than half.
+const MAX_NAME: usize = 100;
+
+/// API that a back end has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendKind {
+    /// Anthropic's Messages API.
+    Anthropic,
+    /// OpenAI's Chat Completions API.
+    OpenAi,
+}
+
+impl BackendKind {
+    /// Returns the address of the vendor's own server.
+    pub const fn vendor_url(self) -> &'static str {
+        match self {
+            Self::Anthropic => "https://api.anthropic.com",
+            Self::OpenAi => "https://api.openai.com/v1",
+        }
+    }
+}
+
+/// A back end, as the operator defines it.
+#[derive(Clone, Debug)]
+pub struct BackendDefinition {
+    /// Name, unique in the catalog.
+    pub name: String,
+    /// Its API.
+    pub kind: BackendKind,
+    /// Address, to which the client adds `/v1/messages` (Anthropic) or `/chat/completions` (OpenAI).
+    pub url: String,
+    /// Key of the operator.
+    pub key: Option<Secret>,
+    /// Whether requests without a key are refused before they are sent.
+    pub needs_key: bool,
+    /// Its models; empty: the Claude models that hotdesk knows, which only an Anthropic back end has.
+    pub models: Vec<ModelDefinition>,
+}
+
+/// A model, as the operator defines it.
+#[derive(Clone, Debug)]
+pub struct ModelDefinition {
+    /// Name for clients.
+    pub name: String,
+    /// Id at the back end.
+    pub upstream: String,
+    /// Its prices.
+    pub prices: Prices,
+}
+
+/// Everything that a catalog is made of.
+#[derive(Clone, Debug, Default)]
+pub struct CatalogDefinition {
+    /// Back ends; empty: `anthropic` without a key, for requests that bring one.
+    pub backends: Vec<BackendDefinition>,
+    /// Name of the model for requests that name none; empty: `claude-sonnet-4.6`, or the only model.
+    pub default: String,
+    /// Bounds of each request.
+    pub limits: RequestLimits,
+}
+
+/// A model that clients can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogModel {
+    /// Name for clients.
+    pub name: String,
+    /// Name of its back end.
+    pub backend: String,
+    /// API of its back end, which decides which of a client's keys fits.
+    pub kind: BackendKind,
+    /// Id at the back end, for [`ModelRequest::model`](crate::conversation::ModelRequest::model).
+    pub upstream: String,
+    /// Prices.
+    pub prices: Prices,
+}
+
+/// Keys of a request, which replace those of the operator. A key reaches only back ends of its API.
+#[derive(Clone, Debug, Default)]
+pub struct ClientKeys {
+    /// Key for Anthropic's API.
+    pub anthropic: Option<Secret>,
+    /// Key for OpenAI's API.
+    pub openai: Option<Secret>,
+}
+
+/// A model with its back end and key, ready for requests.
+#[derive(Clone)]
+pub struct ModelHandle {
+    /// The back end.
+    pub backend: Arc<dyn Model>,
+    /// The model.
+    pub model: CatalogModel,
+    /// Whether the key is one of the request, so that the operator pays nothing.
+    pub has_client_key: bool,
+}
+
+impl fmt::Debug for ModelHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelHandle")
+            .field("model", &self.model)
+            .field("has_client_key", &self.has_client_key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reason for which a model cannot be used. `Display` prints a sentence for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// No model has this name.
+    UnknownModel {
+        /// Names of all models, in the order of the catalog.
+        known: Vec<String>,
+    },
+    /// Neither the request nor the operator has a key.
+    MissingKey {
+        /// API of the back end.
+        kind: BackendKind,
+    },
+    /// The key has characters that no header can hold.
+    InvalidKey,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownModel { known } => {
+                write!(f, "This service has no such model. It has: {}.", known.join(", "))
+            }
+            Self::MissingKey { kind: BackendKind::Anthropic } => f.write_str(
+                "The model needs a key, and the operator configured none: send yours in the header x-anthropic-key.",
+            ),
+            Self::MissingKey { kind: BackendKind::OpenAi } => {
+                f.write_str("The model needs a key, and the operator configured none.")
+            }
+            Self::InvalidKey => f.write_str("The key for the model has characters that no key has."),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A back end that is ready for requests.
+#[derive(Debug)]
+struct Backend {
+    kind: BackendKind,
+    client: EndpointClient,
+    key: Option<Secret>,
+    needs_key: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    model: CatalogModel,
+    backend: Arc<Backend>,
+}
+
+/// All models. A copy shares the connections.
+#[derive(Clone, Debug)]
+pub struct ModelCatalog {
+    inner: Arc<Entries>,
+}
+
+#[derive(Debug)]
+struct Entries {
+    entries: Vec<Entry>,
+    /// Positions by the canonical form of a name.
+    by_name: HashMap<String, usize>,
+    default: usize,
+}
+
+impl ModelCatalog {
+    /// Makes the catalog of a definition.
+    ///
+    /// # Errors
+    /// A text that names the back end or model and the problem: a name that is invalid or used twice, an address that is
+    /// no `http` or `https` one, a back end without models, or a default that no model is.
+    pub fn new(definition: CatalogDefinition) -> Result<Self, StepError> {
+        let CatalogDefinition { mut backends, default, limits } = definition;
+        if backends.is_empty() {
+            backends.push(BackendDefinition {
+                name: "anthropic".to_owned(),
+                kind: BackendKind::Anthropic,
+                url: BackendKind::Anthropic.vendor_url().to_owned(),
+                key: None,
+                needs_key: true,
+                models: Vec::new(),
+            });
+        }
+        let (mut entries, mut by_name) = (Vec::new(), HashMap::new());
+        for definition in backends {
+            let name = definition.name.clone();
+            let wrong = |why: &dyn fmt::Display| StepError::new(format!("back end {name:?}: {why}"));
+            check_name(&name).map_err(|why| wrong(&why))?;
+            let (backend, models) = open(definition, limits).map_err(|why| wrong(&why))?;
+            let backend = Arc::new(backend);
+            for model in models {
+                check_name(&model.name)
+                    .map_err(|why| wrong(&format_args!("model {:?}: {why}", model.name)))?;
+                if by_name.insert(canonical(&model.name), entries.len()).is_some() {
+                    let why = "another model has the same name; dots and hyphens are equal";
+                    return Err(wrong(&format_args!("model {:?}: {why}", model.name)));
+                }
+                let ModelDefinition { name: model, upstream, prices } = model;
+                let kind = backend.kind;
+                let model = CatalogModel { name: model, backend: name.clone(), kind, upstream, prices };
+                entries.push(Entry { model, backend: Arc::clone(&backend) });
+            }
+        }
+        let default = default_of(&default, &by_name, &entries)?;
+        Ok(Self { inner: Arc::new(Entries { entries, by_name, default }) })
+    }
+
+    /// Returns all models, in the order of their back ends.
+    pub fn models(&self) -> impl Iterator<Item = &CatalogModel> {
+        self.inner.entries.iter().map(|entry| &entry.model)
+    }
+
+    /// Returns the model for requests that name none.
+    pub fn default_model(&self) -> &CatalogModel {
+        &self.inner.entries[self.inner.default].model
+    }
+
+    /// Returns the model of a name. Dots and hyphens are equal: `claude-sonnet-4-6` is `claude-sonnet-4.6`.
+    pub fn find(&self, name: &str) -> Option<&CatalogModel> {
+        self.entry(name).map(|entry| &entry.model)
+    }
+
+    /// Opens the model of a name for requests with a key of the client's or else the operator's.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(&self, name: &str, keys: &ClientKeys) -> Result<ModelHandle, OpenError> {
+        let entry = self.entry(name).ok_or_else(|| OpenError::UnknownModel {
+            known: self.models().map(|model| model.name.clone()).collect(),
+        })?;
+        let Backend { kind, client, key, needs_key } = &*entry.backend;
+        let own = match kind {
+            BackendKind::Anthropic => keys.anthropic.as_ref(),
+            BackendKind::OpenAi => keys.openai.as_ref(),
+        };
+        let key = own.or(key.as_ref());
+        if key.is_none() && *needs_key {
+            return Err(OpenError::MissingKey { kind: *kind });
+        }
+        let header =
+            |prefix: &str| key.map(|key| sensitive(prefix, key).ok_or(OpenError::InvalidKey)).transpose();
+        let backend: Arc<dyn Model> = match kind {
+            BackendKind::Anthropic => Arc::new(AnthropicModel::new(client.clone(), header("")?)),
+            BackendKind::OpenAi => Arc::new(OpenAiModel::new(client.clone(), header("Bearer ")?)),
+        };
+        Ok(ModelHandle { backend, model: entry.model.clone(), has_client_key: own.is_some() })
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        if name.len() > MAX_NAME {
+            return None;
+        }
+        self.inner.by_name.get(&canonical(name)).map(|at| &self.inner.entries[*at])
+    }
+}
+
+/// Returns the form in which names are compared.
+fn canonical(name: &str) -> String {
+    name.replace('.', "-")
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:/".contains(&byte);
+    if (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_allowed) {
+        return Ok(());
+    }
+    Err(format!("a name has 1 to {MAX_NAME} letters, digits and -._:/ only"))
+}
+
+/// Makes a back end and returns it with its models.
+fn open(
+    definition: BackendDefinition,
+    limits: RequestLimits,
+) -> Result<(Backend, Vec<ModelDefinition>), String> {
+    let BackendDefinition { name: _, kind, url, key, needs_key, models } = definition;
+    let base = parse_url(&url)?;
+    let (endpoint, models) = match kind {
+        BackendKind::Anthropic if models.is_empty() => (AnthropicModel::endpoint(&base), claude_models()),
+        BackendKind::Anthropic => (AnthropicModel::endpoint(&base), models),
+        BackendKind::OpenAi if models.is_empty() => {
+            return Err("it has no models: name at least one".to_owned());
+        }
+        BackendKind::OpenAi => (OpenAiModel::endpoint(&base), models),
+    };
+    if let Some(model) = models.iter().find(|model| model.upstream.trim().is_empty()) {
+        return Err(format!("model {:?}: its id is empty", model.name));
+    }
+    let client = EndpointClient::new(endpoint, limits).map_err(|error| format!("no client: {error}"))?;
+    Ok((Backend { kind, client, key, needs_key }, models))
+}
+
+/// Parses an address to which paths can be added.
+fn parse_url(text: &str) -> Result<Url, String> {
+    let wrong = |why: &str| format!("base_url {text:?}: {why}");
+    let url: Url = text.parse().map_err(|_| "base_url is no URL".to_owned())?;
+    if !url.username().is_empty() || url.password().is_some() {
+        // The text is not repeated: it may hold a password.
+        return Err("base_url holds a user name or password: put the key into key_file".to_owned());
+    }
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(wrong("use http:// or https:// and a host"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong("a path is added to it, so it has no ? and #"));
+    }
+    Ok(url)
+}
+
+fn claude_models() -> Vec<ModelDefinition> {
+    let models = CLAUDE_MODELS.iter().map(|(name, upstream, prices)| ModelDefinition {
+        name: (*name).to_owned(),
+        upstream: (*upstream).to_owned(),
+        prices: *prices,
+    });
+    models.collect()
+}
+
+/// Returns the position of the default model.
+fn default_of(name: &str, by_name: &HashMap<String, usize>, entries: &[Entry]) -> Result<usize, StepError> {
+    let names = || entries.iter().map(|entry| entry.model.name.as_str()).collect::<Vec<_>>().join(", ");
+    if !name.is_empty() {
+        let found = by_name.get(&canonical(name)).copied();
+        return found.ok_or_else(|| {
+            StepError::new(format!("default {name:?} is no model; the models are: {}", names()))
+        });
+    }
+    match (by_name.get(&canonical(PREFERRED)), entries.len()) {
+        (Some(at), _) => Ok(*at),
+        (None, 1) => Ok(0),
+        (None, _) => {
+            Err(StepError::new(format!("default is empty: set it to one of the models: {}", names())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backend(name: &str, kind: BackendKind, url: &str, models: &[&str]) -> BackendDefinition {
+        let models = models.iter().map(|name| ModelDefinition {
+            name: (*name).to_owned(),
+            upstream: format!("vendor/{name}"),
+            prices: Prices::default(),
+        });
+        BackendDefinition {
+            name: name.to_owned(),
+            kind,
+            url: url.to_owned(),
+            key: None,
+            needs_key: kind == BackendKind::Anthropic,
+            models: models.collect(),
+        }
+    }
+
+    fn catalog(backends: Vec<BackendDefinition>, default: &str) -> Result<ModelCatalog, String> {
+        let default = default.to_owned();
+        let definition = CatalogDefinition { backends, default, limits: RequestLimits::default() };
+        ModelCatalog::new(definition).map_err(String::from)
+    }
+
+    #[test]
+    fn without_settings_claude_models_need_a_key_of_the_request() {
+        let catalog = catalog(Vec::new(), "").expect("a catalog");
+        assert_eq!(catalog.default_model().name, "claude-sonnet-4.6");
+        for (name, upstream) in [
+            ("claude-sonnet-4.6", "claude-sonnet-4-6"),
+            ("claude-sonnet-4-6", "claude-sonnet-4-6"),
+            ("claude-opus-4-6", "claude-opus-4-6"),
+            ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5-20250929"),
+            ("claude-sonnet-4.5", "claude-sonnet-4-5-20250929"),
+        ] {
+            assert_eq!(catalog.find(name).map(|model| model.upstream.as_str()), Some(upstream), "{name}");
+        }
+        let missing = catalog.open("claude-opus-4.6", &ClientKeys::default()).expect_err("no key");
+        assert_eq!(missing, OpenError::MissingKey { kind: BackendKind::Anthropic });
+        assert!(missing.to_string().contains("x-anthropic-key"));
+        let keys = ClientKeys { anthropic: Some(Secret::new("sk-ant-1")), openai: None };
+        let opened = catalog.open("claude-opus-4.6", &keys).expect("a model");
+        assert!(opened.has_client_key && opened.model.prices.output == 25_000_000);
+        assert!(!format!("{opened:?} {keys:?}").contains("sk-ant-1"));
+        let keys = ClientKeys { anthropic: Some(Secret::new("a\nb")), openai: None };
+        assert_eq!(catalog.open("claude-opus-4.6", &keys).expect_err("no header"), OpenError::InvalidKey);
+        for name in ["", "gpt", "claude-sonnet-4.6 ", "Claude-sonnet-4.6", &"x".repeat(10_000)] {
+            let error = catalog.open(name, &keys).expect_err("no model");
+            assert!(matches!(error, OpenError::UnknownModel { .. }) && error.to_string().contains("opus"));
+        }
+    }
+
+    #[test]
+    fn a_key_reaches_only_back_ends_of_its_api() {
+        let url = "http://127.0.0.1:8000/v1";
+        let (one, two) = (
+            backend("a", BackendKind::Anthropic, url, &["a"]),
+            backend("o", BackendKind::OpenAi, url, &["o"]),
+        );
+        let two = BackendDefinition { needs_key: true, ..two };
+        let catalog = catalog(vec![one, two], "o").expect("a catalog");
+        let anthropic = ClientKeys { anthropic: Some(Secret::new("k")), openai: None };
+        let openai = ClientKeys { anthropic: None, openai: Some(Secret::new("k")) };
+        assert!(catalog.open("a", &anthropic).is_ok() && catalog.open("o", &openai).is_ok());
+        let error = catalog.open("o", &anthropic).expect_err("another vendor's key");
+        assert_eq!(error, OpenError::MissingKey { kind: BackendKind::OpenAi });
+        assert!(catalog.open("a", &openai).is_err());
+    }
+
+    #[test]
+    fn wrong_definitions_are_refused_with_the_place() {
+        use BackendKind::{Anthropic, OpenAi};
+        let url = "https://models.example.org/v1";
+        let refused = |backends: Vec<BackendDefinition>, default: &str| {
+            catalog(backends, default).err().unwrap_or_default()
+        };
+        for (backends, default, expected) in [
+            (vec![backend("o", OpenAi, url, &[])], "", "no models"),
+            (vec![backend("o o", OpenAi, url, &["m"])], "", "\"o o\": a name"),
+            (vec![backend("o", OpenAi, url, &["m m"])], "", "\"m m\": a name"),
+            (vec![backend("o", OpenAi, url, &[""])], "", "a name"),
+            (vec![backend("o", OpenAi, url, &["m.1"]), backend("p", OpenAi, url, &["m-1"])], "", "same name"),
+            (vec![backend("o", OpenAi, url, &["m", "n"])], "", "one of the models: m, n"),
+            (vec![backend("o", OpenAi, url, &["m"])], "n", "the models are: m"),
+            (vec![backend("o", OpenAi, "ftp://x", &["m"])], "", "use http://"),
+            (vec![backend("o", OpenAi, "models", &["m"])], "", "no URL"),
+            (vec![backend("o", OpenAi, "unix:/run/x", &["m"])], "", "use http://"),
+            (vec![backend("o", OpenAi, "https://x/?a=b", &["m"])], "", "no ? and #"),
+            (vec![backend("o", OpenAi, "https://u:pw@x/", &["m"])], "", "key_file"),
+        ] {
+            let error = refused(backends, default);
+            assert!(error.contains(expected) && !error.contains("pw"), "{expected}: {error}");
+        }
+        assert_eq!(refused(vec![backend("o", OpenAi, "http://10.0.0.5:8000/v1", &["m"])], ""), "");
+        assert_eq!(refused(vec![backend("a", Anthropic, url, &[])], ""), "");
+        let mut nameless = backend("o", OpenAi, url, &["m"]);
+        nameless.models[0].upstream = " ".to_owned();
+        assert!(refused(vec![nameless], "").contains("id is empty"));
+    }
+
+    #[test]
+    fn endpoints_are_below_the_address() {
+        let of = |url: &str| url.parse().expect("a URL");
+        for (kind, base, endpoint) in [
+            (BackendKind::Anthropic, "https://api.anthropic.com", "https://api.anthropic.com/v1/messages"),
+            (BackendKind::Anthropic, "http://x:1/gateway/", "http://x:1/gateway/v1/messages"),
+            (BackendKind::OpenAi, "https://api.openai.com/v1", "https://api.openai.com/v1/chat/completions"),
+            (BackendKind::OpenAi, "http://[::1]:11434/v1/", "http://[::1]:11434/v1/chat/completions"),
+        ] {
+            let url = match kind {
+                BackendKind::Anthropic => AnthropicModel::endpoint(&of(base)),
+                BackendKind::OpenAi => OpenAiModel::endpoint(&of(base)),
+            };
+            assert_eq!(url.as_str(), endpoint);
+        }
+    }
+}
