@@ -13,6 +13,7 @@ mod port;
 mod screenshot;
 mod socket;
 mod ssh;
+pub mod timeouts;
 
 use std::time::Duration;
 

@@ -23,7 +23,6 @@ pub mod ports;
 pub mod selftest;
 pub mod ssh;
 pub mod tickets;
-mod timeouts;
 
 /// Returns the routes of desktops.
 pub fn router() -> OpenApiRouter<AppState> {
