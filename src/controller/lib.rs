@@ -18,6 +18,7 @@ use hotdesk_domain::network::forwarded::TrustedProxies;
 use hotdesk_engine::Engine;
 use hotdesk_http::guarded_fetch::GuardedFetcher;
 use hotdesk_http::socket::Sockets;
+use hotdesk_model::catalog::{CatalogDefinition, ModelCatalog};
 use hotdesk_store::Store;
 
 pub mod api;
@@ -36,6 +37,8 @@ pub mod web;
 
 use background::auto_stop::AutoStopper;
 use background::trials::Trials;
+use chat::runs::{RunServices, Runs};
+use chat::threads::Threads;
 use computers::directory::Directory;
 use computers::fleet::{Fleet, PreparedDesktops};
 use computers::rtmp::stream_connections::StreamConnections;
@@ -117,6 +120,8 @@ pub struct App {
     pub templates: Templates,
     /// Signing of webhooks.
     pub webhooks: Webhooks,
+    /// Runs of language models on computers.
+    pub runs: Runs,
     /// Stops of idle computers.
     pub auto_stop: AutoStopper,
     /// Ends of trials.
@@ -319,6 +324,9 @@ pub async fn start_with(
     let credential_uses = CredentialUses::new(store.clone());
     let tickets = Arc::new(Tickets::default());
     let addresses = Arc::new(Addresses::new(store.clone(), Mailer::open(&config, tasks)?));
+    let secrets = Secrets::new(store.clone(), directory.clone(), fleet.clone(), audit.clone());
+    let threads = Threads::new(store.clone(), directory.clone(), blobs.clone());
+    let catalog = ModelCatalog::new(CatalogDefinition::default()).map_err(Error::internal)?;
     let app = Arc::new(App {
         stream_connections: StreamConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
@@ -337,7 +345,16 @@ pub async fn start_with(
         wrong_credentials: WrongCredentials::new(&config.limits),
         keys: Keys::new(store.clone(), directory.clone(), audit.clone(), credential_uses.clone()),
         ssh_keys: SshKeys::new(store.clone(), audit.clone()),
-        secrets: Secrets::new(store.clone(), directory.clone(), fleet.clone(), audit.clone()),
+        secrets: secrets.clone(),
+        runs: Runs::new(RunServices {
+            store: store.clone(),
+            directory: directory.clone(),
+            fleet: fleet.clone(),
+            secrets,
+            threads: threads.clone(),
+            catalog,
+            tasks: tasks.clone(),
+        }),
         sessions: Sessions::new(store.clone(), &config.public_url, credential_uses.clone()),
         sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),

@@ -343,6 +343,8 @@ error_codes! {
     RunInProgress = "run_in_progress",
     /// The account has its maximum number of runs.
     TooManyRuns = "too_many_runs",
+    /// Neither the request nor the service has a key for the back end of the model.
+    ModelKeyMissing = "model_key_missing",
     /// The back end of the model refused the key.
     ModelKeyRefused = "model_key_refused",
     /// The back end of the model limits requests.

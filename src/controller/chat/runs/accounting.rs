@@ -30,6 +30,11 @@ impl ClientAccount {
         Ok(Self { store, client })
     }
 
+    /// An account for which nothing is counted.
+    pub fn free(store: Store) -> Self {
+        Self { store, client: None }
+    }
+
     /// What is left of this month's cap, in micro-dollars; `None` without a cap.
     ///
     /// # Errors

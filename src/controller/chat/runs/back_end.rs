@@ -1,37 +1,53 @@
-//! Choice of the model of a run, its prices, and its failures as errors of the API.
+//! Choice of the model of a run and of the key for it, and its failures as errors of the API.
 
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_model::catalog::{ModelCatalog, OpenModel};
-use hotdesk_model::conversation::Usage;
+use hotdesk_domain::secret::SecretName;
+use hotdesk_model::catalog::{ClientKeys, ModelCatalog, ModelHandle, OpenError};
 use hotdesk_model::{ModelError, ModelErrorKind};
+use hotdesk_store::Store;
+use hotdesk_store::secrets::UsableSecrets;
 
-/// Model of a request that names none (docs/api/chat.md).
-pub const DEFAULT_MODEL: &str = "claude-sonnet-4.6";
-/// Hundred-millionths of a dollar (micro-cents) in a cent.
-const MICROCENTS: f64 = 1_000_000.0;
+/// Secrets of a workspace or an account that are keys for models, where neither the request nor the operator has one.
+const KEY_SECRETS: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 /// Seconds after which a client may retry when the back end failed before the run did anything.
 const RETRY_SECONDS: u32 = 5;
 
-/// Opens the model of a request. `key` is the key of the request for its back end.
+/// Opens the model of a request. Its key is that of the request (`key`, for Anthropic), else the operator's, else a secret
+/// that the caller may use on the computer.
 ///
 /// # Errors
-/// `Invalid` (`invalid_model`) when there is no such model; those of [`failure`].
-pub fn open(catalog: &ModelCatalog, name: Option<&str>, key: Option<Secret>) -> Result<OpenModel> {
-    catalog.open(name.unwrap_or(DEFAULT_MODEL), key).map_err(|error| failure(&error, 0))
+/// `Invalid`: `invalid_model` when there is no such model, `model_key_missing` without a key, `model_key_refused` for a key
+/// that no back end has; `Unavailable` or `Internal` when the store fails.
+pub async fn open(
+    catalog: &ModelCatalog,
+    name: Option<&str>,
+    key: Option<Secret>,
+    (store, usable): (&Store, UsableSecrets),
+) -> Result<ModelHandle> {
+    let name = name.unwrap_or(&catalog.default_model().name);
+    let keys = ClientKeys { anthropic: key, openai: None };
+    match catalog.open(name, &keys) {
+        Ok(model) => return Ok(model),
+        Err(OpenError::MissingKey { kind: _ }) => {}
+        Err(error @ (OpenError::UnknownModel { known: _ } | OpenError::InvalidKey)) => return Err(refusal(&error)),
+    }
+    let [anthropic, openai] = KEY_SECRETS.map(SecretName::parse);
+    let keys = ClientKeys {
+        anthropic: store.usable_secret(usable, &anthropic?).await?,
+        openai: store.usable_secret(usable, &openai?).await?,
+    };
+    catalog.open(name, &keys).map_err(|error| refusal(&error))
 }
 
-/// Names of all models.
-pub fn names(catalog: &ModelCatalog) -> Vec<String> {
-    catalog.list()
-}
-
-/// Cost of tokens, in millionths of a cent. Fractions are rounded up, so that no turn is free by rounding.
-pub fn cost_microcents(model: &OpenModel, usage: &Usage) -> i64 {
-    let cost = (model.cost(usage) * MICROCENTS).ceil();
-    // A float that is out of range or not a number becomes the nearest number or 0.
-    (cost as i64).max(0)
+fn refusal(error: &OpenError) -> Error {
+    let code = match error {
+        OpenError::UnknownModel { known: _ } => ErrorCode::InvalidModel,
+        OpenError::MissingKey { kind: _ } => ErrorCode::ModelKeyMissing,
+        OpenError::InvalidKey => ErrorCode::ModelKeyRefused,
+    };
+    Error::invalid(error.to_string()).code(code)
 }
 
 /// Converts a failure of a back end. A run that has executed `steps` calls is never announced as safe to repeat:
@@ -48,7 +64,7 @@ pub fn failure(error: &ModelError, steps: u32) -> Error {
         ModelErrorKind::RateLimited { retry_after: _ } => {
             Error::unavailable(message).code(ErrorCode::ModelRateLimited)
         }
-        ModelErrorKind::Refused if is_too_long(error) => {
+        ModelErrorKind::Refused if error.is_context_overflow() => {
             Error::invalid(message).code(ErrorCode::ContextOverflow)
         }
         ModelErrorKind::Refused => Error::invalid(message).code(ErrorCode::ModelRefused),
@@ -65,14 +81,6 @@ pub fn failure(error: &ModelError, steps: u32) -> Error {
     }
 }
 
-/// Whether a back end refused a request because the conversation is too long. Back ends have no common code for it.
-fn is_too_long(error: &ModelError) -> bool {
-    let text = format!("{error:#}").to_lowercase();
-    ["too long", "context length", "context window", "context_length_exceeded"]
-        .iter()
-        .any(|mark| text.contains(mark))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -83,28 +91,21 @@ mod tests {
     #[test]
     fn failures_of_back_ends_have_codes_and_retries_only_before_the_first_step() {
         let limited = ModelErrorKind::RateLimited { retry_after: Some(Duration::from_secs(7)) };
-        let of = |kind, detail: &str, steps| {
-            let detail = Some(detail.to_owned());
-            let error = failure(&ModelError { kind, message: "no".to_owned(), detail }, steps);
+        let of = |kind, steps| {
+            let error = failure(&ModelError { kind, message: "no".to_owned(), detail: None }, steps);
             (error.kind, error.code.map_or("", ErrorCode::as_str), error.retry_after)
         };
-        for (kind, detail, steps, expected) in [
-            (ModelErrorKind::Unauthorized, "", 0, (Kind::Invalid, "model_key_refused", None)),
-            (limited, "", 0, (Kind::RateLimited, "model_rate_limited", Some(7))),
-            (limited, "", 1, (Kind::Unavailable, "model_rate_limited", None)),
-            (ModelErrorKind::Unavailable, "", 0, (Kind::Unavailable, "model_unavailable", Some(5))),
-            (ModelErrorKind::Unavailable, "", 3, (Kind::Unavailable, "model_unavailable", None)),
-            (ModelErrorKind::Unreachable, "", 0, (Kind::Unavailable, "model_unavailable", Some(5))),
-            (ModelErrorKind::Protocol, "", 0, (Kind::Unavailable, "model_unavailable", None)),
-            (ModelErrorKind::Refused, "bad tool", 0, (Kind::Invalid, "model_refused", None)),
-            (
-                ModelErrorKind::Refused,
-                "prompt is too long: 210000 tokens > 200000 maximum",
-                9,
-                (Kind::Invalid, "context_overflow", None),
-            ),
+        for (kind, steps, expected) in [
+            (ModelErrorKind::Unauthorized, 0, (Kind::Invalid, "model_key_refused", None)),
+            (limited, 0, (Kind::RateLimited, "model_rate_limited", Some(7))),
+            (limited, 1, (Kind::Unavailable, "model_rate_limited", None)),
+            (ModelErrorKind::Unavailable, 0, (Kind::Unavailable, "model_unavailable", Some(5))),
+            (ModelErrorKind::Unavailable, 3, (Kind::Unavailable, "model_unavailable", None)),
+            (ModelErrorKind::Unreachable, 0, (Kind::Unavailable, "model_unavailable", Some(5))),
+            (ModelErrorKind::Protocol, 0, (Kind::Unavailable, "model_unavailable", None)),
+            (ModelErrorKind::Refused, 0, (Kind::Invalid, "model_refused", None)),
         ] {
-            assert_eq!(of(kind, detail, steps), expected, "{kind:?} {detail} {steps}");
+            assert_eq!(of(kind, steps), expected, "{kind:?} {steps}");
         }
     }
 }

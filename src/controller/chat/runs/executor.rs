@@ -232,12 +232,8 @@ impl Executor {
 
     async fn act(&mut self, input: &Value, is_first: bool, wants_picture: bool) -> Result<CallResult> {
         let frame = self.frame.as_ref().map(|frame| frame.id.clone());
-        let read: std::result::Result<AnthropicAction, _> = serde_json::from_value(input.clone());
-        let actions = match read {
-            Ok(action) => action.into_actions(frame.as_deref()).map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        let mut actions = match actions {
+        let read = AnthropicAction::read(input.clone()).and_then(|action| action.into_actions(frame.as_deref()));
+        let mut actions = match read {
             Ok(actions) => actions,
             Err(why) => return Ok(CallResult::failed(format!("The call is invalid: {why}"))),
         };
@@ -253,6 +249,11 @@ impl Executor {
         self.was_stale = false;
         let mut result = CallResult::default();
         for item in &done.results {
+            if let Some(ActionResult { action, details: Some(details), .. }) = &item.result
+                && action == "cursor_position"
+            {
+                result.text = details.to_string();
+            }
             if let Some(ActionResult { effect: Some(effect), .. }) = &item.result {
                 result.effect = serde_json::to_value(effect).ok();
                 result.text = match effect.no_visible_change {
@@ -400,9 +401,11 @@ fn prepare(
     let mut sees = false;
     for action in actions.iter_mut() {
         if let Action::Screenshot(query) = action {
-            sees = true;
-            sees_part = query.region.is_some();
-            *query = ScreenshotQuery { region: query.region.take(), ..picture.clone() };
+            (sees, sees_part) = (true, false);
+            *query = picture.clone();
+        } else if let Action::Zoom(body) = action {
+            (sees, sees_part) = (true, true);
+            body.screenshot = Some(picture.clone());
         }
     }
     if sees {
@@ -435,7 +438,12 @@ fn options_mut(action: &mut Action) -> Option<&mut Options> {
         Action::Scroll(body) => Some(&mut body.options),
         Action::Type(body) => Some(&mut body.options),
         Action::Key(body) | Action::KeyDown(body) | Action::KeyUp(body) => Some(&mut body.options),
-        Action::Wait(_) | Action::WaitStable(_) | Action::WaitChange(_) | Action::Screenshot(_) => None,
+        Action::Wait(_)
+        | Action::WaitStable(_)
+        | Action::WaitChange(_)
+        | Action::Screenshot(_)
+        | Action::Zoom(_)
+        | Action::CursorPosition(_) => None,
     }
 }
 
@@ -508,10 +516,11 @@ mod tests {
             ),
             (json!([{"action": "screenshot"}]), false, false, json!([shot]), false),
             (
-                json!([{"action": "screenshot", "region": "0,0,64,64", "format": "png"}]),
-                false,
+                json!([{"action": "zoom", "x": 0.0, "y": 0.0, "width": 9.0, "height": 9.0}]),
                 true,
-                json!([{"action": "screenshot", "region": "0,0,64,64", "max_pixels": 100}]),
+                true,
+                json!([{"action": "zoom", "x": 0.0, "y": 0.0, "width": 9.0, "height": 9.0,
+                    "screenshot": {"max_pixels": 100}}]),
                 true,
             ),
         ] {

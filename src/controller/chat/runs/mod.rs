@@ -24,7 +24,7 @@ use hotdesk_model::conversation::ToolCall;
 use hotdesk_store::Store;
 
 use crate::audit;
-use crate::chat::threads::{RunOutcome, Threads};
+use crate::chat::threads::Threads;
 use crate::computers::directory::Directory;
 use crate::computers::fleet::Fleet;
 use crate::identity::secrets::Secrets;
@@ -41,7 +41,6 @@ mod request;
 mod run;
 mod tools;
 
-pub use back_end::DEFAULT_MODEL;
 pub use outcome::{EndReason, RunEnd};
 pub use reporter::RunEvent;
 pub use request::RunRequest;
@@ -71,7 +70,7 @@ pub struct RunServices {
     /// Records of runs.
     pub threads: Threads,
     /// Models.
-    pub catalog: Arc<ModelCatalog>,
+    pub catalog: ModelCatalog,
     /// Group of the tasks of runs.
     pub tasks: Tasks,
 }
@@ -102,7 +101,12 @@ impl Runs {
 
     /// Names of the models that a run may use.
     pub fn models(&self) -> Vec<String> {
-        back_end::names(&self.services.catalog)
+        self.services.catalog.models().map(|model| model.name.clone()).collect()
+    }
+
+    /// Name of a model; dots and hyphens are the same. `None` when there is no such model.
+    pub fn model(&self, name: &str) -> Option<String> {
+        self.services.catalog.find(name).map(|model| model.name.clone())
     }
 
     /// Starts a run. The computer is woken if it is asleep, and a first picture is taken before this returns.
@@ -120,8 +124,13 @@ impl Runs {
             if error.kind == Kind::NotFound { error.code(ErrorCode::ComputerNotFound) } else { error }
         })?;
         let continued = request.thread.as_deref().map(parse_thread).transpose()?;
-        let model = back_end::open(&services.catalog, request.model.as_deref(), request.key)?;
-        let account = ClientAccount::of(services.store.clone(), computer.workspace).await?;
+        let secrets = (&services.store, Secrets::usable(&caller, &computer));
+        let model = back_end::open(&services.catalog, request.model.as_deref(), request.key, secrets).await?;
+        let account = match model.has_client_key {
+            // The client pays the back end.
+            true => ClientAccount::free(services.store.clone()),
+            false => ClientAccount::of(services.store.clone(), computer.workspace).await?,
+        };
         account.check().await?;
         let too_many =
             || Error { message: format!("The account has {MAX_RUNS} runs"), ..Error::rate_limited(RETRY_SECONDS) };
@@ -145,14 +154,7 @@ impl Runs {
             None => Ok(Beginning { conversation: Conversation::default(), approved: Vec::new() }),
             Some(_) => self.continued(thread, request.is_approved).await,
         };
-        let Beginning { mut conversation, approved } = match beginning {
-            Ok(beginning) => beginning,
-            Err(error) => {
-                let outcome = RunOutcome::Failed { message: error.message.clone() };
-                services.threads.finish(thread, outcome).await?;
-                return Err(error);
-            }
-        };
+        let Beginning { mut conversation, approved } = beginning?;
         if approved.is_empty() {
             request.messages.iter().for_each(|message| conversation.add(message.clone()));
             conversation.add_first_screenshot(picture);
@@ -160,7 +162,7 @@ impl Runs {
         let cancel = CancellationToken::new();
         let guard = (!request.is_background).then(|| cancel.clone().drop_guard());
         let (reporter, events) = reporter::channel();
-        let name = model.name.clone();
+        let name = model.model.name.clone();
         let plan = RunPlan {
             instructions: tools::instructions(&request.instructions),
             new: request.messages,

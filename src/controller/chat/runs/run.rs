@@ -25,14 +25,11 @@ use crate::chat::threads::{NewStep, RunOutcome};
 use crate::web::request_lease::RequestLease;
 use hotdesk_base::ids::ThreadId;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_model::catalog::OpenModel;
+use hotdesk_model::catalog::ModelHandle;
 use hotdesk_model::conversation::{
     COMPUTER, Content, Message, ModelRequest, Role, StopReason, ToolCall, ToolResult, Usage,
 };
 
-/// Longest turn of a model: the largest reply at 100 tokens a second. A back end that needs longer is broken.
-const TURN_TIMEOUT: Duration = Duration::from_secs(640);
 /// Longest wait for the release of buttons, and for the client of a run that ends with the controller. Both are less than
 /// the controller waits for its tasks.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -71,7 +68,7 @@ pub struct RunParts {
     /// Execution of calls.
     pub executor: Executor,
     /// The model.
-    pub model: OpenModel,
+    pub model: ModelHandle,
     /// Whom its cost is counted for.
     pub account: ClientAccount,
     /// The client.
@@ -222,7 +219,7 @@ impl Run {
         let RunParts { executor, model, reporter, .. } = &mut self.parts;
         let (width, height) = executor.frame().map_or(DEFAULT_SIZE, |frame| (frame.width, frame.height));
         let request = ModelRequest {
-            model: model.upstream.clone(),
+            model: model.model.upstream.clone(),
             system: self.plan.instructions.clone(),
             messages: std::mem::take(&mut self.conversation.messages),
             tools: tools::tools(self.plan.allowed, width, height),
@@ -230,15 +227,12 @@ impl Run {
             thinking_budget: self.plan.limits.thinking,
         };
         let mut report = |delta| reporter.delta(delta);
-        let asked = tokio::time::timeout(TURN_TIMEOUT, model.model.reply(&request, &mut report)).await;
+        let asked = model.backend.reply(&request, &mut report).await;
         self.conversation.messages = request.messages;
         let steps = self.done.steps;
-        let too_late = || {
-            let late = Error::unavailable("The model did not finish its turn in time");
-            late.code(ErrorCode::ModelUnavailable)
-        };
-        let reply = asked.map_err(|_| too_late())?.map_err(|error| back_end::failure(&error, steps))?;
-        let microcents = back_end::cost_microcents(&self.parts.model, &reply.usage);
+        let reply = asked.map_err(|error| back_end::failure(&error, steps))?;
+        let cost = self.parts.model.model.prices.cost(&reply.usage);
+        let microcents = i64::try_from(cost).unwrap_or(i64::MAX);
         self.done.add(&reply.usage, microcents);
         let called = calls(&reply.content);
         self.turn = TurnRecord { text: text_of(&reply.content), usage: reply.usage, microcents };
