@@ -18,7 +18,7 @@ use hotdesk_domain::network::forwarded::TrustedProxies;
 use hotdesk_engine::Engine;
 use hotdesk_http::guarded_fetch::GuardedFetcher;
 use hotdesk_http::socket::Sockets;
-use hotdesk_model::catalog::{CatalogDefinition, ModelCatalog};
+use hotdesk_model::ModelCatalog;
 use hotdesk_store::Store;
 
 pub mod api;
@@ -122,6 +122,8 @@ pub struct App {
     pub webhooks: Webhooks,
     /// Runs of language models on computers.
     pub runs: Runs,
+    /// Chat threads.
+    pub threads: Threads,
     /// Stops of idle computers.
     pub auto_stop: AutoStopper,
     /// Ends of trials.
@@ -221,6 +223,8 @@ pub struct App {
     pub body_buffers: api::idempotency::BodyBuffers,
     /// MCP sessions.
     pub mcp: mcp::McpClients,
+    /// Language models.
+    pub models: ModelCatalog,
 }
 
 /// The state of all handlers.
@@ -326,7 +330,7 @@ pub async fn start_with(
     let addresses = Arc::new(Addresses::new(store.clone(), Mailer::open(&config, tasks)?));
     let secrets = Secrets::new(store.clone(), directory.clone(), fleet.clone(), audit.clone());
     let threads = Threads::new(store.clone(), directory.clone(), blobs.clone());
-    let catalog = ModelCatalog::new(CatalogDefinition::default()).map_err(Error::internal)?;
+    let models = config.models.catalog()?;
     let app = Arc::new(App {
         stream_connections: StreamConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
@@ -339,6 +343,7 @@ pub async fn start_with(
         ),
         webhooks: Webhooks::new(webhook_secret, config.webhooks.allow_private),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
+        threads,
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
         hosts,
         authenticator: Authenticator::new(store.clone(), credential_uses.clone(), Arc::clone(&rates)),
@@ -352,7 +357,7 @@ pub async fn start_with(
             fleet: fleet.clone(),
             secrets,
             threads: threads.clone(),
-            catalog,
+            catalog: models.clone(),
             tasks: tasks.clone(),
         }),
         sessions: Sessions::new(store.clone(), &config.public_url, credential_uses.clone()),
@@ -394,6 +399,7 @@ pub async fn start_with(
         fingerprint_key,
         body_buffers: api::idempotency::BodyBuffers::default(),
         mcp: mcp::McpClients::default(),
+        models,
         started: Instant::now(),
         tasks: tasks.clone(),
         config,
@@ -414,6 +420,7 @@ pub async fn start_with(
     });
     app.fleet.recover().await?;
     app.templates.recover().await?;
+    app.threads.recover().await?;
     app.webhooks.start(&app.templates, webhook_fetcher, tasks);
     background::start(&app);
     // Last, because a start that fails must not create a key that nobody sees.

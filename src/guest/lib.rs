@@ -13,7 +13,6 @@ mod port;
 mod screenshot;
 mod socket;
 mod ssh;
-pub mod timeouts;
 
 use std::time::Duration;
 

@@ -12,8 +12,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::desktop::timeouts;
 use hotdesk_domain::error::Error;
-use hotdesk_guest::{ActionReply, QUICK_TIMEOUT, timeouts};
+use hotdesk_guest::{ActionReply, QUICK_TIMEOUT};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{AnyJson, Json as Body, Path, Query};
 use hotdesk_http::idempotency::{IdempotencyHeader, IdempotencyKey, digest_header};

@@ -23,6 +23,7 @@ pub mod ports;
 pub mod selftest;
 pub mod ssh;
 pub mod tickets;
+mod timeouts;
 
 /// Returns the routes of desktops.
 pub fn router() -> OpenApiRouter<AppState> {

@@ -4,6 +4,7 @@
 //! because a run may take an hour.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +21,7 @@ use hotdesk_domain::desktop::image::detect_media_type;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Caller;
-use hotdesk_guest::{ActionReply, ConditionalScreenshot, Guest, timeouts};
+use hotdesk_guest::{ActionReply, ConditionalScreenshot, Guest, QUICK_TIMEOUT};
 use hotdesk_http::image_headers::IfNoneMatch;
 use hotdesk_model::conversation::{COMPUTER, Image, ToolCall};
 use hotdesk_store::fleet::computers::Computer;
@@ -40,6 +41,8 @@ const SETTLE_TIMEOUT_MS: u32 = 3000;
 const MAX_IMAGE: u32 = 1_500_000;
 /// Quality of the pictures: small texts stay sharp, at a third of the bytes of a PNG.
 const QUALITY: u8 = 85;
+/// Longest time of a call: the longest wait of a model, and a margin.
+const MAX_CALL: Duration = Duration::from_secs(330);
 /// Longest result of a call for the model, in bytes: about 4,000 tokens.
 const MAX_TEXT: usize = 16 * 1024;
 /// Failures of the computer in a row after which a run ends: two may be a restart of its agent.
@@ -222,7 +225,7 @@ impl Executor {
     async fn send(&self, mut actions: Vec<Action>) -> Result<BatchResult> {
         let (computer, guest) = self.reach().await?;
         self.services.secrets.fill(&self.caller, &computer, &mut actions).await?;
-        let timeout = timeouts::for_list(&actions);
+        let timeout = QUICK_TIMEOUT + actions.iter().map(Action::duration).sum::<Duration>().min(MAX_CALL);
         let batch = Batch { actions, continue_on_error: None };
         let query = ScreenQuery { screen: self.screen.clone() };
         let reply: ActionReply<BatchResult> =
@@ -366,7 +369,8 @@ impl Executor {
             ..Bash::default()
         };
         let (computer, guest) = self.reach().await?;
-        let sent = guest.act("/bash", (), &body, None, None, timeouts::for_command(body.timeout));
+        let allowed = QUICK_TIMEOUT + Duration::from_secs_f64(timeout);
+        let sent = guest.act("/bash", (), &body, None, None, allowed);
         let ran: BashResult = match sent.await {
             Ok(ActionReply { answer, .. }) => answer,
             Err(error) => return self.unsent(error),

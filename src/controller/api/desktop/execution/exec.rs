@@ -9,7 +9,8 @@ use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::desktop::actions::act;
-use hotdesk_guest::{ActionReply, QUICK_TIMEOUT, percent_encode, timeouts};
+use crate::api::desktop::timeouts;
+use hotdesk_guest::{ActionReply, QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_http::idempotency::{IdempotencyHeader, IdempotencyKey};

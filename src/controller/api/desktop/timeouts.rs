@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hotdesk_domain::limits::{MAX_COMMAND_SECONDS, bounded_seconds};
-use super::QUICK_TIMEOUT;
+use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_wire::desktop::action::Action;
 
 /// Longest duration of a list of actions; longer lists are better split.
