@@ -8,6 +8,7 @@ mod audio;
 mod boot_snapshots;
 mod browser;
 mod channels;
+mod chat;
 mod cli;
 mod clients;
 mod clients_api;

@@ -30,7 +30,9 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
     }
     let id = request.extensions().get::<RequestId>().map(|RequestId(id)| id.clone()).unwrap_or_default();
     let mut response = next.run(request).await;
-    let Some(CarriedError(error)) = response.extensions_mut().remove::<CarriedError>() else { return response };
+    let Some(CarriedError(error)) = response.extensions_mut().remove::<CarriedError>() else {
+        return response;
+    };
     error_response::log(&error, &id);
     let mut shaped = (response.status(), Json(body(&error, &id))).into_response();
     for (name, value) in response.headers() {
@@ -116,9 +118,8 @@ mod tests {
 
     #[test]
     fn bodies_have_the_form_of_the_openai_api() {
-        let exhausted = Error::payment_required("Used up")
-            .code(ErrorCode::CreditsExhausted)
-            .number("balance_cents", 0);
+        let exhausted =
+            Error::payment_required("Used up").code(ErrorCode::CreditsExhausted).number("balance_cents", 0);
         for (error, expected) in [
             (
                 Error::unauthenticated("No key"),

@@ -71,7 +71,8 @@ impl IntoResponses for ChatFailures {
         ];
         let body = || Content::new(Some(RefOr::Ref(Ref::from_schema_name("ChatErrorBody"))));
         let documented = |(status, text): (&str, &str)| {
-            let response = ResponseBuilder::new().description(text).content("application/json", body()).build();
+            let response =
+                ResponseBuilder::new().description(text).content("application/json", body()).build();
             (status.to_owned(), RefOr::T(response))
         };
         failures.into_iter().map(documented).collect()
@@ -99,6 +100,10 @@ async fn complete(
     let (parts, body) = request.into_parts();
     let key = model_key(&parts.headers)?;
     let body = read(body).await?;
+    // Before the rest of the body is checked: a request without access gets its 403 or 404 whatever it sends.
+    if !body.computer_id.trim().is_empty() {
+        app.runs.admit(&caller, body.computer_id.trim()).await?;
+    }
     let is_streamed = body.stream.unwrap_or(false);
     let run = app.runs.start(&caller, RunRequest::from_completion(body, key)?).await?;
     let thread = HeaderValue::try_from(run.thread.to_string()).map_err(Error::internal)?;

@@ -198,10 +198,7 @@ async fn report(sender: &Sender, mut run: RunHandle) -> CloseReason {
     }
 }
 
-async fn send_events(
-    sender: &Sender,
-    run: &mut RunHandle,
-) -> std::result::Result<CloseReason, PeerGone> {
+async fn send_events(sender: &Sender, run: &mut RunHandle) -> std::result::Result<CloseReason, PeerGone> {
     // Clients show each message on a line of its own, so a turn's text is one message.
     let mut turn = TurnText::default();
     while let Some(event) = run.events.recv().await {
@@ -324,7 +321,11 @@ mod tests {
                 json!({"coordinate": [1, 2]}),
             ),
             (call("computer", json!("bad")), "computer", json!("bad")),
-            (call("bash", json!({"command": "ls", "action": "x"})), "bash", json!({"command": "ls", "action": "x"})),
+            (
+                call("bash", json!({"command": "ls", "action": "x"})),
+                "bash",
+                json!({"command": "ls", "action": "x"}),
+            ),
         ] {
             assert_eq!(tool_use(call), ToolUse { action: action.to_owned(), params });
         }

@@ -69,7 +69,8 @@ impl ClientAccount {
     pub async fn charge(&self, thread: ThreadId, microcents: i64) -> Result<bool> {
         let Some(client) = &self.client else { return Ok(true) };
         // Rounded up: no turn is free by rounding.
-        let cost = microcents.max(0).saturating_add(MICROCENTS_IN_MICRODOLLAR - 1) / MICROCENTS_IN_MICRODOLLAR;
+        let cost =
+            microcents.max(0).saturating_add(MICROCENTS_IN_MICRODOLLAR - 1) / MICROCENTS_IN_MICRODOLLAR;
         if cost == 0 {
             return Ok(true);
         }

@@ -31,7 +31,9 @@ pub async fn open(
     match catalog.open(name, &keys) {
         Ok(model) => return Ok(model),
         Err(OpenError::MissingKey { kind: _ }) => {}
-        Err(error @ (OpenError::UnknownModel { known: _ } | OpenError::InvalidKey)) => return Err(refusal(&error)),
+        Err(error @ (OpenError::UnknownModel { known: _ } | OpenError::InvalidKey)) => {
+            return Err(refusal(&error));
+        }
     }
     let [anthropic, openai] = KEY_SECRETS.map(SecretName::parse);
     let keys = ClientKeys {
@@ -57,7 +59,8 @@ pub fn failure(error: &ModelError, steps: u32) -> Error {
     let failed = match error.kind {
         ModelErrorKind::Unauthorized => Error::invalid(message).code(ErrorCode::ModelKeyRefused),
         ModelErrorKind::RateLimited { retry_after } if steps == 0 => {
-            let seconds = retry_after.map_or(RETRY_SECONDS, |it| u32::try_from(it.as_secs()).unwrap_or(u32::MAX));
+            let seconds =
+                retry_after.map_or(RETRY_SECONDS, |it| u32::try_from(it.as_secs()).unwrap_or(u32::MAX));
             let limited = Error { message, ..Error::rate_limited(seconds.max(1)) };
             limited.code(ErrorCode::ModelRateLimited)
         }

@@ -167,7 +167,8 @@ impl Executor {
         let Some(headers) = &image.headers else {
             return Err(Error::internal("the computer's agent sent an image without its metadata"));
         };
-        self.frame = Some(Frame { id: headers.frame.to_string(), width: headers.width, height: headers.height });
+        self.frame =
+            Some(Frame { id: headers.frame.to_string(), width: headers.width, height: headers.height });
         let picture = Image { media_type: image.mime_type.to_owned(), data: image.bytes };
         Ok((picture, headers.screen.clone()))
     }
@@ -177,7 +178,12 @@ impl Executor {
     ///
     /// # Errors
     /// The caller lost access to the computer, the computer does not run, or it failed several times in a row.
-    pub async fn execute(&mut self, call: &ToolCall, is_first: bool, wants_picture: bool) -> Result<CallResult> {
+    pub async fn execute(
+        &mut self,
+        call: &ToolCall,
+        is_first: bool,
+        wants_picture: bool,
+    ) -> Result<CallResult> {
         let result = match call.name.as_str() {
             COMPUTER if self.allowed.computer => self.act(&call.input, is_first, wants_picture).await?,
             BASH if self.allowed.bash => self.run_command(&call.input).await?,
@@ -235,7 +241,8 @@ impl Executor {
 
     async fn act(&mut self, input: &Value, is_first: bool, wants_picture: bool) -> Result<CallResult> {
         let frame = self.frame.as_ref().map(|frame| frame.id.clone());
-        let read = AnthropicAction::read(input.clone()).and_then(|action| action.into_actions(frame.as_deref()));
+        let read =
+            AnthropicAction::read(input.clone()).and_then(|action| action.into_actions(frame.as_deref()));
         let mut actions = match read {
             Ok(actions) => actions,
             Err(why) => return Ok(CallResult::failed(format!("The call is invalid: {why}"))),
@@ -464,9 +471,12 @@ fn picture_of(shown: &ScreenshotBase64) -> Result<Image> {
 
 /// Replaces secrets of the computer in a text for the model.
 fn redact(text: String, secrets: &[&Secret]) -> String {
-    secrets.iter().map(|secret| secret.reveal()).filter(|secret| !secret.is_empty()).fold(text, |text, secret| {
-        if text.contains(secret) { text.replace(secret, REDACTED) } else { text }
-    })
+    secrets.iter().map(|secret| secret.reveal()).filter(|secret| !secret.is_empty()).fold(
+        text,
+        |text, secret| {
+            if text.contains(secret) { text.replace(secret, REDACTED) } else { text }
+        },
+    )
 }
 
 /// Removes the middle of a text that is longer than `most` bytes.

@@ -22,6 +22,7 @@ use hotdesk_domain::identity::access::Caller;
 use hotdesk_model::catalog::ModelCatalog;
 use hotdesk_model::conversation::ToolCall;
 use hotdesk_store::Store;
+use hotdesk_store::fleet::computers::Computer;
 
 use crate::audit;
 use crate::chat::threads::Threads;
@@ -119,10 +120,7 @@ impl Runs {
         let services = &self.services;
         let caller = caller.for_change();
         let lease = Arc::new(RequestLease::of(Some(services.store.credentials.lease(caller.credential))));
-        let finding = services.directory.find_computer(&caller, &request.computer);
-        let computer = lease.recording(finding).await.map_err(|error| {
-            if error.kind == Kind::NotFound { error.code(ErrorCode::ComputerNotFound) } else { error }
-        })?;
+        let computer = lease.recording(self.find(&caller, &request.computer)).await?;
         let continued = request.thread.as_deref().map(parse_thread).transpose()?;
         let secrets = (&services.store, Secrets::usable(&caller, &computer));
         let model = back_end::open(&services.catalog, request.model.as_deref(), request.key, secrets).await?;
@@ -132,8 +130,10 @@ impl Runs {
             false => ClientAccount::of(services.store.clone(), computer.workspace).await?,
         };
         account.check().await?;
-        let too_many =
-            || Error { message: format!("The account has {MAX_RUNS} runs"), ..Error::rate_limited(RETRY_SECONDS) };
+        let too_many = || Error {
+            message: format!("The account has {MAX_RUNS} runs"),
+            ..Error::rate_limited(RETRY_SECONDS)
+        };
         let permit = self.permits.try_acquire(caller.account, MAX_RUNS);
         let permit = permit.ok_or_else(|| too_many().code(ErrorCode::TooManyRuns))?;
         let target = ExecutorTarget {
@@ -179,6 +179,20 @@ impl Runs {
             run.execute(cancel, stopping, move || drop((claim, permit))).await;
         });
         Ok(RunHandle { thread, model: name, events, _guard: guard })
+    }
+
+    /// Checks that a caller may run a model on a computer.
+    ///
+    /// # Errors
+    /// `NotFound` (`computer_not_found`) or `Forbidden`.
+    pub async fn admit(&self, caller: &Caller, computer: &str) -> Result<()> {
+        self.find(&caller.for_change(), computer).await.map(drop)
+    }
+
+    async fn find(&self, caller: &Caller, computer: &str) -> Result<Computer> {
+        self.services.directory.find_computer(caller, computer).await.map_err(|error| {
+            if error.kind == Kind::NotFound { error.code(ErrorCode::ComputerNotFound) } else { error }
+        })
     }
 
     /// Reads a thread to continue it. With `is_approved`, its unanswered calls are executed first.

@@ -181,7 +181,8 @@ mod tests {
     #[test]
     fn tokens_and_costs_of_all_turns_add_up() {
         let mut done = totals();
-        let turn = Usage { input_tokens: 10, output_tokens: 5, cache_read_tokens: 100, cache_write_tokens: 20 };
+        let turn =
+            Usage { input_tokens: 10, output_tokens: 5, cache_read_tokens: 100, cache_write_tokens: 20 };
         done.add(&turn, 1_500_000);
         done.add(&turn, 250_000);
         let end = RunEnd { reason: EndReason::Done, done, balance: Some(123_456), messages: Vec::new() };

@@ -60,8 +60,10 @@ impl Drop for Claim {
 
 fn busy(what: &str, running: Option<ThreadId>) -> Error {
     let error = match running {
-        Some(thread) => Error::conflict(format!("{what} already: thread {thread}. Wait for its end or end it first"))
-            .text("thread_id", thread.to_string()),
+        Some(thread) => {
+            Error::conflict(format!("{what} already: thread {thread}. Wait for its end or end it first"))
+                .text("thread_id", thread.to_string())
+        }
         None => Error::conflict(format!("{what} already. Wait for its end")),
     };
     error.code(ErrorCode::RunInProgress)

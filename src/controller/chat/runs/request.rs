@@ -122,8 +122,10 @@ impl RunRequest {
     /// `Invalid` for what docs/api/chat.md refuses, with a code where that page has one.
     pub fn from_completion(body: ChatCompletionRequest, key: Option<Secret>) -> Result<Self> {
         if body.computer_id.trim().is_empty() {
-            return Err(Error::invalid("computer_id is missing: it names the computer on which the model works")
-                .code(ErrorCode::MissingComputerId));
+            return Err(Error::invalid(
+                "computer_id is missing: it names the computer on which the model works",
+            )
+            .code(ErrorCode::MissingComputerId));
         }
         let is_approved = body.approve.unwrap_or(false);
         let (messages, instructions) = read_messages(&body.messages)?;
@@ -268,13 +270,17 @@ fn user(content: Vec<Content>) -> Message {
 /// Returns the messages of the conversation, and the instructions in messages of the system.
 fn read_messages(messages: &[ChatMessage]) -> Result<(Vec<Message>, String)> {
     if messages.len() > MAX_MESSAGES {
-        return Err(Error::invalid(format!("messages must be at most {MAX_MESSAGES}: continue a thread instead")));
+        return Err(Error::invalid(format!(
+            "messages must be at most {MAX_MESSAGES}: continue a thread instead"
+        )));
     }
     let (mut read, mut instructions) = (Vec::new(), Vec::new());
     for message in messages {
         let content = read_content(message.content.as_ref())?;
         match message.role.as_str() {
-            "user" if content.is_empty() => return Err(Error::invalid("a message of the user has no content")),
+            "user" if content.is_empty() => {
+                return Err(Error::invalid("a message of the user has no content"));
+            }
             "user" => read.push(user(content)),
             "assistant" if content.iter().any(|part| matches!(part, Content::Image(_))) => {
                 return Err(Error::invalid("only messages of the user have pictures"));
@@ -304,7 +310,9 @@ fn read_content(content: Option<&MessageContent>) -> Result<Vec<Content>> {
     let part = |part: &ContentPart| match (part.kind.as_str(), &part.text, &part.image_url) {
         ("text", Some(words), _) => Ok(text(words)),
         ("image_url", _, Some(image)) => picture(&image.url).map(|image| Some(Content::Image(image))),
-        _ => Err(Error::invalid("a part of a message must be a text with text, or an image_url with image_url")),
+        _ => Err(Error::invalid(
+            "a part of a message must be a text with text, or an image_url with image_url",
+        )),
     };
     match content {
         None => Ok(Vec::new()),
@@ -319,7 +327,8 @@ fn read_content(content: Option<&MessageContent>) -> Result<Vec<Content>> {
 /// Reads a picture of the client. URLs of servers are refused: the controller fetches nothing for a model.
 fn picture(url: &str) -> Result<Image> {
     let wrong = || Error::invalid("a picture must be data:image/png;base64, and a PNG, JPEG or WebP file");
-    let (kind, encoded) = url.strip_prefix(DATA_URL).and_then(|data| data.split_once(',')).ok_or_else(wrong)?;
+    let (kind, encoded) =
+        url.strip_prefix(DATA_URL).and_then(|data| data.split_once(',')).ok_or_else(wrong)?;
     if !kind.ends_with(";base64") {
         return Err(wrong());
     }
@@ -347,13 +356,8 @@ mod tests {
     #[test]
     fn a_short_request_has_the_documented_defaults() {
         let request = with("temperature", json!(0.5)).unwrap();
-        let limits = RunLimits {
-            steps: 100,
-            tokens: 4096,
-            thinking: None,
-            microcents: None,
-            pixels: 1_024_000,
-        };
+        let limits =
+            RunLimits { steps: 100, tokens: 4096, thinking: None, microcents: None, pixels: 1_024_000 };
         assert_eq!(request.limits, limits);
         assert_eq!(request.tools, AllowedTools { computer: true, bash: true });
         assert!(!request.is_background && !request.is_approved && request.confirm.is_empty());
@@ -444,6 +448,8 @@ mod tests {
             let limits = config(fields.clone()).unwrap().limits;
             assert_eq!((limits.thinking, limits.pixels), (thinking, pixels), "{fields}");
         }
-        assert!(config(json!({"instruction": " "})).is_err() && config(json!({"max_iterations": 251})).is_err());
+        assert!(
+            config(json!({"instruction": " "})).is_err() && config(json!({"max_iterations": 251})).is_err()
+        );
     }
 }

@@ -131,7 +131,10 @@ impl Run {
         // A computer that does not answer releases the buttons by itself.
         let _late = tokio::time::timeout(END_TIMEOUT, self.parts.executor.release()).await;
         if let Err(error) = self.record_interruption().await {
-            tracing::warn!(error = format_args!("{error:#}"), "could not record an interrupted step of a run");
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not record an interrupted step of a run"
+            );
         }
         let is_stopped = matches!(ending, Ending::Stopped);
         let outcome = self.outcome(&ending);
@@ -168,7 +171,10 @@ impl Run {
             }
         };
         let balance = self.parts.account.balance().await.unwrap_or_else(|error| {
-            tracing::warn!(error = format_args!("{error:#}"), "could not read what is left of a client's cap");
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not read what is left of a client's cap"
+            );
             None
         });
         let messages = std::mem::take(&mut self.added);

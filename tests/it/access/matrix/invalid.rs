@@ -7,7 +7,7 @@ use super::{Operation, Scene, is_account_only};
 use crate::harness::agent::fetch_json;
 
 /// Paths whose object is named by the body or the query, which therefore have to be valid first.
-const NAMED_ELSEWHERE: [&str; 14] = [
+const NAMED_ELSEWHERE: [&str; 16] = [
     "/audit",
     "/billing/",
     "/computers",
@@ -21,6 +21,8 @@ const NAMED_ELSEWHERE: [&str; 14] = [
     "/templates/run",
     "/templates/validate",
     "/user/",
+    "/v1/chat/completions",
+    "/v1/models",
     "/workspaces",
 ];
 /// Operations that a viewer may use with some values.
