@@ -18,8 +18,8 @@ pub struct ChatCompletionRequest {
     #[serde(default)]
     #[schema(required = true)]
     pub computer_id: String,
-    /// The conversation; with a thread only what is new. The first and the last message are the user's. It may be empty
-    /// with `approve`.
+    /// The conversation; with a thread only what is new. The first and the last message are the user's. It
+    /// may be empty with `approve`.
     #[serde(default)]
     #[schema(required = true, max_items = 1000)]
     pub messages: Vec<ChatMessage>,
@@ -55,8 +55,8 @@ pub struct ChatCompletionRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 100)]
     pub tools: Option<Vec<String>>,
-    /// Calls before which the run ends and waits for `approve`: names of tools, or of actions of the tool `computer`, for
-    /// example `type`.
+    /// Calls before which the run ends and waits for `approve`: names of tools, or of actions of the tool
+    /// `computer`, for example `type`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 100)]
     pub confirm: Option<Vec<String>>,
@@ -137,8 +137,8 @@ pub struct ChatChoice {
     pub index: u32,
     /// The message.
     pub message: AssistantMessage,
-    /// `stop`: the model has finished, or the run waits for `approve`. `length`: a bound of the request was reached.
-    /// `content_filter`: the model refused.
+    /// `stop`: the model has finished, or the run waits for `approve`. `length`: a bound of the request was
+    /// reached. `content_filter`: the model refused.
     pub finish_reason: String,
 }
 
@@ -181,7 +181,8 @@ pub struct RunSummary {
     pub steps: u32,
     /// Cost of the run in cents, by the prices of the operator's configuration.
     pub cost_cents: f64,
-    /// What is left of the client's monthly cap, in cents; present for computers of an operator's client with a cap.
+    /// What is left of the client's monthly cap, in cents; present for computers of an operator's client with
+    /// a cap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit_balance_cents: Option<f64>,
     /// Why the run ended: `done`, `max_steps`, `max_tokens`, `max_cost`, `refused` or `confirm`.

@@ -28,7 +28,8 @@ pub struct PromptConfig {
     /// Id of the model; `claude-sonnet-4.6` when absent.
     #[serde(default)]
     pub model: Option<String>,
-    /// Width of the pictures that the model sees, in pixels. With the height it bounds their number of pixels.
+    /// Width of the pictures that the model sees, in pixels. With the height it bounds their number of
+    /// pixels.
     #[serde(default)]
     pub display_width: Option<u32>,
     /// Height of the pictures, in pixels.
@@ -93,8 +94,8 @@ pub struct ToolUse {
 pub struct PromptResult {
     /// True when the model has finished.
     pub success: bool,
-    /// New messages of the conversation without pictures, in the form of Anthropic's Messages API. The oldest are
-    /// omitted above 1 MiB.
+    /// New messages of the conversation without pictures, in the form of Anthropic's Messages API. The oldest
+    /// are omitted above 1 MiB.
     pub messages: Vec<Value>,
     /// Number of turns.
     pub iterations: u32,

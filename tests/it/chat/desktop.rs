@@ -15,7 +15,8 @@ use crate::harness::models::{ScriptedModels, Turn};
 /// Longest wait for a program on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A controller with a real computer and a scripted model. Where no computer can run, prints the reason and returns `None`.
+/// A controller with a real computer and a scripted model. Where no computer can run, prints the reason and
+/// returns `None`.
 async fn boot(turns: Vec<Turn>) -> Option<(RunningController, ScriptedModels, String)> {
     if let Some(skip) = skip_reason() {
         skip.report();

@@ -1,5 +1,5 @@
-//! Runs of language models on computers: completions, the prompt socket, bounds and ends (docs/api/chat.md). The models are
-//! scripted.
+//! Runs of language models on computers: completions, the prompt socket, bounds and ends (docs/api/chat.md).
+//! The models are scripted.
 
 mod access;
 mod clients;

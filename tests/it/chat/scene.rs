@@ -126,7 +126,8 @@ async fn bash(State(log): State<AgentLog>, Json(command): Json<Value>) -> Respon
     ([("connection", "close")], Json(body)).into_response()
 }
 
-/// Settings of a scripted model at this address. A million tokens cost a dollar, so a turn of 110 tokens costs 0.011 cents.
+/// Settings of a scripted model at this address. A million tokens cost a dollar, so a turn of 110 tokens
+/// costs 0.011 cents.
 pub fn settings(url: &str) -> ModelSettings {
     let model = BackendModel { input: 1.0, output: 1.0, ..BackendModel::default() };
     let backend = BackendSettings {

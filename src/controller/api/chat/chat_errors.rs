@@ -14,8 +14,8 @@ use hotdesk_wire::chat::completion::{ChatError, ChatErrorBody};
 
 /// The only route with this form.
 const ROUTE: &str = "/v1/chat/completions";
-/// Tells clients of the OpenAI API whether they may repeat a request by themselves (openai-python, `_should_retry`). They
-/// repeat 409, 429 and 5xx otherwise, so a run would be executed twice.
+/// Tells clients of the OpenAI API whether they may repeat a request by themselves (openai-python,
+/// `_should_retry`). They repeat 409, 429 and 5xx otherwise, so a run would be executed twice.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// Field of an error with the id of the thread of a run.
 const THREAD_FIELD: &str = "thread_id";
@@ -89,7 +89,8 @@ fn text_field<'a>(error: &'a Error, wanted: &str) -> Option<&'a str> {
     })
 }
 
-/// The type of a kind of failure, and its code when the failure has none of its own (docs/api/chat.md#errors).
+/// The type of a kind of failure, and its code when the failure has none of its own
+/// (docs/api/chat.md#errors).
 fn kind_and_code(kind: Kind) -> (&'static str, &'static str) {
     match kind {
         Kind::Invalid | Kind::Mismatched | Kind::Unprocessable | Kind::UnsupportedMedia => {

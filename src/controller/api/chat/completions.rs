@@ -1,4 +1,5 @@
-//! Chat completions in the form of the OpenAI API, plain and streamed, and the list of models (docs/api/chat.md).
+//! Chat completions in the form of the OpenAI API, plain and streamed, and the list of models
+//! (docs/api/chat.md).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -81,9 +82,9 @@ impl IntoResponses for ChatFailures {
 
 /// Lets a model work on a computer until it has finished, and returns its text.
 ///
-/// The model sees the screen and uses mouse, keyboard and commands. With `stream`, the text comes as server-sent events
-/// while the model works: each `data` is a chunk, the last one is `[DONE]`. A client that disconnects ends the run, unless
-/// the request says `background`.
+/// The model sees the screen and uses mouse, keyboard and commands. With `stream`, the text comes as
+/// server-sent events while the model works: each `data` is a chunk, the last one is `[DONE]`. A client that
+/// disconnects ends the run, unless the request says `background`.
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "chat",
     params(("x-anthropic-key" = Option<String>, Header, description = "Key for Anthropic's API; it is not stored")),
     request_body = ChatCompletionRequest,

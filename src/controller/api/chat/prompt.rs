@@ -247,7 +247,8 @@ impl TurnText {
     }
 }
 
-/// A call in the form of the client: the action and its other arguments, or the tool and all of its arguments.
+/// A call in the form of the client: the action and its other arguments, or the tool and all of its
+/// arguments.
 fn tool_use(call: ToolCall) -> ToolUse {
     let mut params = call.input;
     let action = match params.as_object_mut() {

@@ -9,13 +9,14 @@ use hotdesk_model::{ModelError, ModelErrorKind};
 use hotdesk_store::Store;
 use hotdesk_store::secrets::UsableSecrets;
 
-/// Secrets of a workspace or an account that are keys for models, where neither the request nor the operator has one.
+/// Secrets of a workspace or an account that are keys for models, where neither the request nor the operator
+/// has one.
 const KEY_SECRETS: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 /// Seconds after which a client may retry when the back end failed before the run did anything.
 const RETRY_SECONDS: u32 = 5;
 
-/// Opens the model of a request. Its key is that of the request (`key`, for Anthropic), else the operator's, else a secret
-/// that the caller may use on the computer.
+/// Opens the model of a request. Its key is that of the request (`key`, for Anthropic), else the operator's,
+/// else a secret that the caller may use on the computer.
 ///
 /// # Errors
 /// `Invalid`: `invalid_model` when there is no such model, `model_key_missing` without a key, `model_key_refused` for a key
@@ -52,8 +53,9 @@ fn refusal(error: &OpenError) -> Error {
     Error::invalid(error.to_string()).code(code)
 }
 
-/// Converts a failure of a back end. A run that has executed `steps` calls is never announced as safe to repeat:
-/// its error has no `Retry-After`, and no status that clients retry by themselves with an `Idempotency-Key`.
+/// Converts a failure of a back end. A run that has executed `steps` calls is never announced as safe to
+/// repeat: its error has no `Retry-After`, and no status that clients retry by themselves with an
+/// `Idempotency-Key`.
 pub fn failure(error: &ModelError, steps: u32) -> Error {
     let message = error.message.clone();
     let failed = match error.kind {

@@ -2,8 +2,8 @@
 
 use hotdesk_model::conversation::{Content, Image, Message, Role, ToolCall, ToolResult};
 
-/// Screenshots in one request to a model. The newest shows the screen, the ones before it what the last actions did; each
-/// costs more than a thousand tokens.
+/// Screenshots in one request to a model. The newest shows the screen, the ones before it what the last
+/// actions did; each costs more than a thousand tokens.
 const KEPT_SCREENSHOTS: usize = 3;
 /// Text in place of a picture.
 const REMOVED_PICTURE: &str = "[A picture was removed.]";
@@ -25,14 +25,14 @@ pub struct Conversation {
 pub struct RepairedHistory {
     /// Its messages. The results of calls directly follow their calls.
     pub messages: Vec<Message>,
-    /// Calls at the end that have no result, in order. The last message is then the user's, with the results of the
-    /// other calls.
+    /// Calls at the end that have no result, in order. The last message is then the user's, with the results
+    /// of the other calls.
     pub unanswered: Vec<ToolCall>,
 }
 
 impl RepairedHistory {
-    /// Repairs a stored conversation, which a crash, a cancellation or a bound may have cut anywhere. Each call gets a
-    /// result, results without their call are left out, and it begins with a text of the user.
+    /// Repairs a stored conversation, which a crash, a cancellation or a bound may have cut anywhere. Each
+    /// call gets a result, results without their call are left out, and it begins with a text of the user.
     pub fn of(history: Vec<Message>) -> Self {
         let mut repaired = Self::default();
         let mut rest = history.into_iter().map(without_empty_pictures).peekable();

@@ -1,7 +1,7 @@
 //! Execution of a model's calls on a computer: input with the settled screen in one round trip, and commands.
 //!
-//! The calls take the path of the REST API: access check, secrets, the computer's guest. Each call checks access again,
-//! because a run may take an hour.
+//! The calls take the path of the REST API: access check, secrets, the computer's guest. Each call checks
+//! access again, because a run may take an hour.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,12 +32,13 @@ use hotdesk_wire::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
 use hotdesk_wire::desktop::vendor::AnthropicAction;
 use hotdesk_wire::programs::exec::{Bash, BashResult};
 
-/// Time without a change after which a screen counts as settled, in milliseconds: six frames of a program that draws an
-/// animation.
+/// Time without a change after which a screen counts as settled, in milliseconds: six frames of a program
+/// that draws an animation.
 const QUIET_MS: u32 = 100;
 /// Longest wait for a settled screen, in milliseconds. A film or a spinner never settles.
 const SETTLE_TIMEOUT_MS: u32 = 3000;
-/// Largest picture, in bytes: back ends accept at least 5 MB as base64, and a model scales larger ones down anyway.
+/// Largest picture, in bytes: back ends accept at least 5 MB as base64, and a model scales larger ones down
+/// anyway.
 const MAX_IMAGE: u32 = 1_500_000;
 /// Quality of the pictures: small texts stay sharp, at a third of the bytes of a PNG.
 const QUALITY: u8 = 85;
@@ -88,8 +89,8 @@ pub struct Executor {
     pixels: u32,
     allowed: AllowedTools,
     frame: Option<Frame>,
-    /// Whether the last action was refused because of a change on the screen. The next one is not: a caret or a clock that
-    /// changes all the time would refuse every action beside it.
+    /// Whether the last action was refused because of a change on the screen. The next one is not: a caret or
+    /// a clock that changes all the time would refuse every action beside it.
     was_stale: bool,
     /// Failures of the computer in a row.
     failures: u32,
@@ -173,8 +174,8 @@ impl Executor {
         Ok((picture, headers.screen.clone()))
     }
 
-    /// Executes a call. The result has a picture if `wants_picture` or if the call asks for one. A call that cannot be
-    /// executed has a result that says why.
+    /// Executes a call. The result has a picture if `wants_picture` or if the call asks for one. A call that
+    /// cannot be executed has a result that says why.
     ///
     /// # Errors
     /// The caller lost access to the computer, the computer does not run, or it failed several times in a row.
@@ -192,8 +193,8 @@ impl Executor {
         Ok(CallResult { text: shorten(result.text, MAX_TEXT), ..result })
     }
 
-    /// Releases the buttons that the model has left pressed. A computer that cannot be reached releases them by itself
-    /// after a minute.
+    /// Releases the buttons that the model has left pressed. A computer that cannot be reached releases them
+    /// by itself after a minute.
     pub async fn release(&mut self) {
         let held = std::mem::take(&mut self.held);
         if held.is_empty() {
@@ -309,8 +310,8 @@ impl Executor {
         }
     }
 
-    /// Converts a failure to send a call: a refusal is a result for the model, and so are two failures of the computer in
-    /// a row.
+    /// Converts a failure to send a call: a refusal is a result for the model, and so are two failures of the
+    /// computer in a row.
     ///
     /// # Errors
     /// The failure, when the run cannot go on.
@@ -394,8 +395,8 @@ impl Executor {
     }
 }
 
-/// Completes actions before they are sent: the first refuses a changed target, and the last waits until the screen has
-/// settled and returns a picture. Returns whether the picture shows only a part of the screen.
+/// Completes actions before they are sent: the first refuses a changed target, and the last waits until the
+/// screen has settled and returns a picture. Returns whether the picture shows only a part of the screen.
 fn prepare(
     actions: &mut Vec<Action>,
     refuses_stale: bool,

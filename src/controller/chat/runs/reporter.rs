@@ -7,7 +7,8 @@ use super::outcome::RunEnd;
 use hotdesk_domain::error::Error;
 use hotdesk_model::conversation::{Delta, ToolCall};
 
-/// Events that wait for a client: a second of text. Above it, texts are joined, and the run waits after its turn.
+/// Events that wait for a client: a second of text. Above it, texts are joined, and the run waits after its
+/// turn.
 const MAX_WAITING: usize = 64;
 
 /// What happens in a run.
@@ -47,7 +48,8 @@ pub fn channel() -> (Reporter, mpsc::Receiver<RunEvent>) {
 }
 
 impl Reporter {
-    /// Reports the beginning of a turn, when the client has read what came before. Its text is a new paragraph.
+    /// Reports the beginning of a turn, when the client has read what came before. Its text is a new
+    /// paragraph.
     pub async fn turn(&mut self, number: u32) {
         self.begins_paragraph = self.has_text;
         self.send(RunEvent::Turn(number)).await;

@@ -53,7 +53,8 @@ const MAX_MESSAGES: usize = 1000;
 const MAX_NAMES: usize = 100;
 /// Longest name of a model, a screen or a thread, in bytes.
 const MAX_NAME: usize = 200;
-/// Pixels of a picture for the model: 1280 by 800. Models scale larger ones down, and then miss what they click.
+/// Pixels of a picture for the model: 1280 by 800. Models scale larger ones down, and then miss what they
+/// click.
 pub const MAX_PIXELS: u32 = 1280 * 800;
 /// Least pixels of a picture: smaller ones cannot be read.
 const MIN_PIXELS: u32 = 320 * 200;

@@ -30,8 +30,8 @@ use hotdesk_model::conversation::{
     COMPUTER, Content, Message, ModelRequest, Role, StopReason, ToolCall, ToolResult, Usage,
 };
 
-/// Longest wait for the release of buttons, and for the client of a run that ends with the controller. Both are less than
-/// the controller waits for its tasks.
+/// Longest wait for the release of buttons, and for the client of a run that ends with the controller. Both
+/// are less than the controller waits for its tasks.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Size of pictures that a model is told before the first one.
 const DEFAULT_SIZE: (u32, u32) = (1280, 720);
@@ -48,8 +48,8 @@ pub struct RunPlan {
     pub instructions: String,
     /// New messages, which are not stored yet.
     pub new: Vec<Message>,
-    /// Calls of an earlier run that are executed first; the first one is confirmed. The conversation does not have the new
-    /// messages then.
+    /// Calls of an earlier run that are executed first; the first one is confirmed. The conversation does not
+    /// have the new messages then.
     pub approved: Vec<ToolCall>,
     /// Bounds.
     pub limits: RunLimits,
@@ -113,7 +113,8 @@ impl Run {
         Self { plan, parts, conversation, done, added: Vec::new(), turn, in_flight: None }
     }
 
-    /// Runs to the end. `release` gives the screen to the next run; it is called before the client knows of the end.
+    /// Runs to the end. `release` gives the screen to the next run; it is called before the client knows of
+    /// the end.
     pub async fn execute(
         mut self,
         cancel: CancellationToken,
@@ -250,8 +251,8 @@ impl Run {
         Ok((called, reply.stop))
     }
 
-    /// Executes the calls of a turn. Returns why the run ends, if it does. With `is_confirmed` the first call needs no
-    /// confirmation.
+    /// Executes the calls of a turn. Returns why the run ends, if it does. With `is_confirmed` the first call
+    /// needs no confirmation.
     async fn perform(&mut self, calls: Vec<ToolCall>, is_confirmed: bool) -> Result<Option<EndReason>> {
         let last = calls.len().saturating_sub(1);
         let mut calls = calls.into_iter().enumerate();
