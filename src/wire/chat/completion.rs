@@ -1,7 +1,5 @@
 //! Chat completions and models (`/v1/chat/completions`, `/v1/models`; docs/api/chat.md).
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -272,8 +270,7 @@ pub struct ChatError {
     pub request_id: String,
     /// Fields of some failures: `thread_id`, `steps`, `balance_cents`, and those of docs/api/errors.md.
     #[serde(flatten)]
-    #[schema(value_type = Object)]
-    pub extra: BTreeMap<String, Value>,
+    pub extra: serde_json::Map<String, Value>,
 }
 
 /// `GET /v1/models`.

@@ -58,7 +58,7 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
 
 /// The body of an error.
 pub(super) fn body(error: &Error, request_id: &str) -> ChatErrorBody {
-    let extra = error_response::body(error, request_id).extra.into_iter().collect();
+    let extra = error_response::body(error, request_id).extra;
     let balance = error.fields.iter().find_map(|(name, field)| match field {
         Field::Number(number) if *name == BALANCE_FIELD => Some(*number),
         Field::Number(_) | Field::Text(_) | Field::Flag(_) | Field::Rows(_) => None,

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
 use axum::routing::get;
@@ -15,7 +14,7 @@ use crate::chat::runs::{EndReason, RunEnd, RunEvent, RunHandle, RunRequest};
 use crate::identity::auth::socket_auth;
 use crate::web::source::Source;
 use crate::{AppState, audit};
-use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL, POLICY_VIOLATION};
+use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::error_response;
@@ -141,7 +140,10 @@ async fn serve(
         Err(error) => return refuse(sender, &error).await,
     };
     tokio::select! {
-        closing = report(sender, run) => closing,
+        closing = report(sender, run) => {
+            let is_stopping = stop.is_cancelled();
+            if is_stopping { CloseReason::new(GOING_AWAY, "server shutting down") } else { closing }
+        }
         () = disconnected(sender, &mut receiver) => CloseReason::new(NORMAL, ""),
     }
 }
