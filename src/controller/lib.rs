@@ -37,6 +37,7 @@ pub mod web;
 
 use background::auto_stop::AutoStopper;
 use background::trials::Trials;
+use chat::runs::{RunServices, Runs};
 use chat::threads::Threads;
 use computers::directory::Directory;
 use computers::fleet::{Fleet, PreparedDesktops};
@@ -119,6 +120,8 @@ pub struct App {
     pub templates: Templates,
     /// Signing of webhooks.
     pub webhooks: Webhooks,
+    /// Runs of language models on computers.
+    pub runs: Runs,
     /// Chat threads.
     pub threads: Threads,
     /// Stops of idle computers.
@@ -325,6 +328,9 @@ pub async fn start_with(
     let credential_uses = CredentialUses::new(store.clone());
     let tickets = Arc::new(Tickets::default());
     let addresses = Arc::new(Addresses::new(store.clone(), Mailer::open(&config, tasks)?));
+    let secrets = Secrets::new(store.clone(), directory.clone(), fleet.clone(), audit.clone());
+    let threads = Threads::new(store.clone(), directory.clone(), blobs.clone());
+    let models = config.models.catalog()?;
     let app = Arc::new(App {
         stream_connections: StreamConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
@@ -337,14 +343,23 @@ pub async fn start_with(
         ),
         webhooks: Webhooks::new(webhook_secret, config.webhooks.allow_private),
         trials: Trials::new(store.clone(), fleet.clone(), tasks.clone()),
-        threads: Threads::new(store.clone(), directory.clone(), blobs.clone()),
+        threads,
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
         hosts,
         authenticator: Authenticator::new(store.clone(), credential_uses.clone(), Arc::clone(&rates)),
         wrong_credentials: WrongCredentials::new(&config.limits),
         keys: Keys::new(store.clone(), directory.clone(), audit.clone(), credential_uses.clone()),
         ssh_keys: SshKeys::new(store.clone(), audit.clone()),
-        secrets: Secrets::new(store.clone(), directory.clone(), fleet.clone(), audit.clone()),
+        secrets: secrets.clone(),
+        runs: Runs::new(RunServices {
+            store: store.clone(),
+            directory: directory.clone(),
+            fleet: fleet.clone(),
+            secrets,
+            threads: threads.clone(),
+            catalog: models.clone(),
+            tasks: tasks.clone(),
+        }),
         sessions: Sessions::new(store.clone(), &config.public_url, credential_uses.clone()),
         sign_in_links: SignInLinks::new(store.clone(), directory.clone()),
         sign_ins: SignIns::default(),
@@ -384,7 +399,7 @@ pub async fn start_with(
         fingerprint_key,
         body_buffers: api::idempotency::BodyBuffers::default(),
         mcp: mcp::McpClients::default(),
-        models: config.models.catalog()?,
+        models,
         started: Instant::now(),
         tasks: tasks.clone(),
         config,

@@ -323,6 +323,37 @@ error_codes! {
     /// The maximum number of tool calls of the account runs.
     TooManyCalls = "too_many_calls",
 
+    // Chat.
+
+    /// The body of a chat completion is no valid JSON object.
+    InvalidJson = "invalid_json",
+    /// There is no model of this name.
+    InvalidModel = "invalid_model",
+    /// A chat completion names no computer.
+    MissingComputerId = "missing_computer_id",
+    /// A chat completion has no messages.
+    EmptyMessages = "empty_messages",
+    /// The first or the last message of a chat completion is not the user's.
+    InvalidMessageOrder = "invalid_message_order",
+    /// The computer of a chat completion does not exist.
+    ComputerNotFound = "computer_not_found",
+    /// The conversation is longer than the model accepts.
+    ContextOverflow = "context_overflow",
+    /// A run works on the screen or continues the thread already.
+    RunInProgress = "run_in_progress",
+    /// The account has its maximum number of runs.
+    TooManyRuns = "too_many_runs",
+    /// Neither the request nor the service has a key for the back end of the model.
+    ModelKeyMissing = "model_key_missing",
+    /// The back end of the model refused the key.
+    ModelKeyRefused = "model_key_refused",
+    /// The back end of the model limits requests.
+    ModelRateLimited = "model_rate_limited",
+    /// The back end of the model refused the request.
+    ModelRefused = "model_refused",
+    /// The back end of the model failed or cannot be reached.
+    ModelUnavailable = "model_unavailable",
+
     // Templates.
 
     /// The definition file of a template is invalid.

@@ -9,6 +9,7 @@ mod boot_snapshots;
 mod browser;
 mod channels;
 mod chat_threads;
+mod chat;
 mod cli;
 mod clients;
 mod clients_api;

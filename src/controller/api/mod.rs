@@ -93,6 +93,7 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
         .merge(identified(for_people))
         // MCP has its own kind of credential, A57 (docs/authentication-rules.md).
         .merge(mcp)
+        .route_layer(axum::middleware::from_fn(chat::chat_errors::shape))
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), unread_answers::count_for_source))
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), hosts::check))
         .route_layer(axum::middleware::from_fn(metrics::count));

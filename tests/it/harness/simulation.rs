@@ -121,6 +121,12 @@ impl Simulation {
         Self::set_up(Setup { limits, pace, config, ..Setup::default() }, Router::new()).await
     }
 
+    /// A controller with this configuration, whose agents have these routes and those of [`default_agent`].
+    pub async fn boot_with_routes(config: Config, routes: Router) -> Self {
+        let (limits, pace) = (config.limits.clone(), config.auto_stop);
+        Self::set_up(Setup { limits, pace, config, ..Setup::default() }, routes).await
+    }
+
     /// A controller that trusts proxies on this machine.
     pub async fn boot_behind_a_proxy() -> Self {
         Self::boot_configured(Config { trusted_proxies: "127.0.0.1".to_owned(), ..Config::default() }).await

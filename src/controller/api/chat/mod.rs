@@ -4,6 +4,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::AppState;
 
+pub(super) mod chat_errors;
 mod completions;
 mod prompt;
 mod threads;

@@ -52,13 +52,14 @@ const OPTIONAL_BODIES: [&str; 16] = [
 ];
 
 /// Types of JSON bodies that may have unknown fields (docs/api/compatibility.md#fields-without-effect).
-const TOLERANT_BODIES: [&str; 3] = ["CreateComputer", "PollDevice", "StartDevice"];
+const TOLERANT_BODIES: [&str; 4] = ["ChatCompletionRequest", "CreateComputer", "PollDevice", "StartDevice"];
 
 /// Subjects of operations, with a description.
 const TAGS: [(&str, &str); 27] = [
     ("account", "The account: plan, capacity, profile and claim"),
     ("actions", "Screenshots, mouse, keyboard, waits and commands"),
     ("audit", "The audit log"),
+    ("chat", "Language models that work on computers"),
     ("clients", "Workspaces of other people's programs, with limits of their own"),
     ("clipboard", "The clipboard of a screen"),
     ("computer files", "Files in a computer"),

@@ -163,6 +163,22 @@ impl Authenticator {
         Identification { caller, standing: Some(standing), held: Some((hold, holder.name)) }
     }
 
+    /// Returns the caller with this key, for a socket whose key is in its address. The key counts as used, and the
+    /// caller's rate limit applies.
+    ///
+    /// # Errors
+    /// `Unauthenticated` for an unknown key; `RateLimited`; `Unavailable` when the database fails.
+    pub async fn caller_of_key(&self, key: &str) -> Result<Caller> {
+        if !key.starts_with(KEY_FAMILY) {
+            return Err(Error::unauthenticated("Invalid API key"));
+        }
+        let (holder, _lease) = self.hold_key(key).await?;
+        let credential = Credential::Key(holder.key);
+        self.uses.note(credential);
+        self.rates.take(&credential).map_err(|status| Error::rate_limited(status.seconds))?;
+        Ok(Caller { credential, account: holder.account, scope: holder.scope, intent: Intent::Read })
+    }
+
     /// Looks up a key and takes a lease on it. If a credential was revoked between the two steps, the lease
     /// may have missed it, and the look-up is repeated.
     async fn hold_key(&self, key: &str) -> Result<(KeyOwner, Lease<Credential>)> {

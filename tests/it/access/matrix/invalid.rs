@@ -7,7 +7,7 @@ use super::{Operation, Scene, is_account_only};
 use crate::harness::agent::fetch_json;
 
 /// Paths whose object is named by the body or the query, which therefore have to be valid first.
-const NAMED_ELSEWHERE: [&str; 15] = [
+const NAMED_ELSEWHERE: [&str; 17] = [
     "/audit",
     "/billing/",
     "/chat/threads",
@@ -22,6 +22,8 @@ const NAMED_ELSEWHERE: [&str; 15] = [
     "/templates/run",
     "/templates/validate",
     "/user/",
+    "/v1/chat/completions",
+    "/v1/models",
     "/workspaces",
 ];
 /// Operations that a viewer may use with some values.

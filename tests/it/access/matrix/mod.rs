@@ -20,12 +20,14 @@ use crate::openapi::{document, needs_key, operations};
 
 /// Operations that concern no workspace. Every key may use them, and they answer by the caller's account or
 /// scope.
-const WITHOUT_WORKSPACE: [&str; 10] = [
+const WITHOUT_WORKSPACE: [&str; 12] = [
     "GET /keys/ssh",
     "GET /stream/connections",
     "GET /templates/global",
     "GET /templates/global/{namespace}/{name}",
     "GET /user/profile",
+    "GET /v1/models",
+    "GET /v1/models/{model}",
     "GET /workspaces",
     "POST /keys/ssh",
     "POST /templates/run",
@@ -179,13 +181,15 @@ impl Scene {
                 // Templates belong to their account; templates::accounts tests that others cannot reach them.
                 "{namespace}" => "default",
                 "{version}" => "1.0.0",
+                // Every account has the same models.
+                "{model}" => "claude-sonnet-4.6",
                 "{window_id}" => "0x1400003",
                 "{element_id}" => "e-000000000000",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: no value for {value}");
-            let is_own =
-                operation.path.starts_with("/templates") || ["{client_id}", "{session_id}"].contains(&part);
+            let is_own = operation.path.starts_with("/templates")
+                || ["{client_id}", "{session_id}", "{model}"].contains(&part);
             targeted |= value != part && !is_own;
             path = format!("{path}/{value}");
         }
@@ -270,6 +274,17 @@ impl Scene {
             other => panic!("no sample for the type {other}"),
         }
     }
+}
+
+/// The fields of an error. Chat completions have them in `error`, with the text as `message`
+/// (docs/api/chat.md#errors).
+fn error_fields(body: &Value) -> Value {
+    let Some(inner) = body["error"].as_object() else { return body.clone() };
+    let mut fields = inner.clone();
+    fields.remove("type");
+    let text = fields.remove("message").expect("a text");
+    fields.insert("error".to_owned(), text);
+    Value::Object(fields)
 }
 
 #[derive(Debug)]

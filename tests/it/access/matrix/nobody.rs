@@ -4,7 +4,7 @@ use hotdesk::controller::identity::auth::keys;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::Scene;
+use super::{Scene, error_fields};
 use crate::harness::agent::fetch_json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn a2_a8_a9_no_operation_answers_without_one_known_key() {
             assert_eq!(response.status(), 401, "{name}");
             let challenge = if headers.is_empty() { "Bearer" } else { "Bearer error=\"invalid_token\"" };
             assert_eq!(response.headers()["www-authenticate"], challenge, "{name}");
-            let body: Value = response.json().await.expect("JSON");
+            let body = error_fields(&response.json::<Value>().await.expect("JSON"));
             assert!(
                 body["error"].as_str().is_some_and(|error| error.starts_with(sentence)),
                 "{name}: {body}"
@@ -62,8 +62,9 @@ async fn a7_a_key_in_any_other_place_is_no_key() {
         ] {
             let answer = fetch_json(request).await;
             assert_eq!(answer.status, 401, "{}: {}", operation.name(), answer.body);
-            let error = answer.body["error"].as_str().unwrap_or_default();
-            assert!(["Missing API key", "Authentication required"].contains(&error), "{}", answer.body);
+            let body = error_fields(&answer.body);
+            let error = body["error"].as_str().unwrap_or_default();
+            assert!(["Missing API key", "Authentication required"].contains(&error), "{body}");
         }
     }
     let body =

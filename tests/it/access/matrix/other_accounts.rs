@@ -7,7 +7,7 @@ use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
-use super::{Operation, Scene};
+use super::{Operation, Scene, error_fields};
 use crate::harness::agent::fetch_json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,8 +36,9 @@ async fn a17_a_viewer_changes_nothing_and_gets_nothing_that_could() {
         }
         let answer = fetch_json(request.bearer_auth(&scene.viewer)).await;
         let name = format!("{}: {}", operation.name(), answer.body);
-        assert_eq!((answer.status, &answer.body["code"]), (403, &json!("workspace_read_only")), "{name}");
-        assert!(answer.body["error"].as_str().is_some_and(|text| text.contains("\"home\"")), "{name}");
+        let body = error_fields(&answer.body);
+        assert_eq!((answer.status, &body["code"]), (403, &json!("workspace_read_only")), "{name}");
+        assert!(body["error"].as_str().is_some_and(|text| text.contains("\"home\"")), "{name}");
         refused += 1;
     }
     assert!(refused > 55, "only {refused} operations were refused");
@@ -131,7 +132,7 @@ async fn a16_another_account_is_denied_and_learns_nothing() {
         }
         let answer = request.bearer_auth(&scene.foreign).send().await.expect("an answer");
         let (status, head) = (answer.status().as_u16(), stable_headers(answer.headers()));
-        let body: Value = answer.json().await.expect("JSON");
+        let body = error_fields(&answer.json::<Value>().await.expect("JSON"));
         let name = format!("{}: {body}", operation.name());
         if operation.path.contains("{name}") && !operation.path.starts_with("/secrets") {
             // Names are local to each account. Those of secrets are in the workspace of the request.
@@ -145,8 +146,10 @@ async fn a16_another_account_is_denied_and_learns_nothing() {
         assert_eq!((status, &body["error"]), (403, &json!("Access denied")), "{name}");
         heads.insert(operation.name(), head);
         let fields: Vec<&String> = body.as_object().expect("an object").keys().collect();
-        // Errors of clone, fork, rollback and snapshots always have a code (docs/lifecycle.md#clone).
-        let coded = ["/clone", "/fork", "/rollback", "/snapshots", "/snapshots/{snapshot_id}"];
+        // Errors of clone, fork, rollback and snapshots always have a code (docs/lifecycle.md#clone), and so have those of
+        // chat completions.
+        let coded =
+            ["/clone", "/fork", "/rollback", "/snapshots", "/snapshots/{snapshot_id}", "/chat/completions"];
         let coded = coded.iter().any(|end| operation.path.ends_with(end));
         let expected: &[&str] =
             if coded { &["code", "error", "request_id"] } else { &["error", "request_id"] };

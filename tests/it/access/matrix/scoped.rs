@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Scene, WITHOUT_WORKSPACE, is_account_only};
+use super::{Scene, WITHOUT_WORKSPACE, error_fields, is_account_only};
 use crate::harness::agent::fetch_json;
 use crate::harness::socket::{Client, SocketEvent};
 
@@ -24,15 +24,16 @@ async fn a13_a_scoped_key_is_refused_on_every_operation_elsewhere() {
         }
         let answer = fetch_json(request.bearer_auth(&scene.scoped)).await;
         let name = format!("{}: {}", operation.name(), answer.body);
+        let body = error_fields(&answer.body);
         assert_eq!(answer.status, 403, "{name}");
-        assert_eq!(answer.body["code"], "workspace_scope_mismatch", "{name}");
-        assert_eq!(answer.body["key_workspace_id"], scene.away.as_str(), "{name}");
+        assert_eq!(body["code"], "workspace_scope_mismatch", "{name}");
+        assert_eq!(body["key_workspace_id"], scene.away.as_str(), "{name}");
         if beyond {
             refused += 1;
             continue;
         }
-        assert_eq!(answer.body["target_workspace_id"], scene.home.as_str(), "{name}");
-        let error = answer.body["error"].as_str().expect("a sentence");
+        assert_eq!(body["target_workspace_id"], scene.home.as_str(), "{name}");
+        let error = body["error"].as_str().expect("a sentence");
         assert!(error.contains("\"away\"") && error.contains("\"home\""), "{name}");
         refused += 1;
     }

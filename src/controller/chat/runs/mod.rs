@@ -1,0 +1,220 @@
+//! Runs: a language model works on a screen of a computer until it has finished (docs/api/chat.md).
+//!
+//! ```text
+//! client <-- bounded channel -- run (a task) --> model -----> back end
+//!   | disconnects: cancels        |        \---> executor --> computer
+//!   |  unless background          \------------> thread: messages and steps, as they happen
+//! ```
+//! A run ends when the model has finished, at a bound of the request, at a failure, when its client disconnects, when
+//! its credential or its access ends, and when the controller stops. Its thread says what was done in each case.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use hotdesk_base::ids::{AccountId, ThreadId};
+use hotdesk_base::keyed_semaphore::KeyedSemaphore;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Kind, Result};
+use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::identity::access::Caller;
+use hotdesk_model::catalog::ModelCatalog;
+use hotdesk_model::conversation::ToolCall;
+use hotdesk_store::Store;
+use hotdesk_store::fleet::computers::Computer;
+
+use crate::audit;
+use crate::chat::threads::Threads;
+use crate::computers::directory::Directory;
+use crate::computers::fleet::Fleet;
+use crate::identity::secrets::Secrets;
+use crate::web::request_lease::RequestLease;
+
+mod accounting;
+mod back_end;
+mod conversation;
+mod executor;
+mod outcome;
+mod registry;
+mod reporter;
+mod request;
+mod run;
+mod tools;
+
+pub use outcome::{EndReason, RunEnd};
+pub use reporter::RunEvent;
+pub use request::RunRequest;
+
+use accounting::ClientAccount;
+use conversation::{Conversation, RepairedHistory};
+use executor::{Executor, ExecutorTarget};
+use registry::ActiveRuns;
+use run::{Run, RunParts, RunPlan};
+
+/// Most runs of an account: each keeps three pictures and a conversation in memory, a few MB.
+const MAX_RUNS: usize = 100;
+/// Seconds after which a client may retry when it has its maximum of runs.
+const RETRY_SECONDS: u32 = 5;
+
+/// What runs need of the controller; cheap to clone.
+#[derive(Clone)]
+pub struct RunServices {
+    /// Database.
+    pub store: Store,
+    /// Access to computers.
+    pub directory: Directory,
+    /// Computers.
+    pub fleet: Fleet,
+    /// Secrets that are typed.
+    pub secrets: Secrets,
+    /// Records of runs.
+    pub threads: Threads,
+    /// Models.
+    pub catalog: ModelCatalog,
+    /// Group of the tasks of runs.
+    pub tasks: Tasks,
+}
+
+/// Runs of language models.
+pub struct Runs {
+    services: RunServices,
+    active: ActiveRuns,
+    permits: KeyedSemaphore<AccountId>,
+}
+
+/// The client's side of a run. Dropping it ends the run, unless it runs in the background.
+pub struct RunHandle {
+    /// The run's thread.
+    pub thread: ThreadId,
+    /// Name of the model.
+    pub model: String,
+    /// What happens, up to [`RunEvent::Ended`] or [`RunEvent::Failed`].
+    pub events: mpsc::Receiver<RunEvent>,
+    _guard: Option<DropGuard>,
+}
+
+impl Runs {
+    /// No runs.
+    pub fn new(services: RunServices) -> Self {
+        Self { services, active: ActiveRuns::default(), permits: KeyedSemaphore::default() }
+    }
+
+    /// Names of the models that a run may use.
+    pub fn models(&self) -> Vec<String> {
+        self.services.catalog.models().map(|model| model.name.clone()).collect()
+    }
+
+    /// Name of a model; dots and hyphens are the same. `None` when there is no such model.
+    pub fn model(&self, name: &str) -> Option<String> {
+        self.services.catalog.find(name).map(|model| model.name.clone())
+    }
+
+    /// Starts a run. The computer is woken if it is asleep, and a first picture is taken before this returns.
+    ///
+    /// # Errors
+    /// `NotFound` (`computer_not_found`) or `Forbidden` for the computer; those of `Fleet::guest` when it does not run;
+    /// `Invalid` (`invalid_model`); `PaymentRequired` (`credits_exhausted`); `Conflict` (`run_in_progress`);
+    /// `RateLimited` (`too_many_runs`); those of [`Threads::open`].
+    pub async fn start(&self, caller: &Caller, request: RunRequest) -> Result<RunHandle> {
+        let services = &self.services;
+        let caller = caller.for_change();
+        let lease = Arc::new(RequestLease::of(Some(services.store.credentials.lease(caller.credential))));
+        let computer = lease.recording(self.find(&caller, &request.computer)).await?;
+        let continued = request.thread.as_deref().map(parse_thread).transpose()?;
+        let secrets = (&services.store, Secrets::usable(&caller, &computer));
+        let model = back_end::open(&services.catalog, request.model.as_deref(), request.key, secrets).await?;
+        let account = match model.has_client_key {
+            // The client pays the back end.
+            true => ClientAccount::free(services.store.clone()),
+            false => ClientAccount::of(services.store.clone(), computer.workspace).await?,
+        };
+        account.check().await?;
+        let too_many = || Error {
+            message: format!("The account has {MAX_RUNS} runs"),
+            ..Error::rate_limited(RETRY_SECONDS)
+        };
+        let permit = self.permits.try_acquire(caller.account, MAX_RUNS);
+        let permit = permit.ok_or_else(|| too_many().code(ErrorCode::TooManyRuns))?;
+        let target = ExecutorTarget {
+            caller: caller.clone(),
+            lease: Arc::clone(&lease),
+            computer: computer.id.to_string(),
+            screen: request.screen,
+            pixels: request.limits.pixels,
+            allowed: request.tools,
+        };
+        let mut executor = Executor::new(services.clone(), target);
+        let (picture, screen) = executor.look().await?;
+        let claim = self.active.claim(computer.id, &screen, continued)?;
+        let thread = services.threads.open(&caller, &computer, request.thread.as_deref()).await?;
+        claim.set_thread(thread);
+        audit::set_target(thread);
+        let beginning = match continued {
+            None => Ok(Beginning { conversation: Conversation::default(), approved: Vec::new() }),
+            Some(_) => self.continued(thread, request.is_approved).await,
+        };
+        let Beginning { mut conversation, approved } = beginning?;
+        if approved.is_empty() {
+            request.messages.iter().for_each(|message| conversation.add(message.clone()));
+            conversation.add_first_screenshot(picture);
+        }
+        let cancel = CancellationToken::new();
+        let guard = (!request.is_background).then(|| cancel.clone().drop_guard());
+        let (reporter, events) = reporter::channel();
+        let name = model.model.name.clone();
+        let plan = RunPlan {
+            instructions: tools::instructions(&request.instructions),
+            new: request.messages,
+            approved,
+            limits: request.limits,
+            allowed: request.tools,
+            confirm: request.confirm,
+        };
+        let parts = RunParts { services: services.clone(), lease, executor, model, account, reporter };
+        let run = Run::new(thread, conversation, plan, parts);
+        let stopping = services.tasks.stopping();
+        let _task = services.tasks.spawn("chat run", async move {
+            // The client may start the next run as soon as it knows of the end.
+            run.execute(cancel, stopping, move || drop((claim, permit))).await;
+        });
+        Ok(RunHandle { thread, model: name, events, _guard: guard })
+    }
+
+    /// Checks that a caller may run a model on a computer.
+    ///
+    /// # Errors
+    /// `NotFound` (`computer_not_found`) or `Forbidden`.
+    pub async fn admit(&self, caller: &Caller, computer: &str) -> Result<()> {
+        self.find(&caller.for_change(), computer).await.map(drop)
+    }
+
+    async fn find(&self, caller: &Caller, computer: &str) -> Result<Computer> {
+        self.services.directory.find_computer(caller, computer).await.map_err(|error| {
+            if error.kind == Kind::NotFound { error.code(ErrorCode::ComputerNotFound) } else { error }
+        })
+    }
+
+    /// Reads a thread to continue it. With `is_approved`, its unanswered calls are executed first.
+    async fn continued(&self, thread: ThreadId, is_approved: bool) -> Result<Beginning> {
+        let mut history = RepairedHistory::of(self.services.threads.history(thread).await?);
+        if is_approved && history.unanswered.is_empty() {
+            return Err(Error::conflict("No call of this thread waits to be confirmed")
+                .text("thread_id", thread.to_string()));
+        }
+        let approved = if is_approved { std::mem::take(&mut history.unanswered) } else { Vec::new() };
+        history.answer_rest();
+        Ok(Beginning { conversation: Conversation::new(history.messages), approved })
+    }
+}
+
+/// What a run begins with.
+struct Beginning {
+    conversation: Conversation,
+    /// Calls that are executed first.
+    approved: Vec<ToolCall>,
+}
+
+fn parse_thread(id: &str) -> Result<ThreadId> {
+    id.parse().map_err(|()| Error::not_found("Thread not found"))
+}

@@ -1,0 +1,380 @@
+//! The loop of a run: a turn of the model, its calls, their results, and again.
+//!
+//! ```text
+//! begin -> [confirmed call] -> turn -> calls? -- none --> done
+//!                               ^        | each: confirmed? steps left? -> execute -> record
+//!                               '--------'
+//! ```
+//! Each message and each result is stored when it is there, so that the thread of a killed controller says what was done.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::RunServices;
+use super::accounting::{ClientAccount, exhausted};
+use super::back_end;
+use super::conversation::{Conversation, calls};
+use super::executor::{CallResult, Executor};
+use super::outcome::{EndReason, RunEnd, RunTotals};
+use super::reporter::{Reporter, RunEvent};
+use super::request::{AllowedTools, RunLimits};
+use super::tools;
+use crate::chat::threads::{NewStep, RunOutcome};
+use crate::web::request_lease::RequestLease;
+use hotdesk_base::ids::ThreadId;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_model::catalog::ModelHandle;
+use hotdesk_model::conversation::{
+    COMPUTER, Content, Message, ModelRequest, Role, StopReason, ToolCall, ToolResult, Usage,
+};
+
+/// Longest wait for the release of buttons, and for the client of a run that ends with the controller. Both
+/// are less than the controller waits for its tasks.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// Size of pictures that a model is told before the first one.
+const DEFAULT_SIZE: (u32, u32) = (1280, 720);
+/// Result of a call after one that failed in the same turn: its coordinates or its target may be wrong now.
+const SKIPPED: &str = "This call was not executed, because an earlier call of your turn failed.";
+/// Result of a call beyond the last step.
+const NO_STEPS: &str = "This call was not executed, because the run has used all of its steps.";
+/// Result of a call in progress when a run ended.
+const INTERRUPTED: &str = "The run ended while this call was executed. It may have had its effect.";
+
+/// What a run should do.
+pub struct RunPlan {
+    /// Instructions of hotdesk and of the client.
+    pub instructions: String,
+    /// New messages, which are not stored yet.
+    pub new: Vec<Message>,
+    /// Calls of an earlier run that are executed first; the first one is confirmed. The conversation does not
+    /// have the new messages then.
+    pub approved: Vec<ToolCall>,
+    /// Bounds.
+    pub limits: RunLimits,
+    /// Tools that the model may use.
+    pub allowed: AllowedTools,
+    /// Tools and actions before which the run ends.
+    pub confirm: Vec<String>,
+}
+
+/// What a run works with.
+pub struct RunParts {
+    /// Services of the controller.
+    pub services: RunServices,
+    /// Leases on the credential and the memberships of the caller.
+    pub lease: Arc<RequestLease>,
+    /// Execution of calls.
+    pub executor: Executor,
+    /// The model.
+    pub model: ModelHandle,
+    /// Whom its cost is counted for.
+    pub account: ClientAccount,
+    /// The client.
+    pub reporter: Reporter,
+}
+
+/// A run in progress.
+pub struct Run {
+    plan: RunPlan,
+    parts: RunParts,
+    conversation: Conversation,
+    done: RunTotals,
+    /// New messages of the conversation, without pictures.
+    added: Vec<Message>,
+    /// What the next recorded step begins with.
+    turn: TurnRecord,
+    /// Call that is being executed.
+    in_flight: Option<(ToolCall, Instant)>,
+}
+
+/// Part of a turn that its first step records.
+#[derive(Debug, Default)]
+struct TurnRecord {
+    text: Option<String>,
+    usage: Usage,
+    microcents: i64,
+}
+
+/// How a run ended.
+enum Ending {
+    Finished(EndReason),
+    Failed(Error),
+    Cancelled,
+    Stopped,
+}
+
+impl Run {
+    /// Prepares a run of a thread.
+    pub fn new(thread: ThreadId, conversation: Conversation, plan: RunPlan, parts: RunParts) -> Self {
+        let done = RunTotals { thread, turns: 0, steps: 0, usage: Usage::default(), microcents: 0 };
+        let turn = TurnRecord::default();
+        Self { plan, parts, conversation, done, added: Vec::new(), turn, in_flight: None }
+    }
+
+    /// Runs to the end. `release` gives the screen to the next run; it is called before the client knows of
+    /// the end.
+    pub async fn execute(
+        mut self,
+        cancel: CancellationToken,
+        stopping: CancellationToken,
+        release: impl FnOnce(),
+    ) {
+        let lease = Arc::clone(&self.parts.lease);
+        let ending = tokio::select! {
+            biased;
+            () = stopping.cancelled() => Ending::Stopped,
+            () = cancel.cancelled() => Ending::Cancelled,
+            error = lease.lost() => Ending::Failed(error),
+            worked = self.work() => worked.map_or_else(Ending::Failed, Ending::Finished),
+        };
+        // A computer that does not answer releases the buttons by itself.
+        let _late = tokio::time::timeout(END_TIMEOUT, self.parts.executor.release()).await;
+        if let Err(error) = self.record_interruption().await {
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not record an interrupted step of a run"
+            );
+        }
+        let is_stopped = matches!(ending, Ending::Stopped);
+        let outcome = self.outcome(&ending);
+        if let Err(error) = self.parts.services.threads.finish(self.done.thread, outcome).await {
+            tracing::warn!(error = format_args!("{error:#}"), "could not record the end of a run");
+        }
+        let event = self.last_event(ending).await;
+        release();
+        let told = self.parts.reporter.send(event);
+        if is_stopped {
+            let _late = tokio::time::timeout(END_TIMEOUT, told).await;
+        } else {
+            told.await;
+        }
+    }
+
+    fn outcome(&self, ending: &Ending) -> RunOutcome {
+        match ending {
+            Ending::Finished(_) => RunOutcome::Done,
+            Ending::Failed(error) => RunOutcome::Failed { message: error.message.clone() },
+            Ending::Cancelled => RunOutcome::Cancelled,
+            Ending::Stopped => RunOutcome::Failed { message: stopped().message },
+        }
+    }
+
+    async fn last_event(&mut self, ending: Ending) -> RunEvent {
+        let reason = match ending {
+            Ending::Finished(reason) => reason,
+            Ending::Failed(error) => return RunEvent::Failed(Box::new(self.done.explain(error))),
+            Ending::Stopped => return RunEvent::Failed(Box::new(self.done.explain(stopped()))),
+            Ending::Cancelled => {
+                let cancelled = Error::conflict("The run was cancelled");
+                return RunEvent::Failed(Box::new(self.done.explain(cancelled)));
+            }
+        };
+        let balance = self.parts.account.balance().await.unwrap_or_else(|error| {
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not read what is left of a client's cap"
+            );
+            None
+        });
+        let messages = std::mem::take(&mut self.added);
+        RunEvent::Ended(Box::new(RunEnd { reason, done: self.done, balance, messages }))
+    }
+
+    async fn work(&mut self) -> Result<EndReason> {
+        let approved = std::mem::take(&mut self.plan.approved);
+        let is_confirmed = !approved.is_empty();
+        if is_confirmed && let Some(end) = self.perform(approved, true).await? {
+            return Ok(end);
+        }
+        for message in std::mem::take(&mut self.plan.new) {
+            if is_confirmed {
+                self.conversation.add(message.clone());
+            }
+            self.store(message).await?;
+        }
+        loop {
+            if self.plan.limits.microcents.is_some_and(|most| self.done.microcents >= most) {
+                return Ok(EndReason::MaxCost);
+            }
+            self.parts.account.check().await?;
+            let reply = self.ask().await?;
+            let may_go_on = self.parts.account.charge(self.done.thread, self.turn.microcents).await?;
+            match reply.1 {
+                StopReason::MaxTokens => return Ok(EndReason::MaxTokens),
+                StopReason::Refusal => return Ok(EndReason::Refused),
+                StopReason::EndTurn | StopReason::ToolCalls => {}
+            }
+            if reply.0.is_empty() {
+                return Ok(EndReason::Done);
+            }
+            if !may_go_on {
+                return Err(exhausted());
+            }
+            if let Some(end) = self.perform(reply.0, false).await? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Asks the model for a turn. Returns its calls, and why it ended.
+    async fn ask(&mut self) -> Result<(Vec<ToolCall>, StopReason)> {
+        self.done.turns += 1;
+        self.parts.reporter.turn(self.done.turns).await;
+        self.conversation.remove_old_screenshots();
+        let RunParts { executor, model, reporter, .. } = &mut self.parts;
+        let (width, height) = executor.frame().map_or(DEFAULT_SIZE, |frame| (frame.width, frame.height));
+        let request = ModelRequest {
+            model: model.model.upstream.clone(),
+            system: self.plan.instructions.clone(),
+            messages: std::mem::take(&mut self.conversation.messages),
+            tools: tools::tools(self.plan.allowed, width, height),
+            max_tokens: self.plan.limits.tokens,
+            thinking_budget: self.plan.limits.thinking,
+        };
+        let mut report = |delta| reporter.delta(delta);
+        let asked = model.backend.reply(&request, &mut report).await;
+        self.conversation.messages = request.messages;
+        let steps = self.done.steps;
+        let reply = asked.map_err(|error| back_end::failure(&error, steps))?;
+        let cost = self.parts.model.model.prices.cost(&reply.usage);
+        let microcents = i64::try_from(cost).unwrap_or(i64::MAX);
+        self.done.add(&reply.usage, microcents);
+        let called = calls(&reply.content);
+        self.turn = TurnRecord { text: text_of(&reply.content), usage: reply.usage, microcents };
+        if !reply.content.is_empty() {
+            let message = Message { role: Role::Assistant, content: reply.content };
+            self.conversation.add(message.clone());
+            self.store(message).await?;
+        }
+        Ok((called, reply.stop))
+    }
+
+    /// Executes the calls of a turn. Returns why the run ends, if it does. With `is_confirmed` the first call
+    /// needs no confirmation.
+    async fn perform(&mut self, calls: Vec<ToolCall>, is_confirmed: bool) -> Result<Option<EndReason>> {
+        let last = calls.len().saturating_sub(1);
+        let mut calls = calls.into_iter().enumerate();
+        while let Some((at, call)) = calls.next() {
+            if self.needs_confirmation(&call) && !(is_confirmed && at == 0) {
+                return Ok(Some(EndReason::Confirm(call)));
+            }
+            if self.done.steps >= self.plan.limits.steps {
+                self.skip(call, NO_STEPS).await?;
+                for (_, call) in calls {
+                    self.skip(call, NO_STEPS).await?;
+                }
+                return Ok(Some(EndReason::MaxSteps));
+            }
+            let is_input = call.name == COMPUTER;
+            let failed = self.step(call, at == 0, at == last).await?;
+            if failed && is_input {
+                for (_, call) in calls {
+                    self.skip(call, SKIPPED).await?;
+                }
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    fn needs_confirmation(&self, call: &ToolCall) -> bool {
+        let action = call.input["action"].as_str().filter(|_| call.name == COMPUTER);
+        self.plan.confirm.iter().any(|name| *name == call.name || Some(name.as_str()) == action)
+    }
+
+    /// Executes a call and records it. Returns whether it failed.
+    async fn step(&mut self, call: ToolCall, is_first: bool, is_last: bool) -> Result<bool> {
+        self.parts.reporter.send(RunEvent::Call(call.clone())).await;
+        let started = Instant::now();
+        self.in_flight = Some((call.clone(), started));
+        let executed = self.parts.executor.execute(&call, is_first, is_last).await;
+        let result = match executed {
+            Ok(result) => result,
+            Err(error) => {
+                // What came of it is unknown: it is recorded as interrupted.
+                return Err(error);
+            }
+        };
+        self.in_flight = None;
+        let failed = result.is_error;
+        self.record(call, result, started).await?;
+        Ok(failed)
+    }
+
+    /// Records a step, and adds its result to the conversation.
+    async fn record(&mut self, call: ToolCall, result: CallResult, started: Instant) -> Result<()> {
+        self.done.steps += 1;
+        let TurnRecord { text, usage, microcents } = std::mem::take(&mut self.turn);
+        let step = NewStep {
+            call: call.clone(),
+            text,
+            result: result.text.clone(),
+            is_error: result.is_error,
+            action: Some(call.input),
+            effect: result.effect,
+            screenshot: result.image.clone(),
+            usage,
+            cost_microcents: microcents,
+            took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        self.parts.services.threads.record_step(self.done.thread, step).await?;
+        let CallResult { text, is_error, image, .. } = result;
+        self.answer(ToolResult { call: call.id, text, image, is_error }).await
+    }
+
+    async fn skip(&mut self, call: ToolCall, why: &str) -> Result<()> {
+        self.answer(ToolResult { call: call.id, text: why.to_owned(), image: None, is_error: true }).await
+    }
+
+    async fn answer(&mut self, result: ToolResult) -> Result<()> {
+        self.conversation.add_user([Content::ToolResult(result.clone())]);
+        self.store(Message { role: Role::User, content: vec![Content::ToolResult(result)] }).await
+    }
+
+    /// Stores a new message of the conversation.
+    async fn store(&mut self, message: Message) -> Result<()> {
+        self.parts.services.threads.append(self.done.thread, &message).await?;
+        self.added.push(without_pictures(message));
+        Ok(())
+    }
+
+    /// Records the call that was executed when the run ended.
+    async fn record_interruption(&mut self) -> Result<()> {
+        let Some((call, started)) = self.in_flight.take() else { return Ok(()) };
+        let text = INTERRUPTED.to_owned();
+        self.record(call, CallResult { text, is_error: true, ..CallResult::default() }, started).await
+    }
+}
+
+/// The error of a run that ends with the controller.
+fn stopped() -> Error {
+    Error::unavailable("The service was stopped during the run")
+}
+
+/// The text of a reply; `None` when it has none.
+fn text_of(content: &[Content]) -> Option<String> {
+    let text = |part: &Content| match part {
+        Content::Text { text } => Some(text.clone()),
+        Content::Image(_)
+        | Content::Thinking { .. }
+        | Content::RedactedThinking { .. }
+        | Content::ToolCall(_)
+        | Content::ToolResult(_) => None,
+    };
+    let texts: Vec<String> = content.iter().filter_map(text).collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+fn without_pictures(message: Message) -> Message {
+    let bare = |part| match part {
+        Content::Image(_) => None,
+        Content::ToolResult(result) => Some(Content::ToolResult(ToolResult { image: None, ..result })),
+        Content::Text { .. }
+        | Content::Thinking { .. }
+        | Content::RedactedThinking { .. }
+        | Content::ToolCall(_) => Some(part),
+    };
+    Message { role: message.role, content: message.content.into_iter().filter_map(bare).collect() }
+}

@@ -1,0 +1,11 @@
+//! Runs of language models on computers: completions, the prompt socket, bounds and ends (docs/api/chat.md).
+//! The models are scripted.
+
+mod access;
+mod clients;
+mod completions;
+mod desktop;
+mod ends;
+mod failures;
+mod prompt;
+mod scene;
