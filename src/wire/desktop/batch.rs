@@ -1,17 +1,24 @@
-//! Batches of actions (`POST actions`).
+//! Batches of actions (`POST actions`), in our vocabulary or in that of a model.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::desktop::action::Action;
-use crate::desktop::effect::ActionResult;
+use crate::desktop::effect::{ActionResult, ScreenObservation, Settle};
+use crate::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
+use crate::desktop::vendor::{ActionFormat, AnthropicAction, ConvertedList, OpenaiAction};
+use crate::field;
 
-/// `POST actions`. A bare array is accepted as `actions`.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+/// `POST actions`. A bare array is accepted as `actions`. A list in a model's vocabulary is converted while it is
+/// deserialized, so it is always serialized in ours.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[schema(example = json!({"actions": [{"action": "click", "x": 10, "y": 10}, {"action": "type", "text": "hello"}]}))]
 #[serde(deny_unknown_fields)]
 pub struct Batch {
@@ -22,17 +29,132 @@ pub struct Batch {
     /// True to continue after a failed action; otherwise the batch ends there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continue_on_error: Option<bool>,
+    /// Numbers of consecutive actions that count as one and have one result, for all actions in order; at most 16
+    /// each. Each action is its own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<u32>>,
+    /// Wait at the end until the screen stops changing; the answer has what changed, and the screenshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Settle>,
+}
+
+impl Batch {
+    /// Returns how long the wait at the end takes at most.
+    pub fn settle_duration(&self) -> Duration {
+        self.settle.as_ref().map_or(Duration::ZERO, Settle::duration)
+    }
+}
+
+/// Body of `POST actions`: the vocabulary is ours without `format`.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({"actions": [{"action": "click", "x": 10, "y": 10}, {"action": "type", "text": "hello"}]}))]
+#[serde(untagged)]
+pub enum ActionList {
+    /// Our actions.
+    Native(Batch),
+    /// Inputs of Anthropic's tool.
+    Anthropic(AnthropicList),
+    /// Actions of OpenAI's `computer_call`.
+    Openai(OpenaiList),
+}
+
+/// List of inputs of Anthropic's `computer` tool.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnthropicList {
+    /// Always `anthropic`.
+    #[schema(pattern = "^(anthropic)$")]
+    pub format: String,
+    /// Inputs of the tool, at most 200. Each has one result.
+    #[schema(min_items = 1, max_items = 200)]
+    pub actions: Vec<AnthropicAction>,
+    /// True to continue after a failed action; otherwise the list ends there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continue_on_error: Option<bool>,
+    /// `frame` of the screenshot that the model saw: coordinates are its pixels, for any scale and region. Without
+    /// it, coordinates are screen pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<String>,
+    /// Conditions of the wait at the end, and options for its screenshot, which is always taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Settle>,
+}
+
+/// List of actions of OpenAI's `computer_call`.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OpenaiList {
+    /// Always `openai`.
+    #[schema(pattern = "^(openai)$")]
+    pub format: String,
+    /// Actions of the call, at most 200. Each has one result.
+    #[schema(min_items = 1, max_items = 200)]
+    pub actions: Vec<OpenaiAction>,
+    /// True to continue after a failed action; otherwise the list ends there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continue_on_error: Option<bool>,
+    /// `frame` of the screenshot that the model saw: coordinates are its pixels, for any scale and region. Without
+    /// it, coordinates are screen pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<String>,
+    /// Conditions of the wait at the end, and options for its screenshot, which is always taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Settle>,
+}
+
+/// Fields of a body that is an object. The actions are read when the format is known.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    actions: Box<RawValue>,
+    continue_on_error: Option<bool>,
+    groups: Option<Vec<u32>>,
+    #[serde(default, deserialize_with = "field::or_null")]
+    settle: Option<Settle>,
+    format: Option<ActionFormat>,
+    frame: Option<String>,
+}
+
+impl Fields {
+    /// Reads the actions.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    fn batch(self) -> Result<Batch, String> {
+        let Self { actions, continue_on_error, groups, settle, format, frame } = self;
+        let Some(format) = format else {
+            if frame.is_some() {
+                return Err("frame is for a list with a format: each of these actions has its own".to_owned());
+            }
+            let actions = serde_json::from_str(actions.get()).map_err(|error| error.to_string())?;
+            return Ok(Batch { actions, continue_on_error, groups, settle });
+        };
+        if groups.is_some() {
+            return Err("groups is for a list without a format".to_owned());
+        }
+        let list: Vec<Value> = serde_json::from_str(actions.get()).map_err(|error| error.to_string())?;
+        let mut settle = settle.unwrap_or_default();
+        let look = settle.screenshot.get_or_insert_default().clone();
+        let ConvertedList { mut actions, groups } = format.convert(list, frame.as_deref())?;
+        actions.iter_mut().for_each(|action| use_options(action, &look));
+        let groups = groups.iter().any(|size| *size != 1).then_some(groups);
+        Ok(Batch { actions, continue_on_error, groups, settle: Some(settle) })
+    }
+}
+
+/// Gives a screenshot of the list the options of the one at its end: the model gets pictures of one size. A zoom is at full
+/// scale.
+fn use_options(action: &mut Action, look: &ScreenshotQuery) {
+    if let Action::Screenshot(query) = action {
+        query.clone_from(look);
+    } else if let Action::Zoom(zoom) = action {
+        zoom.screenshot =
+            Some(ScreenshotQuery { scale: None, max_pixels: None, region: None, ..look.clone() });
+    }
 }
 
 impl<'de> Deserialize<'de> for Batch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Fields {
-            actions: Vec<Action>,
-            continue_on_error: Option<bool>,
-        }
-
         struct Either;
 
         impl<'de> Visitor<'de> for Either {
@@ -44,13 +166,12 @@ impl<'de> Deserialize<'de> for Batch {
 
             fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Batch, A::Error> {
                 let actions = Vec::deserialize(SeqAccessDeserializer::new(list))?;
-                Ok(Batch { actions, continue_on_error: None })
+                Ok(Batch { actions, ..Batch::default() })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Batch, A::Error> {
-                let Fields { actions, continue_on_error } =
-                    Fields::deserialize(MapAccessDeserializer::new(object))?;
-                Ok(Batch { actions, continue_on_error })
+                let fields = Fields::deserialize(MapAccessDeserializer::new(object))?;
+                fields.batch().map_err(A::Error::custom)
             }
         }
 
@@ -93,4 +214,10 @@ pub struct BatchResult {
     pub not_tried: usize,
     /// Duration of the batch in milliseconds.
     pub took_ms: u64,
+    /// Result of the wait at the end; all changes since the first action.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle: Option<ScreenObservation>,
+    /// Screenshot at the end, if it was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screenshot: Option<ScreenshotBase64>,
 }
