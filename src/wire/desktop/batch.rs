@@ -221,3 +221,100 @@ pub struct BatchResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotBase64>,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(body: Value) -> Result<Value, String> {
+        let batch = serde_json::from_str::<Batch>(&body.to_string());
+        batch.map(|batch| serde_json::to_value(batch).expect("JSON")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn our_own_lists_stay_as_they_are() {
+        let actions = json!([{"action": "click", "x": 1.0, "y": 2.0, "frame": "ab-1"}, {"action": "wait", "seconds": 1.0}]);
+        for body in [
+            json!({"actions": actions}),
+            json!({"actions": actions, "continue_on_error": true}),
+            json!({"actions": actions, "groups": [2], "settle": {"quiet_ms": 50, "screenshot": {"scale": 0.5}}}),
+            json!({"actions": []}),
+        ] {
+            assert_eq!(read(body.clone()), Ok(body));
+        }
+        assert_eq!(read(actions.clone()), Ok(json!({"actions": actions})));
+    }
+
+    #[test]
+    fn a_list_of_a_model_becomes_ours_wherever_its_format_stands() {
+        let settle =
+            json!({"quiet_ms": 20, "screenshot": {"format": "jpeg", "scale": 0.5, "max_bytes": 9000}});
+        let list = json!([{"action": "screenshot"}, {"action": "zoom", "region": [0, 0, 8, 4]},
+            {"action": "wait", "duration": 61}]);
+        let texts = [
+            format!(r#"{{"format": "anthropic", "actions": {list}, "frame": "ab-1", "settle": {settle}}}"#),
+            format!(r#"{{"actions": {list}, "settle": {settle}, "frame": "ab-1", "format": "anthropic"}}"#),
+        ];
+        let expected = json!({
+            "actions": [
+                {"action": "screenshot", "format": "jpeg", "scale": 0.5, "max_bytes": 9000},
+                {"action": "zoom", "x": 0.0, "y": 0.0, "width": 8.0, "height": 4.0, "frame": "ab-1",
+                    "screenshot": {"format": "jpeg", "max_bytes": 9000}},
+                {"action": "wait", "seconds": 60.0},
+                {"action": "wait", "seconds": 1.0},
+            ],
+            "groups": [1, 1, 2],
+            "settle": settle,
+        });
+        for text in texts {
+            let batch: Batch = serde_json::from_str(&text).expect("a batch");
+            assert_eq!(serde_json::to_value(&batch).expect("JSON"), expected, "{text}");
+            // What the controller sends is what the agent reads.
+            assert_eq!(read(expected.clone()), Ok(expected.clone()));
+        }
+        let plain = json!({"format": "openai", "actions": [{"type": "move", "x": 1, "y": 2}]});
+        let expected =
+            json!({"actions": [{"action": "move", "x": 1.0, "y": 2.0}], "settle": {"screenshot": {}}});
+        assert_eq!(read(plain.clone()), Ok(expected.clone()));
+        // Numbers that are whole are read again from a value.
+        let batch: Batch = serde_json::from_value(plain).expect("a batch");
+        assert_eq!(serde_json::to_value(&batch).expect("JSON"), expected);
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_wrong() {
+        let wait = json!([{"type": "wait"}]);
+        for (body, part) in [
+            (
+                json!({"format": "gemini", "actions": wait}),
+                "unknown variant `gemini`, expected `anthropic` or `openai`",
+            ),
+            (json!({"format": "openai"}), "missing field `actions`"),
+            (json!({"format": "openai", "actions": {}}), "expected a sequence"),
+            (json!({"format": "openai", "actions": [{"type": "fly"}]}), "actions[0].type \"fly\" is not"),
+            (json!({"format": "openai", "actions": wait, "screen": 1}), "unknown field `screen`"),
+            (json!({"format": "openai", "actions": wait, "settle": []}), "expected an object"),
+            (json!({"format": "openai", "actions": wait, "settle": {"quiet": 1}}), "unknown field `quiet`"),
+            (
+                json!({"format": "openai", "actions": wait, "groups": [1]}),
+                "groups is for a list without a format",
+            ),
+            (
+                json!({"actions": [{"action": "wait", "seconds": 1}], "frame": "x"}),
+                "frame is for a list with a format",
+            ),
+            (json!({"actions": [{"action": "left_click"}]}), "unknown variant `left_click`"),
+            (json!({"actions": wait}), "missing field `action`"),
+            (json!({"actions": [], "screen": "default"}), "unknown field `screen`"),
+            (json!({}), "missing field `actions`"),
+        ] {
+            let error = read(body.clone()).expect_err("refused");
+            assert!(error.contains(part), "{body}: {error}");
+        }
+        let twice = r#"{"actions": [{"action": "click", "x": 1, "x": 2, "y": 3}]}"#;
+        let error = serde_json::from_str::<Batch>(twice).expect_err("refused").to_string();
+        assert!(error.contains("duplicate field"), "{error}");
+    }
+}

@@ -291,3 +291,158 @@ fn keypress(keys: &[String]) -> Result<Action, VendorActionError> {
     }
     steps::press("keys", HeldKeys::sort(keys).presses(), None)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn convert(action: Value, frame: Option<&str>) -> Result<Value, String> {
+        let action = OpenaiAction::read(action).and_then(|action| action.into_actions(frame));
+        action.map(|actions| json!(actions)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_action_is_converted() {
+        let key = |name: &str, key: &str| json!({"action": name, "key": key});
+        let click = |button: &str| json!({"action": "click", "x": 3.0, "y": 4.0, "button": button});
+        let scroll = |direction: &str, amount: f64| json!({"action": "scroll", "direction": direction, "amount": amount, "x": 3.0, "y": 4.0});
+        let with = |mut action: Value, field: &str, value: Value| {
+            action[field] = value;
+            action
+        };
+        for (action, expected) in [
+            (json!({"type": "click", "button": "left", "x": 3, "y": 4}), json!([click("left")])),
+            (json!({"type": "click", "button": "right", "x": 3, "y": 4}), json!([click("right")])),
+            (json!({"type": "click", "button": "wheel", "x": 3, "y": 4}), json!([click("middle")])),
+            (json!({"type": "click", "button": "back", "x": 3, "y": 4}), json!([click("back")])),
+            (json!({"type": "click", "button": "forward", "x": 3, "y": 4}), json!([click("forward")])),
+            (json!({"type": "click", "x": 3, "y": 4, "keys": null}), json!([click("left")])),
+            (
+                json!({"type": "click", "button": "left", "x": 3, "y": 4, "keys": ["CTRL", "SHIFT"]}),
+                json!([with(click("left"), "modifiers", json!(["ctrl", "shift"]))]),
+            ),
+            (
+                json!({"type": "double_click", "x": 3, "y": 4}),
+                json!([with(click("left"), "count", json!(2))]),
+            ),
+            (
+                json!({"type": "double_click", "x": 3, "y": 4, "keys": ["ALT"]}),
+                json!([with(with(click("left"), "count", json!(2)), "modifiers", json!(["alt"]))]),
+            ),
+            (
+                json!({"type": "drag", "path": [{"x": 1, "y": 2}, {"x": 3, "y": 4}, {"x": 5, "y": 6}]}),
+                json!([{"action": "drag", "path": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]}]),
+            ),
+            (
+                json!({"type": "drag", "path": [{"x": 1, "y": 2}, {"x": 3, "y": 4}], "keys": ["SPACE", "SHIFT"]}),
+                json!([
+                    key("key_down", "space"),
+                    {"action": "drag", "path": [[1.0, 2.0], [3.0, 4.0]], "modifiers": ["shift"]},
+                    key("key_up", "space")
+                ]),
+            ),
+            (json!({"type": "keypress", "keys": ["CTRL", "C"]}), json!([key("key", "ctrl+C")])),
+            (json!({"type": "keypress", "keys": ["ENTER"]}), json!([key("key", "Return")])),
+            (json!({"type": "keypress", "keys": ["CMD"]}), json!([key("key", "super")])),
+            (
+                json!({"type": "keypress", "keys": ["ARROWLEFT", "ARROWLEFT"]}),
+                json!([{"action": "key", "keys": ["Left", "Left"]}]),
+            ),
+            (json!({"type": "move", "x": 3, "y": 4}), json!([{"action": "move", "x": 3.0, "y": 4.0}])),
+            (
+                json!({"type": "move", "x": 3, "y": 4, "keys": ["SHIFT"]}),
+                json!([
+                    key("key_down", "shift"),
+                    {"action": "move", "x": 3.0, "y": 4.0},
+                    key("key_up", "shift")
+                ]),
+            ),
+            (json!({"type": "screenshot"}), json!([{"action": "screenshot"}])),
+            (
+                json!({"type": "scroll", "x": 3, "y": 4, "scroll_x": 0, "scroll_y": 300}),
+                json!([scroll("down", 3.0)]),
+            ),
+            (
+                json!({"type": "scroll", "x": 3, "y": 4, "scroll_x": 0, "scroll_y": -20}),
+                json!([scroll("up", 1.0)]),
+            ),
+            (
+                json!({"type": "scroll", "x": 3, "y": 4, "scroll_x": -200, "scroll_y": 100, "keys": ["CTRL"]}),
+                json!([
+                    with(scroll("down", 1.0), "modifiers", json!(["ctrl"])),
+                    with(scroll("left", 2.0), "modifiers", json!(["ctrl"]))
+                ]),
+            ),
+            (
+                json!({"type": "scroll", "x": 3, "y": 4, "scroll_x": 100, "scroll_y": 0}),
+                json!([scroll("right", 1.0)]),
+            ),
+            (
+                json!({"type": "scroll", "x": 3, "y": 4, "scroll_x": 0, "scroll_y": 0}),
+                json!([scroll("down", 0.0)]),
+            ),
+            (json!({"type": "type", "text": "a b"}), json!([{"action": "type", "text": "a b"}])),
+            (json!({"type": "wait"}), json!([{"action": "wait", "seconds": 2.0}])),
+        ] {
+            assert_eq!(convert(action.clone(), None), Ok(expected), "{action}");
+        }
+    }
+
+    #[test]
+    fn positions_have_the_frame() {
+        for action in [
+            json!({"type": "click", "button": "left", "x": 3, "y": 4}),
+            json!({"type": "double_click", "x": 3, "y": 4}),
+            json!({"type": "drag", "path": [{"x": 1, "y": 2}, {"x": 3, "y": 4}]}),
+            json!({"type": "move", "x": 3, "y": 4}),
+            json!({"type": "scroll", "x": 3, "y": 4, "scroll_x": 0, "scroll_y": 300}),
+        ] {
+            assert_eq!(convert(action, Some("ab-1")).unwrap()[0]["frame"], "ab-1");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_field() {
+        for (action, expected) in [
+            (json!("click"), "must be an object"),
+            (json!({"x": 1}), "type is required"),
+            (json!({"type": "left_click"}), "type \"left_click\" is not an action of OpenAI's computer_call"),
+            (json!({"type": "click", "y": 4}), "x is required"),
+            (json!({"type": "click", "x": "3", "y": 4}), "x must be a number of at least 0"),
+            (json!({"type": "click", "x": 3, "y": -4}), "y must be a number of at least 0"),
+            (
+                json!({"type": "click", "button": "middle", "x": 3, "y": 4}),
+                "button must be left, right, wheel, back or forward",
+            ),
+            (json!({"type": "click", "x": 3, "y": 4, "keys": "CTRL"}), "keys must be a list of texts"),
+            (
+                json!({"type": "click", "x": 3, "y": 4, "keys": ["a", "b", "c", "d", "e", "f"]}),
+                "keys must name at most 5 keys",
+            ),
+            (json!({"type": "click", "x": 3, "y": 4, "z": 5}), "z is not a field of click"),
+            (json!({"type": "drag"}), "path is required"),
+            (json!({"type": "drag", "path": [{"x": 1}]}), "path must be a list of points {x, y}"),
+            (json!({"type": "drag", "path": [{"x": 1, "y": 2}]}), "path must have 2 to 1000 points"),
+            (
+                json!({"type": "drag", "path": [{"x": 1, "y": 2}, {"x": -1, "y": 2}]}),
+                "path must have coordinates of at least 0",
+            ),
+            (json!({"type": "keypress"}), "keys is required"),
+            (json!({"type": "keypress", "keys": []}), "keys must name 1 to 100 keys"),
+            (json!({"type": "keypress", "keys": [1]}), "keys must be a list of texts"),
+            (json!({"type": "keypress", "keys": ["CTRL", ""]}), "keys must not have an empty name"),
+            (json!({"type": "keypress", "keys": vec!["a"; 101]}), "keys must name 1 to 100 keys"),
+            (json!({"type": "scroll", "x": 3, "y": 4, "scroll_y": 1}), "scroll_x is required"),
+            (
+                json!({"type": "scroll", "x": 3, "y": 4, "scroll_x": 0, "scroll_y": 60_000}),
+                "scroll_y must be -50000 to 50000",
+            ),
+            (json!({"type": "type", "text": null}), "text is required"),
+        ] {
+            assert_eq!(convert(action.clone(), None), Err(expected.to_owned()), "{action}");
+        }
+        assert!(serde_json::from_str::<OpenaiAction>(r#"{"type": "fly"}"#).is_err());
+    }
+}
