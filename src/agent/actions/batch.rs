@@ -11,9 +11,10 @@ use hotdesk_http::error_response;
 use hotdesk_wire::desktop::action::{Action, KeyPress};
 use hotdesk_wire::desktop::batch::{Batch, BatchError, BatchItem, BatchResult};
 use hotdesk_wire::desktop::effect::{ActionResult, Settle};
+use hotdesk_wire::desktop::screenshot::ScreenshotBase64;
 
-/// Most bytes of base64 of all screenshots in one batch; many large ones are better requested one by one. The one at its
-/// end does not count, so that a batch never lacks it.
+/// Most bytes of base64 of all screenshots in one batch, with the one at its end; many large ones are better requested one
+/// by one. The controller accepts answers of 24 MiB.
 const MAX_PICTURES: usize = 16 * 1024 * 1024;
 
 impl ActionRunner {
@@ -22,7 +23,7 @@ impl ActionRunner {
     /// # Errors
     /// `Invalid` for an empty or too long batch, for groups of other actions than it has, or for a bad parameter of a wait
     /// or a screenshot; `NotFound`, `Unavailable` or `TimedOut` for the screen. Nothing was done then. Later failures are
-    /// in the batch's results, except that of the wait at the end (`outcome_unknown`).
+    /// in the batch's results, except those of the wait at the end (`outcome_unknown`).
     pub async fn act_all(&self, screen: Option<&str>, batch: Batch) -> Result<BatchResult> {
         let groups = groups(&batch)?;
         batch.actions.iter().try_for_each(check)?;
@@ -62,6 +63,7 @@ impl ActionRunner {
             let watched = settle::wait_until_quiet(&screen, from, wanted).await.map_err(after_delivery)?;
             settle = Some(watched);
             screenshot = settled_screenshot(&screen, wanted).await.map_err(after_delivery)?;
+            progress.count_picture(screenshot.as_ref()).map_err(after_delivery)?;
         }
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(BatchResult { success, not_tried: count - results.len(), results, took_ms, settle, screenshot })
@@ -141,13 +143,21 @@ impl BatchInProgress<'_> {
 
     async fn act(&mut self, action: Action) -> Result<ActionResult> {
         let result = self.runner.act_in_turn(&self.screen, action).await?;
-        self.pictures += result.screenshot.as_ref().map_or(0, |shot| shot.image.len());
-        if self.pictures > MAX_PICTURES {
-            return Err(Error::too_large(format!(
-                "the screenshots of the batch are larger than {MAX_PICTURES} bytes"
-            )));
-        }
+        self.count_picture(result.screenshot.as_ref())?;
         Ok(result)
+    }
+
+    /// Counts a screenshot of the answer.
+    ///
+    /// # Errors
+    /// `TooLarge` for too many bytes.
+    fn count_picture(&mut self, picture: Option<&ScreenshotBase64>) -> Result<()> {
+        self.pictures += picture.map_or(0, |picture| picture.image.len());
+        if self.pictures > MAX_PICTURES {
+            let message = format!("the screenshots of the batch are larger than {MAX_PICTURES} bytes");
+            return Err(Error::too_large(message));
+        }
+        Ok(())
     }
 }
 
