@@ -13,17 +13,18 @@ use hotdesk_wire::desktop::batch::{Batch, BatchError, BatchItem, BatchResult};
 use hotdesk_wire::desktop::effect::{ActionResult, Settle};
 use hotdesk_wire::desktop::screenshot::ScreenshotBase64;
 
-/// Most bytes of base64 of all screenshots in one batch, with the one at its end; many large ones are better requested one
-/// by one. The controller accepts answers of 24 MiB.
+/// Most bytes of base64 of all screenshots in one batch, with the one at its end; many large ones are better
+/// requested one by one. The controller accepts answers of 24 MiB.
 const MAX_PICTURES: usize = 16 * 1024 * 1024;
 
 impl ActionRunner {
     /// Executes a batch. `took_ms` is in milliseconds; results are in the order of the actions.
     ///
     /// # Errors
-    /// `Invalid` for an empty or too long batch, for groups of other actions than it has, or for a bad parameter of a wait
-    /// or a screenshot; `NotFound`, `Unavailable` or `TimedOut` for the screen. Nothing was done then. Later failures are
-    /// in the batch's results, except those of the wait at the end (`outcome_unknown`).
+    /// `Invalid` for an empty or too long batch, for groups of other actions than it has, or for a bad
+    /// parameter of a wait or a screenshot; `NotFound`, `Unavailable` or `TimedOut` for the screen. Nothing
+    /// was done then. Later failures are in the batch's results, except those of the wait at the end
+    /// (`outcome_unknown`).
     pub async fn act_all(&self, screen: Option<&str>, batch: Batch) -> Result<BatchResult> {
         let groups = groups(&batch)?;
         batch.actions.iter().try_for_each(check)?;
@@ -73,7 +74,8 @@ impl ActionRunner {
 /// The sizes of a batch's groups; an action without a group is its own.
 ///
 /// # Errors
-/// `Invalid` for no group and for too many, for sizes out of range, and when their sum is not the number of actions.
+/// `Invalid` for no group and for too many, for sizes out of range, and when their sum is not the number of
+/// actions.
 fn groups(batch: &Batch) -> Result<Vec<usize>> {
     let count = batch.groups.as_ref().map_or(batch.actions.len(), Vec::len);
     if !(1..=MAX_LIST_ACTIONS).contains(&count) {
@@ -108,8 +110,9 @@ struct BatchInProgress<'a> {
 }
 
 impl BatchInProgress<'_> {
-    /// Executes the actions of one group until one fails. Keys that the group has pressed are released then, as its later
-    /// actions would have done. Returns the result of the last action that is more than a part of holding a key.
+    /// Executes the actions of one group until one fails. Keys that the group has pressed are released then,
+    /// as its later actions would have done. Returns the result of the last action that is more than a part
+    /// of holding a key.
     async fn act_group(&mut self, group: Vec<Action>) -> Result<ActionResult> {
         let mut held: Vec<KeyPress> = Vec::new();
         let (mut main, mut last, mut failure) = (None, None, None);
@@ -198,8 +201,6 @@ fn batch_error(error: Error) -> BatchError {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-
-    use super::*;
 
     #[test]
     fn groups_have_all_actions_of_the_list() {

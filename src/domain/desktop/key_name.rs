@@ -135,8 +135,8 @@ impl HeldKeys {
         self.modifiers.len() + self.others.len()
     }
 
-    /// Returns the presses of these keys, as the action `key` reads them. The modifiers are held for each other key, in the
-    /// order of the model; modifiers alone are one press.
+    /// Returns the presses of these keys, as the action `key` reads them. The modifiers are held for each
+    /// other key, in the order of the model; modifiers alone are one press.
     pub fn presses(&self) -> Vec<String> {
         let modifiers = self.modifiers.join("+");
         if self.others.is_empty() {
@@ -149,8 +149,8 @@ impl HeldKeys {
     }
 }
 
-/// Splits a text into combinations at white space, as `xdotool key` takes several. White space around a `+` joins
-/// (`ctrl + s`). A text of white space alone is these keys.
+/// Splits a text into combinations at white space, as `xdotool key` takes several. White space around a `+`
+/// joins (`ctrl + s`). A text of white space alone is these keys.
 pub fn combinations(text: &str) -> Vec<String> {
     if text.trim().is_empty() {
         return text.chars().map(String::from).collect();

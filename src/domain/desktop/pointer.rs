@@ -13,7 +13,8 @@ pub const MAX_CLICKS: u8 = 3;
 /// Largest number of points of a drag path: enough for a signature.
 pub const MAX_PATH_POINTS: usize = 1000;
 
-/// Pixels that one wheel step scrolls. Models with OpenAI's vocabulary scroll by pixels; browsers scroll about this far.
+/// Pixels that one wheel step scrolls. Models with OpenAI's vocabulary scroll by pixels; browsers scroll
+/// about this far.
 const PIXELS_OF_WHEEL_STEP: f64 = 100.0;
 
 /// Returns the whole wheel steps for a distance in pixels: at least 1 for any distance but 0.

@@ -16,8 +16,7 @@ use crate::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
 use crate::desktop::vendor::{ActionFormat, AnthropicAction, ConvertedList, OpenaiAction};
 use crate::field;
 
-/// `POST actions`. A bare array is accepted as `actions`. A list in a model's vocabulary is converted while it is
-/// deserialized, so it is always serialized in ours.
+/// `POST actions` in our vocabulary. A bare array is accepted as `actions`.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[schema(example = json!({"actions": [{"action": "click", "x": 10, "y": 10}, {"action": "type", "text": "hello"}]}))]
 #[serde(deny_unknown_fields)]
@@ -29,9 +28,10 @@ pub struct Batch {
     /// True to continue after a failed action; otherwise the batch ends there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continue_on_error: Option<bool>,
-    /// Numbers of consecutive actions that count as one and have one result, for all actions in order; at most 16
-    /// each. Each action is its own when absent.
+    /// Numbers of consecutive actions that count as one and have one result, for all actions in order; at
+    /// most 16 each. Each action is its own when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 200)]
     pub groups: Option<Vec<u32>>,
     /// Wait at the end until the screen stops changing; the answer has what changed, and the screenshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ impl Batch {
 
 /// Body of `POST actions`: the vocabulary is ours without `format`.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({"actions": [{"action": "click", "x": 10, "y": 10}, {"action": "type", "text": "hello"}]}))]
+#[schema(example = json!({"actions": [{"action": "click", "x": 10, "y": 10}]}))]
 #[serde(untagged)]
 pub enum ActionList {
     /// Our actions.
@@ -71,8 +71,8 @@ pub struct AnthropicList {
     /// True to continue after a failed action; otherwise the list ends there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continue_on_error: Option<bool>,
-    /// `frame` of the screenshot that the model saw: coordinates are its pixels, for any scale and region. Without
-    /// it, coordinates are screen pixels.
+    /// `frame` of the screenshot that the model saw: coordinates are its pixels, for any scale and region.
+    /// Without it, coordinates are screen pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
     /// Conditions of the wait at the end, and options for its screenshot, which is always taken.
@@ -93,8 +93,8 @@ pub struct OpenaiList {
     /// True to continue after a failed action; otherwise the list ends there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continue_on_error: Option<bool>,
-    /// `frame` of the screenshot that the model saw: coordinates are its pixels, for any scale and region. Without
-    /// it, coordinates are screen pixels.
+    /// `frame` of the screenshot that the model saw: coordinates are its pixels, for any scale and region.
+    /// Without it, coordinates are screen pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
     /// Conditions of the wait at the end, and options for its screenshot, which is always taken.
@@ -142,8 +142,8 @@ impl Fields {
     }
 }
 
-/// Gives a screenshot of the list the options of the one at its end: the model gets pictures of one size. A zoom is at full
-/// scale.
+/// Gives a screenshot of the list the options of the one at its end: the model gets pictures of one size. A
+/// zoom is at full scale.
 fn use_options(action: &mut Action, look: &ScreenshotQuery) {
     if let Action::Screenshot(query) = action {
         query.clone_from(look);
@@ -153,6 +153,8 @@ fn use_options(action: &mut Action, look: &ScreenshotQuery) {
     }
 }
 
+// A list in a model's vocabulary is converted here, so it is always serialized in ours: controller, agent and
+// proxy path need no other case.
 impl<'de> Deserialize<'de> for Batch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
@@ -235,11 +237,13 @@ mod tests {
 
     #[test]
     fn our_own_lists_stay_as_they_are() {
-        let actions = json!([{"action": "click", "x": 1.0, "y": 2.0, "frame": "ab-1"}, {"action": "wait", "seconds": 1.0}]);
+        let actions = json!([{"action": "click", "x": 1.0, "y": 2.0, "frame": "ab-1"},
+            {"action": "wait", "seconds": 1.0}]);
         for body in [
             json!({"actions": actions}),
             json!({"actions": actions, "continue_on_error": true}),
-            json!({"actions": actions, "groups": [2], "settle": {"quiet_ms": 50, "screenshot": {"scale": 0.5}}}),
+            json!({"actions": actions, "groups": [2],
+                "settle": {"quiet_ms": 50, "screenshot": {"scale": 0.5}}}),
             json!({"actions": []}),
         ] {
             assert_eq!(read(body.clone()), Ok(body));

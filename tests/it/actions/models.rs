@@ -1,5 +1,5 @@
-//! Lists of actions in the vocabularies of models: their effect on a real screen, and the screenshot at the end
-//! (docs/api/actions.md#lists-of-a-model).
+//! Lists of actions in the vocabularies of models: their effect on a real screen, and the screenshot at the
+//! end (docs/api/actions.md#lists-of-a-model).
 
 use std::time::Duration;
 

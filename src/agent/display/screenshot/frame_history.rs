@@ -74,7 +74,7 @@ impl FrameRecord {
         (map(x, self.width, self.region.x, across), map(y, self.height, self.region.y, down))
     }
 
-    /// Converts a rectangle of the picture (x, y, width and height) to all pixels of the screen that it shows.
+    /// Converts a rectangle of the picture (x, y, width, height) to all pixels of the screen that it shows.
     ///
     /// # Errors
     /// `Invalid` when it is empty or not in the picture.

@@ -73,8 +73,8 @@ async fn cursor_position(
 /// By default it ends at the first failed action. The response has the result of each action.
 /// `{{secret:NAME}}` in a text types the value of a secret.
 ///
-/// With `format`, the actions are those of a model's vocabulary: inputs of Anthropic's `computer` tool, or actions of
-/// OpenAI's `computer_call`. The response then ends with a screenshot of the settled screen.
+/// With `format`, the actions are those of a model's vocabulary: inputs of Anthropic's `computer` tool, or
+/// actions of OpenAI's `computer_call`. The response then ends with a screenshot of the settled screen.
 #[utoipa::path(post, path = "/computers/{id}/actions", tag = "actions",
     params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = ActionList,
     responses((status = 200, description = "The result of each action", body = BatchResult)))]

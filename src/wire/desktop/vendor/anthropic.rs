@@ -1,5 +1,5 @@
-//! Inputs of Anthropic's `computer` tool: versions 20241022, 20250124 and 20251124, and of the toolset 20260801, whose
-//! names of tools are the values of `action`.
+//! Inputs of Anthropic's `computer` tool: versions 20241022, 20250124 and 20251124, and of the toolset
+//! 20260801, whose names of tools are the values of `action`.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -16,7 +16,7 @@ use hotdesk_domain::limits::{MAX_HOLD_MS, MAX_MODEL_WAIT_SECONDS, MAX_WAIT_SECON
 /// Direction of `scroll`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum ScrollDirection {
+pub enum WheelDirection {
     /// Towards the start of the document.
     Up,
     /// Towards its end.
@@ -27,7 +27,7 @@ pub enum ScrollDirection {
     Right,
 }
 
-impl ScrollDirection {
+impl WheelDirection {
     /// Returns the name of the API.
     fn name(self) -> &'static str {
         match self {
@@ -39,8 +39,9 @@ impl ScrollDirection {
     }
 }
 
-/// Input of one call of Anthropic's `computer` tool. Coordinates are `[x, y]` in pixels of the picture that the model saw.
-/// Without `coordinate`, an action is where the pointer is. `text` of actions of the mouse names keys to hold.
+/// Input of one call of Anthropic's `computer` tool. Coordinates are `[x, y]` in pixels of the picture that
+/// the model saw. Without `coordinate`, an action is where the pointer is. `text` of actions of the mouse
+/// names keys to hold.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum AnthropicAction {
@@ -158,7 +159,7 @@ pub enum AnthropicAction {
         #[schema(value_type = Option<Vec<f64>>, min_items = 2, max_items = 2)]
         coordinate: Option<Coordinate>,
         /// Direction of the wheel.
-        scroll_direction: ScrollDirection,
+        scroll_direction: WheelDirection,
         /// Number of wheel steps.
         #[schema(minimum = 0, maximum = 500)]
         scroll_amount: f64,
@@ -166,7 +167,7 @@ pub enum AnthropicAction {
         #[serde(skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
-    /// Waits.
+    /// Waits for a time.
     Wait {
         /// Time in seconds.
         #[schema(minimum = 0, maximum = 300)]
@@ -192,7 +193,8 @@ impl AnthropicAction {
     /// Reads an input of the tool. Null fields count as absent.
     ///
     /// # Errors
-    /// For an unknown action, a field that is absent or of a wrong type, and a field that the action does not have.
+    /// For an unknown action, a field that is absent or of a wrong type, and a field that the action does not
+    /// have.
     pub fn read(input: Value) -> Result<Self, VendorActionError> {
         let mut fields = Fields::of(input)?;
         let name = required("action", fields.text("action")?)?;
@@ -259,12 +261,12 @@ impl AnthropicAction {
     }
 
     /// Returns our actions that do the same, at least one and at most
-    /// [`MAX_GROUP_ACTIONS`](hotdesk_domain::limits::MAX_GROUP_ACTIONS). Coordinates are pixels of the picture with the
-    /// id `frame`; without it, of the screen.
+    /// [`MAX_GROUP_ACTIONS`](hotdesk_domain::limits::MAX_GROUP_ACTIONS). Coordinates are pixels of the
+    /// picture with the id `frame`; without it, of the screen.
     ///
     /// # Errors
-    /// For a value out of range and for too many keys. The computer checks names of keys and whether a point is on the
-    /// screen.
+    /// For a value out of range and for too many keys. The computer checks names of keys and whether a point
+    /// is on the screen.
     pub fn into_actions(self, frame: Option<&str>) -> Result<Vec<Action>, VendorActionError> {
         match self {
             Self::Key { text, repeat } => key(&text, repeat).map(|action| vec![action]),
@@ -473,12 +475,14 @@ mod tests {
                 json!([with(with(up.clone(), "x", json!(3.0)), "y", json!(4.0))]),
             ),
             (
-                json!({"action": "left_click_drag", "start_coordinate": [1, 2], "coordinate": [3, 4], "text": "alt"}),
+                json!({"action": "left_click_drag", "start_coordinate": [1, 2], "coordinate": [3, 4],
+                    "text": "alt"}),
                 json!([{"action": "drag", "start_x": 1.0, "start_y": 2.0, "end_x": 3.0, "end_y": 4.0,
                     "modifiers": ["alt"]}]),
             ),
             (
-                json!({"action": "scroll", "coordinate": [3, 4], "scroll_direction": "down", "scroll_amount": 5,
+                json!({"action": "scroll", "coordinate": [3, 4], "scroll_direction": "down",
+                    "scroll_amount": 5,
                     "text": "ctrl"}),
                 json!([{"action": "scroll", "direction": "down", "amount": 5.0, "x": 3.0, "y": 4.0,
                     "modifiers": ["ctrl"]}]),
@@ -534,7 +538,8 @@ mod tests {
             (json!({"action": "zoom", "region": [0, 0, 1, 1]}), true),
             (json!({"action": "cursor_position"}), true),
             (
-                json!({"action": "scroll", "coordinate": [3, 4], "scroll_direction": "up", "scroll_amount": 1}),
+                json!({"action": "scroll", "coordinate": [3, 4], "scroll_direction": "up",
+                    "scroll_amount": 1}),
                 true,
             ),
             (json!({"action": "left_click"}), false),
@@ -593,7 +598,8 @@ mod tests {
                 "text must name at most 5 keys",
             ),
             (
-                json!({"action": "left_click_drag", "coordinate": [1, 2], "start_coordinate": {"x": 1, "y": 2}}),
+                json!({"action": "left_click_drag", "coordinate": [1, 2],
+                    "start_coordinate": {"x": 1, "y": 2}}),
                 "start_coordinate must be [x, y]: two numbers of at least 0",
             ),
             (json!({"action": "scroll", "scroll_amount": 1}), "scroll_direction is required"),

@@ -52,8 +52,8 @@ impl std::error::Error for VendorActionError {}
 /// Result of reading a field.
 type Read<T> = Result<T, VendorActionError>;
 
-/// Fields of one action that are not read yet. A null field is absent, because clients send the fields that an action does
-/// not have as null.
+/// Fields of one action that are not read yet. A null field is absent, because clients send the fields that
+/// an action does not have as null.
 #[derive(Debug)]
 pub(super) struct Fields(Map<String, Value>);
 

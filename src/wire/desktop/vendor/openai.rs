@@ -55,12 +55,12 @@ pub struct PathPoint {
     pub y: f64,
 }
 
-/// Action of OpenAI's `computer_call`. Coordinates are pixels of the picture that the model saw. `keys` of actions of the
-/// mouse are held.
+/// Action of OpenAI's `computer_call`. Coordinates are pixels of the picture that the model saw. `keys` of
+/// actions of the mouse are held.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OpenaiAction {
-    /// Clicks.
+    /// Clicks with a button.
     Click {
         /// Button to click; the left one when absent.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,8 @@ impl OpenaiAction {
     /// Reads an action. Null fields count as absent.
     ///
     /// # Errors
-    /// For an unknown type, a field that is absent or of a wrong type, and a field that the action does not have.
+    /// For an unknown type, a field that is absent or of a wrong type, and a field that the action does not
+    /// have.
     pub fn read(action: Value) -> Result<Self, VendorActionError> {
         let mut fields = Fields::of(action)?;
         let name = required("type", fields.text("type")?)?;
@@ -204,12 +205,12 @@ impl OpenaiAction {
     }
 
     /// Returns our actions that do the same, at least one and at most
-    /// [`MAX_GROUP_ACTIONS`](hotdesk_domain::limits::MAX_GROUP_ACTIONS). Coordinates are pixels of the picture with the
-    /// id `frame`; without it, of the screen.
+    /// [`MAX_GROUP_ACTIONS`](hotdesk_domain::limits::MAX_GROUP_ACTIONS). Coordinates are pixels of the
+    /// picture with the id `frame`; without it, of the screen.
     ///
     /// # Errors
-    /// For a value out of range and for too many keys. The computer checks names of keys and whether a point is on the
-    /// screen.
+    /// For a value out of range and for too many keys. The computer checks names of keys and whether a point
+    /// is on the screen.
     pub fn into_actions(self, frame: Option<&str>) -> Result<Vec<Action>, VendorActionError> {
         match self {
             Self::Click { button, x, y, keys } => {
@@ -307,10 +308,13 @@ mod tests {
     fn every_action_is_converted() {
         let key = |name: &str, key: &str| json!({"action": name, "key": key});
         let click = |button: &str| json!({"action": "click", "x": 3.0, "y": 4.0, "button": button});
-        let scroll = |direction: &str, amount: f64| json!({"action": "scroll", "direction": direction, "amount": amount, "x": 3.0, "y": 4.0});
         let with = |mut action: Value, field: &str, value: Value| {
             action[field] = value;
             action
+        };
+        let scroll = |direction: &str, amount: f64| {
+            let at = json!({"action": "scroll", "x": 3.0, "y": 4.0});
+            with(with(at, "direction", json!(direction)), "amount", json!(amount))
         };
         for (action, expected) in [
             (json!({"type": "click", "button": "left", "x": 3, "y": 4}), json!([click("left")])),
@@ -336,7 +340,8 @@ mod tests {
                 json!([{"action": "drag", "path": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]}]),
             ),
             (
-                json!({"type": "drag", "path": [{"x": 1, "y": 2}, {"x": 3, "y": 4}], "keys": ["SPACE", "SHIFT"]}),
+                json!({"type": "drag", "path": [{"x": 1, "y": 2}, {"x": 3, "y": 4}],
+                    "keys": ["SPACE", "SHIFT"]}),
                 json!([
                     key("key_down", "space"),
                     {"action": "drag", "path": [[1.0, 2.0], [3.0, 4.0]], "modifiers": ["shift"]},
@@ -369,7 +374,8 @@ mod tests {
                 json!([scroll("up", 1.0)]),
             ),
             (
-                json!({"type": "scroll", "x": 3, "y": 4, "scroll_x": -200, "scroll_y": 100, "keys": ["CTRL"]}),
+                json!({"type": "scroll", "x": 3, "y": 4, "scroll_x": -200, "scroll_y": 100,
+                    "keys": ["CTRL"]}),
                 json!([
                     with(scroll("down", 1.0), "modifiers", json!(["ctrl"])),
                     with(scroll("left", 2.0), "modifiers", json!(["ctrl"]))
