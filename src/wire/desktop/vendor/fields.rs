@@ -50,7 +50,7 @@ impl fmt::Display for VendorActionError {
 impl std::error::Error for VendorActionError {}
 
 /// Result of reading a field.
-type Read<T> = Result<T, VendorActionError>;
+type ReadResult<T> = Result<T, VendorActionError>;
 
 /// Fields of one action that are not read yet. A null field is absent, because clients send the fields that
 /// an action does not have as null.
@@ -62,7 +62,7 @@ impl Fields {
     ///
     /// # Errors
     /// When it is not an object.
-    pub(super) fn of(action: Value) -> Read<Self> {
+    pub(super) fn of(action: Value) -> ReadResult<Self> {
         let Value::Object(mut fields) = action else {
             return Err(VendorActionError { field: None, reason: "must be an object".to_owned() });
         };
@@ -75,7 +75,7 @@ impl Fields {
         name: &'static str,
         expected: &str,
         read: impl FnOnce(Value) -> Option<T>,
-    ) -> Read<Option<T>> {
+    ) -> ReadResult<Option<T>> {
         let Some(value) = self.0.remove(name) else { return Ok(None) };
         match read(value) {
             Some(value) => Ok(Some(value)),
@@ -84,32 +84,32 @@ impl Fields {
     }
 
     /// Reads a text.
-    pub(super) fn text(&mut self, name: &'static str) -> Read<Option<String>> {
+    pub(super) fn text(&mut self, name: &'static str) -> ReadResult<Option<String>> {
         self.value(name, "a text")
     }
 
     /// Reads a list of texts.
-    pub(super) fn texts(&mut self, name: &'static str) -> Read<Option<Vec<String>>> {
+    pub(super) fn texts(&mut self, name: &'static str) -> ReadResult<Option<Vec<String>>> {
         self.value(name, "a list of texts")
     }
 
     /// Reads a number.
-    pub(super) fn number(&mut self, name: &'static str) -> Read<Option<f64>> {
+    pub(super) fn number(&mut self, name: &'static str) -> ReadResult<Option<f64>> {
         self.read(name, "a number", |value| value.as_f64())
     }
 
     /// Reads X and Y.
-    pub(super) fn coordinate(&mut self, name: &'static str) -> Read<Option<Coordinate>> {
+    pub(super) fn coordinate(&mut self, name: &'static str) -> ReadResult<Option<Coordinate>> {
         self.read(name, "[x, y]: two numbers of at least 0", positions)
     }
 
     /// Reads the corners of a rectangle.
-    pub(super) fn corners(&mut self, name: &'static str) -> Read<Option<[f64; 4]>> {
+    pub(super) fn corners(&mut self, name: &'static str) -> ReadResult<Option<[f64; 4]>> {
         self.read(name, "[x0, y0, x1, y1]: four numbers of at least 0", positions)
     }
 
     /// Reads a number of at least 0.
-    pub(super) fn position(&mut self, name: &'static str) -> Read<Option<f64>> {
+    pub(super) fn position(&mut self, name: &'static str) -> ReadResult<Option<f64>> {
         self.read(name, "a number of at least 0", |value| position(&value))
     }
 
@@ -118,7 +118,7 @@ impl Fields {
         &mut self,
         name: &'static str,
         expected: &str,
-    ) -> Read<Option<T>> {
+    ) -> ReadResult<Option<T>> {
         self.read(name, expected, |value| serde_json::from_value(value).ok())
     }
 
@@ -126,7 +126,7 @@ impl Fields {
     ///
     /// # Errors
     /// When the action has another field.
-    pub(super) fn finish(self, action: &str) -> Read<()> {
+    pub(super) fn finish(self, action: &str) -> ReadResult<()> {
         match self.0.keys().next() {
             None => Ok(()),
             Some(other) => Err(VendorActionError {
@@ -141,7 +141,7 @@ impl Fields {
 ///
 /// # Errors
 /// When it is absent.
-pub(super) fn required<T>(name: &'static str, value: Option<T>) -> Read<T> {
+pub(super) fn required<T>(name: &'static str, value: Option<T>) -> ReadResult<T> {
     value.ok_or_else(|| VendorActionError::of_field(name, "is required"))
 }
 
@@ -149,7 +149,7 @@ pub(super) fn required<T>(name: &'static str, value: Option<T>) -> Read<T> {
 ///
 /// # Errors
 /// When it is not.
-pub(super) fn check_range(name: &'static str, value: f64, most: f64) -> Read<f64> {
+pub(super) fn check_range(name: &'static str, value: f64, most: f64) -> ReadResult<f64> {
     if (0.0..=most).contains(&value) {
         return Ok(value);
     }
