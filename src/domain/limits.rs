@@ -19,6 +19,14 @@ pub const MAX_STDIN: usize = 17 * 1024 * 1024;
 /// Longest hold of a key sequence, in milliseconds: it occupies the screen's queue for as long as the longest
 /// drag.
 pub const MAX_HOLDS_MS: u64 = 30_000;
+/// Longest hold of one key in milliseconds: games need seconds.
+pub const MAX_HOLD_MS: u32 = 10_000;
+/// Most actions of one list: a form of fifty fields, each clicked, cleared, filled and checked.
+pub const MAX_LIST_ACTIONS: usize = 200;
+/// Most actions that count as one action of a list: a triple click where the pointer is, with five keys held.
+pub const MAX_GROUP_ACTIONS: usize = 16;
+/// Longest wait of a model in seconds, the limit in the documentation of Anthropic's computer tool.
+pub const MAX_MODEL_WAIT_SECONDS: f64 = 300.0;
 /// Default time for watching a screen, in milliseconds.
 pub const DEFAULT_WATCH_MS: u32 = 5_000;
 /// Timeout for a streaming server, in seconds: name resolution, connection and start of the stream. ffmpeg

@@ -9,14 +9,12 @@ use super::{ActionRunner, finish, paste};
 use crate::display::Screen;
 use crate::display::keys::{self, Chord};
 use hotdesk_domain::error::{Error, Kind, Result};
-use hotdesk_domain::limits::MAX_HOLDS_MS;
+use hotdesk_domain::limits::{MAX_HOLD_MS, MAX_HOLDS_MS};
 use hotdesk_wire::desktop::action::{KeyPress, Type};
 use hotdesk_wire::desktop::effect::ActionResult;
 
 /// Most keys in a sequence, and most repetitions; for more there is text input.
 const MAX_KEYS: usize = 100;
-/// Longest hold of one key in milliseconds: games need seconds.
-const MAX_HOLD_MS: u32 = 10_000;
 
 impl ActionRunner {
     /// Types or pastes a text.

@@ -11,6 +11,7 @@ use serde_json::Value;
 mod batch;
 mod frame_coordinates;
 mod keyboard;
+mod look;
 mod paste;
 mod pointer;
 mod settle;
@@ -43,6 +44,8 @@ macro_rules! perform_action {
                     let screenshot = take(screen, &query).await?;
                     Ok(observed("screenshot", None, Some(screenshot)))
                 }
+                Action::Zoom(body) => look::zoom(screen, body).await,
+                Action::CursorPosition(query) => look::pointer_position(screen, query).await,
             }
         }
     };
@@ -86,13 +89,7 @@ impl ActionRunner {
     /// # Errors
     /// `NotFound` for an unknown screen; `Unavailable` or `TimedOut` when the screen cannot be used now.
     pub async fn cursor_position(&self, screen: Option<&str>) -> Result<CursorPosition> {
-        let now = self.displays.screen(screen)?.pointer().await?;
-        Ok(CursorPosition {
-            x: now.at.x.into(),
-            y: now.at.y.into(),
-            buttons: now.buttons.iter().map(|button| button.name().to_owned()).collect(),
-            modifiers: now.modifiers.iter().map(|name| (*name).to_owned()).collect(),
-        })
+        Ok(look::cursor_position(&self.displays.screen(screen)?.pointer().await?))
     }
 
     async fn act_in_turn(&self, screen: &Arc<Screen>, action: Action) -> Result<ActionResult> {
@@ -163,12 +160,19 @@ fn check(action: &Action) -> Result<()> {
         (None, body.screenshot.as_ref())
     } else if let Action::Screenshot(query) = action {
         (None, Some(query))
+    } else if let Action::Zoom(body) = action {
+        (None, body.screenshot.as_ref())
     } else {
         let settle = action.options().and_then(|options| options.settle.as_ref());
         (settle, settle.and_then(|settle| settle.screenshot.as_ref()))
     };
     settle.map_or(Ok(()), settle::check)?;
-    screenshot.map_or(Ok(()), |query| screenshot_options(query).map(|_| ()))
+    check_screenshot(screenshot)
+}
+
+/// Checks the options of a screenshot before the action is executed.
+fn check_screenshot(query: Option<&ScreenshotQuery>) -> Result<()> {
+    query.map_or(Ok(()), |query| screenshot_options(query).map(|_| ()))
 }
 
 async fn finish<T>(

@@ -59,7 +59,11 @@ impl ActionRunner {
 
     /// Drags along a path.
     pub(super) async fn drag(&self, screen: &Arc<Screen>, body: Drag) -> Result<ActionResult> {
-        let DragRequest { path, press, duration } = drag(&body)?;
+        let DragRequest { mut path, starts_at_pointer, press, duration } = drag(&body)?;
+        if starts_at_pointer {
+            let at = screen.pointer().await?.at;
+            path.insert(0, (at.x.into(), at.y.into()));
+        }
         let button = press.button.name();
         let done = screen.drag(path, press, duration).await?;
         let (start, end) = done.value;
@@ -109,6 +113,8 @@ fn click_name(count: u8) -> &'static str {
 #[derive(Debug)]
 struct DragRequest {
     path: Vec<(f64, f64)>,
+    /// Whether the path begins where the pointer is, before its first point.
+    starts_at_pointer: bool,
     press: Press,
     duration: Duration,
 }
@@ -120,10 +126,12 @@ fn drag(body: &Drag) -> Result<DragRequest> {
         (None, Some(start_x), Some(start_y), Some(end_x), Some(end_y)) => {
             vec![(start_x, start_y), (end_x, end_y)]
         }
+        (None, None, None, Some(end_x), Some(end_y)) => vec![(end_x, end_y)],
         (None, ..) => return Err(Error::invalid("start_x, start_y, end_x and end_y are needed, or a path")),
         (Some(_), ..) => return Err(Error::invalid("a drag has a start and an end, or a path, not both")),
     };
-    if !(2..=MAX_PATH_POINTS).contains(&path.len()) {
+    let starts_at_pointer = body.path.is_none() && body.start_x.is_none();
+    if !starts_at_pointer && !(2..=MAX_PATH_POINTS).contains(&path.len()) {
         return Err(Error::invalid(format!("path must have 2 to {MAX_PATH_POINTS} points")));
     }
     let press = Press {
@@ -131,7 +139,8 @@ fn drag(body: &Drag) -> Result<DragRequest> {
         count: 1,
         modifiers: modifiers(body.modifiers.as_ref())?,
     };
-    Ok(DragRequest { path, press, duration: seconds(body.duration.unwrap_or(DEFAULT_DRAG_SECONDS))? })
+    let duration = seconds(body.duration.unwrap_or(DEFAULT_DRAG_SECONDS))?;
+    Ok(DragRequest { path, starts_at_pointer, press, duration })
 }
 
 /// Parses the parameters of a scroll.
@@ -202,11 +211,15 @@ mod tests {
     fn drags_have_two_ends_or_a_path() {
         let ends = json!({"start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4});
         assert_eq!(drag(&read(ends)).unwrap().path, [(1.0, 2.0), (3.0, 4.0)]);
+        let end = drag(&read(json!({"end_x": 3, "end_y": 4}))).unwrap();
+        assert_eq!((end.path, end.starts_at_pointer), (vec![(3.0, 4.0)], true));
         let path = json!({"path": [[1, 2], [3, 4], [5, 6]], "duration": 0});
         assert_eq!(drag(&read(path)).unwrap().path.len(), 3);
         for body in [
             json!({}),
             json!({"start_x": 1, "start_y": 2, "end_x": 3}),
+            json!({"start_x": 1, "end_x": 3, "end_y": 4}),
+            json!({"end_x": 3}),
             json!({"path": [[1, 2]]}),
             json!({"path": [[1, 2], [3, 4]], "end_x": 3}),
             json!({"path": vec![[1, 2]; 1001]}),

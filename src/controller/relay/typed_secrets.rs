@@ -17,7 +17,7 @@ const ENDPOINTS: [&str; 2] = ["actions", "type"];
 
 /// A body of one of them.
 enum TypedBody {
-    Actions(Batch),
+    Actions(Box<Batch>),
     Text(Box<Action>),
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn fill(
 impl TypedBody {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let text = || parse::<Type>(bytes).ok().map(|body| Self::Text(Box::new(Action::Type(body))));
-        text().or_else(|| parse(bytes).ok().map(Self::Actions))
+        text().or_else(|| parse(bytes).ok().map(|list| Self::Actions(Box::new(list))))
     }
 
     fn actions(&mut self) -> &mut [Action] {

@@ -5,6 +5,7 @@ pub mod audio;
 pub mod channel;
 pub mod event;
 pub mod image;
+pub mod key_name;
 pub mod pointer;
 pub mod region;
 pub mod resolution;

@@ -13,6 +13,15 @@ pub const MAX_CLICKS: u8 = 3;
 /// Largest number of points of a drag path: enough for a signature.
 pub const MAX_PATH_POINTS: usize = 1000;
 
+/// Pixels that one wheel step scrolls. Models with OpenAI's vocabulary scroll by pixels; browsers scroll
+/// about this far.
+const PIXELS_OF_WHEEL_STEP: f64 = 100.0;
+
+/// Returns the whole wheel steps for a distance in pixels: at least 1 for any distance but 0.
+pub fn wheel_steps(pixels: f64) -> f64 {
+    if pixels == 0.0 { 0.0 } else { (pixels.abs() / PIXELS_OF_WHEEL_STEP).round().max(1.0) }
+}
+
 /// Checks a scroll amount in wheel steps; fractions are allowed, and 0 scrolls nothing.
 ///
 /// # Errors
@@ -177,6 +186,15 @@ mod tests {
         assert!(check_scroll_amount(0.0).is_ok());
         for bad in [-0.1, 500.1, f64::NAN, f64::INFINITY] {
             assert!(check_scroll_amount(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn pixels_are_whole_wheel_steps() {
+        for (pixels, steps) in
+            [(0.0, 0.0), (1.0, 1.0), (-1.0, 1.0), (149.0, 1.0), (150.0, 2.0), (-500.0, 5.0)]
+        {
+            assert_eq!(wheel_steps(pixels), steps, "{pixels}");
         }
     }
 

@@ -133,7 +133,7 @@ pub struct ActionResult {
     /// True when the input was delivered to the X server.
     pub success: bool,
     /// `click`, `double_click`, `triple_click`, `move`, `mouse_down`, `mouse_up`, `drag`, `scroll`, `type`,
-    /// `key_press`, `key_down`, `key_up`, `wait`, `wait_stable`, `wait_change`, `screenshot` or
+    /// `key_press`, `key_down`, `key_up`, `wait`, `wait_stable`, `wait_change`, `screenshot`, `zoom` or
     /// `cursor_position`.
     pub action: String,
     /// Values of the action, with the names of the request.

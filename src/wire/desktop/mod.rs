@@ -12,4 +12,5 @@ pub mod event;
 pub mod recording;
 pub mod screenshot;
 pub mod stream;
+pub mod vendor;
 pub mod window;

@@ -1,6 +1,7 @@
 //! Actions on a real computer and their error answers (docs/api/actions.md).
 
 mod hostile;
+mod models;
 mod screenshots;
 mod wrong;
 

@@ -120,6 +120,16 @@ async fn every_route_that_types_fills_secrets_in() {
         assert_eq!(typed[1], json!({"action": "type", "text": value, "confidential": true}), "{path}");
         assert_eq!(typed[2], json!({"action": "type", "text": "plain"}), "{path}");
     }
+    for path in scene.paths("actions") {
+        for (format, tag) in [("anthropic", "action"), ("openai", "type")] {
+            let body = json!({"format": format, "actions": [{ tag: "type", "text": text }]});
+            let done = scene.send(key, &path, &body).await;
+            assert_eq!(done.status, 200, "{path}: {}", done.body);
+            let (_, received) = scene.typed.one();
+            let typed = json!([{"action": "type", "text": value, "confidential": true}]);
+            assert_eq!(received, json!({"actions": typed, "settle": {"screenshot": {}}}), "{path}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

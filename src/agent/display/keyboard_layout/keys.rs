@@ -321,6 +321,17 @@ mod tests {
     }
 
     #[test]
+    fn every_key_that_a_model_names_is_known() {
+        use hotdesk_domain::desktop::key_name::{KEY_NAMES, MODIFIER_NAMES};
+        for (name, ours) in MODIFIER_NAMES.iter().chain(&KEY_NAMES) {
+            assert!(parse(ours).is_ok(), "{name:?} is {ours:?}");
+        }
+        for (name, ours) in MODIFIER_NAMES {
+            assert!(modifiers(&[ours.to_owned()]).is_ok(), "{name:?} is {ours:?}");
+        }
+    }
+
+    #[test]
     fn errors_name_the_unknown_part() {
         for (name, expected) in [
             ("", "empty"),

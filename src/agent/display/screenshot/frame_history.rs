@@ -61,6 +61,45 @@ impl FrameRecord {
         let (across, down) = (self.region.width, self.region.height);
         Ok((map(x, self.width, self.region.x, across), map(y, self.height, self.region.y, down)))
     }
+
+    /// Converts a pixel of the screen to the pixel of the picture that shows it. Outside of the picture, the
+    /// numbers continue.
+    pub fn from_screen(&self, x: i32, y: i32) -> (i32, i32) {
+        let map = |at: i32, side: u32, from: u16, length: u16| {
+            let shown = f64::from(side) / f64::from(length);
+            // Screens have at most some thousand pixels on a side.
+            ((f64::from(at) - f64::from(from) + 0.5) * shown).floor() as i32
+        };
+        let (across, down) = (self.region.width, self.region.height);
+        (map(x, self.width, self.region.x, across), map(y, self.height, self.region.y, down))
+    }
+
+    /// Converts a rectangle of the picture (x, y, width, height) to all pixels of the screen that it shows.
+    ///
+    /// # Errors
+    /// `Invalid` when it is empty or not in the picture.
+    pub fn region_to_screen(&self, [x, y, width, height]: [f64; 4]) -> Result<Region> {
+        let inside = |from: f64, length: f64, side: u32| {
+            from >= 0.0 && length > 0.0 && from + length <= f64::from(side)
+        };
+        if !inside(x, width, self.width) || !inside(y, height, self.height) {
+            let (place, size) = (format_point(x, y), format_point(width, height));
+            let (width, height) = (self.width, self.height);
+            let message = format!("the part at {place} of {size} is not in the frame of {width}x{height}");
+            return Err(Error::invalid(message));
+        }
+        let map = |from: f64, length: f64, side: u32, origin: u16, covered: u16| {
+            let (scale, most) = (f64::from(covered) / f64::from(side), f64::from(covered));
+            // Rounding must not leave the region.
+            let first = (from * scale).floor().min(most - 1.0);
+            let end = ((from + length) * scale).ceil().clamp(first + 1.0, most);
+            (origin + first as u16, (end - first) as u16)
+        };
+        let (across, down) = (self.region.width, self.region.height);
+        let (left, width) = map(x, width, self.width, self.region.x, across);
+        let (top, height) = map(y, height, self.height, self.region.y, down);
+        Ok(Region { x: left, y: top, width, height })
+    }
 }
 
 /// Frames of one screen, oldest first. A name is a random prefix of this run and a consecutive number, so
@@ -137,6 +176,54 @@ mod tests {
         let frame = record("0,0,800,600", 400, 300);
         for (x, y) in [(400.0, 0.0), (0.0, 300.0), (-0.1, 0.0), (f64::NAN, 0.0), (0.0, f64::INFINITY)] {
             assert!(frame.to_screen(x, y).is_err(), "{x},{y}");
+        }
+    }
+
+    #[test]
+    fn pixels_of_the_screen_become_pixels_of_a_frame() {
+        for (region, (width, height), (x, y), expected) in [
+            ("0,0,800,600", (800, 600), (0, 0), (0, 0)),
+            ("0,0,800,600", (800, 600), (799, 599), (799, 599)),
+            ("0,0,800,600", (400, 300), (0, 1), (0, 0)),
+            ("0,0,800,600", (400, 300), (799, 599), (399, 299)),
+            ("100,50,200,100", (200, 100), (105, 56), (5, 6)),
+            ("100,50,200,100", (50, 25), (105, 60), (1, 2)),
+            ("100,50,200,100", (200, 100), (0, 0), (-100, -50)),
+            ("100,50,200,100", (50, 25), (99, 49), (-1, -1)),
+        ] {
+            let frame = record(region, width, height);
+            assert_eq!(frame.from_screen(x, y), expected, "{x},{y} of {width}x{height} of {region}");
+        }
+        let frame = record("30,40,700,500", 350, 250);
+        for (x, y) in [(0, 0), (13, 200), (349, 249)] {
+            let (on_x, on_y) = frame.to_screen(f64::from(x), f64::from(y)).unwrap();
+            assert_eq!(frame.from_screen(on_x as i32, on_y as i32), (x, y));
+        }
+    }
+
+    #[test]
+    fn parts_of_a_frame_become_regions_of_the_screen() {
+        for (region, (width, height), part, expected) in [
+            ("0,0,800,600", (800, 600), [0.0, 0.0, 800.0, 600.0], "0,0,800,600"),
+            ("0,0,800,600", (400, 300), [0.0, 0.0, 400.0, 300.0], "0,0,800,600"),
+            ("0,0,800,600", (400, 300), [10.0, 20.0, 30.0, 40.0], "20,40,60,80"),
+            ("0,0,800,600", (400, 300), [10.25, 20.0, 0.5, 0.1], "20,40,2,1"),
+            ("100,50,200,100", (50, 25), [1.0, 2.0, 3.0, 4.0], "104,58,12,16"),
+            ("0,0,1000,10", (100, 1), [99.0, 0.0, 1.0, 1.0], "990,0,10,10"),
+            ("7,8,1,1", (1, 1), [0.0, 0.0, 1.0, 1.0], "7,8,1,1"),
+        ] {
+            let found = record(region, width, height).region_to_screen(part).unwrap();
+            assert_eq!(found.to_string(), expected, "{part:?} of {width}x{height} of {region}");
+        }
+        let frame = record("0,0,800,600", 400, 300);
+        for bad in [
+            [0.0, 0.0, 401.0, 300.0],
+            [1.0, 0.0, 400.0, 300.0],
+            [-1.0, 0.0, 2.0, 2.0],
+            [0.0, 0.0, 0.0, 2.0],
+            [0.0, 0.0, 1.0, f64::NAN],
+        ] {
+            assert!(frame.region_to_screen(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -19,7 +19,7 @@ use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{AnyJson, Json as Body, Path, Query};
 use hotdesk_http::idempotency::{IdempotencyHeader, IdempotencyKey, digest_header};
 use hotdesk_wire::desktop::action::{self, Action, CursorPosition, ScreenQuery, Wait};
-use hotdesk_wire::desktop::batch::{Batch, BatchResult};
+use hotdesk_wire::desktop::batch::{ActionList, Batch, BatchResult};
 use hotdesk_wire::desktop::effect::ActionResult;
 
 /// Returns the routes of actions.
@@ -72,8 +72,11 @@ async fn cursor_position(
 ///
 /// By default it ends at the first failed action. The response has the result of each action.
 /// `{{secret:NAME}}` in a text types the value of a secret.
+///
+/// With `format`, the actions are those of a model's vocabulary: inputs of Anthropic's `computer` tool, or
+/// actions of OpenAI's `computer_call`. The response then ends with a screenshot of the settled screen.
 #[utoipa::path(post, path = "/computers/{id}/actions", tag = "actions",
-    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Batch,
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = ActionList,
     responses((status = 200, description = "The result of each action", body = BatchResult)))]
 async fn actions(
     State(app): State<AppState>,
@@ -86,7 +89,7 @@ async fn actions(
     let computer = app.directory.find_computer(&caller, &id).await?;
     let digest = digest_for(key.as_ref(), &batch)?;
     app.secrets.fill(&caller, &computer, &mut batch.actions).await?;
-    let timeout = timeouts::for_list(&batch.actions);
+    let timeout = timeouts::for_list(&batch);
     let guest = app.fleet.guest(&computer).await?;
     Ok(guest.act("/actions", screen, &batch, key, digest, timeout).await?)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hotdesk_domain::limits::{MAX_COMMAND_SECONDS, bounded_seconds};
 use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_wire::desktop::action::Action;
+use hotdesk_wire::desktop::batch::Batch;
 
 /// Longest duration of a list of actions; longer lists are better split.
 const MAX_LIST: Duration = Duration::from_secs(15 * 60);
@@ -14,10 +15,11 @@ pub fn for_action(action: &Action) -> Duration {
     QUICK_TIMEOUT + action.duration()
 }
 
-/// The timeout for a list of actions.
-pub fn for_list(actions: &[Action]) -> Duration {
+/// The timeout for a list of actions, with the wait at its end.
+pub fn for_list(list: &Batch) -> Duration {
     // The agent refuses an empty list, which takes a moment as well.
-    QUICK_TIMEOUT + actions.iter().map(for_action).sum::<Duration>().min(MAX_LIST)
+    let actions = list.actions.iter().map(for_action).sum::<Duration>().min(MAX_LIST);
+    QUICK_TIMEOUT + actions + list.settle_duration()
 }
 
 /// The timeout for a command.
@@ -47,7 +49,11 @@ mod tests {
         ] {
             assert_eq!(read(action.clone()).as_secs_f64(), seconds, "{action}");
         }
-        assert_eq!(for_list(&[]), QUICK_TIMEOUT);
+        assert_eq!(for_list(&Batch::default()), QUICK_TIMEOUT);
+        let list = serde_json::json!({"format": "openai", "actions": [{"type": "wait"}],
+            "settle": {"timeout_ms": 3000}});
+        let list: Batch = serde_json::from_value(list).unwrap();
+        assert_eq!(for_list(&list), QUICK_TIMEOUT * 2 + Duration::from_secs(5));
         assert!(for_command(Some(f64::NAN)) >= QUICK_TIMEOUT && for_command(None) > QUICK_TIMEOUT);
     }
 }

@@ -19,12 +19,12 @@ pub use body::{ActionBody, Coordinates};
 pub use keyboard::{KeyPress, Type};
 pub use pointer::{Click, Drag, Move, PointerButton, Scroll};
 pub use screen::{CursorPosition, ResizeScreen, Screen, ScreenList, ScreenQuery, ScreenSize};
-pub use wait::{Wait, WaitChange, WaitStable};
+pub use wait::{PointerQuery, Wait, WaitChange, WaitStable, Zoom};
 
 /// The table of all actions. It calls the macro `$consumer` with one row for each action: documentation,
 /// variant of `Action`, body type and name. The braces of a row describe its route `POST /<name>`, which
 /// exists on the controller and on the agent; `handler` is also the agent's method that performs the action.
-/// `wait` has its own handlers, because it needs no screen, and a screenshot is an action only in a batch.
+/// `wait` has its own handlers, because it needs no screen. The last three are actions only in a batch.
 #[macro_export]
 macro_rules! for_each_action {
     ($consumer:ident) => {
@@ -105,6 +105,10 @@ macro_rules! for_each_action {
             },
             /// A screenshot in base64.
             Screenshot(ScreenshotQuery) = "screenshot",
+            /// A part of the screen in base64.
+            Zoom(Zoom) = "zoom",
+            /// Where the pointer is.
+            CursorPosition(PointerQuery) = "cursor_position",
         }
     };
 }

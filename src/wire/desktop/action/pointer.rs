@@ -123,18 +123,19 @@ impl ActionBody for PointerButton {
     }
 }
 
-/// `POST drag`: from a start point to an end point, or along a path.
+/// `POST drag`: from a start point to an end point, or along a path. Without `start_x` and `start_y` it starts
+/// where the pointer is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"start_x": 10, "start_y": 10, "end_x": 200, "end_y": 120, "duration": 0.1}))]
 #[serde(deny_unknown_fields)]
 pub struct Drag {
-    /// X of the start point, in pixels; required without `path`.
+    /// X of the start point, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_x: Option<f64>,
     /// Y of the start point, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_y: Option<f64>,
-    /// X of the end point, in pixels.
+    /// X of the end point, in pixels; required without `path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_x: Option<f64>,
     /// Y of the end point, in pixels.

@@ -73,5 +73,40 @@ impl ActionBody for Wait {
     }
 }
 
-// A screenshot is an action only in a batch: it takes no time and has no position.
+/// Action `cursor_position` of a batch: where the pointer is, and the pressed buttons and modifiers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PointerQuery {
+    /// `frame` of a screenshot: the answer is in its pixels, also outside of it. Without it, in screen pixels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<String>,
+}
+
+/// Action `zoom` of a batch: a screenshot of a part of the screen at full scale.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Zoom {
+    /// Distance from the left edge, in pixels.
+    #[schema(minimum = 0)]
+    pub x: f64,
+    /// Distance from the top edge, in pixels.
+    #[schema(minimum = 0)]
+    pub y: f64,
+    /// Width, in pixels; above 0.
+    #[schema(minimum = 0)]
+    pub width: f64,
+    /// Height, in pixels; above 0.
+    #[schema(minimum = 0)]
+    pub height: f64,
+    /// `frame` of the screenshot from which the part was read: it is in the pixels of that picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<String>,
+    /// Options for the picture; its `region` has no effect.
+    #[serde(default, deserialize_with = "field::or_null", skip_serializing_if = "Option::is_none")]
+    pub screenshot: Option<ScreenshotQuery>,
+}
+
+// These are actions only in a batch: they take no time, and no position of theirs is input.
 impl ActionBody for ScreenshotQuery {}
+impl ActionBody for PointerQuery {}
+impl ActionBody for Zoom {}
