@@ -238,9 +238,9 @@ impl Guest {
         self.answer_within(QUICK_TIMEOUT, exchange).await
     }
 
-    /// Starts the supervisors of the services of the computer's template, and waits for them. Services start with
-    /// [`Guest::begin_template`]; when the query asks for it, those with `prestart` start now, and this waits until they are up and
-    /// healthy.
+    /// Starts the supervisors of the services of the computer's template, and waits for them. Services start
+    /// with [`Guest::begin_template`]; when the query asks for it, those with `prestart` start now, and this
+    /// waits until they are up and healthy.
     ///
     /// # Errors
     /// Those of [`Guest::call`]; `Conflict` when one is not up or healthy after [`PRESTART_TIMEOUT`].

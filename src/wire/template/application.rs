@@ -1,7 +1,9 @@
 //! Applications of a template: services, health checks, ports and autostart.
 
 use hotdesk_domain::computer::isolation::Isolation;
-use hotdesk_domain::computer::prepared::services::{LaunchFacts, PrestartObstacle, ServiceStart, service_start};
+use hotdesk_domain::computer::prepared::services::{
+    LaunchFacts, PrestartObstacle, ServiceStart, service_start,
+};
 use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_SCRIPT_BYTES, MAX_STEPS};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult};
 use hotdesk_domain::computer::template::{name, network, path, timing};
@@ -45,8 +47,8 @@ pub struct TemplateApp {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub autostart: Vec<Autostart>,
-    /// Whether its services and programs of the desktop start once, before launches, which continue them from memory. What they
-    /// keep in memory is the same in all these computers.
+    /// Whether its services and programs of the desktop start once, before launches, which continue them from
+    /// memory. What they keep in memory is the same in all these computers.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prestart: bool,
 }
@@ -168,7 +170,8 @@ pub struct Autostart {
 }
 
 impl TemplateDefinition {
-    /// Decides when its services with `prestart` start in a computer of an isolation, with an egress policy or without one.
+    /// Decides when its services with `prestart` start in a computer of an isolation, with an egress policy
+    /// or without one.
     ///
     /// # Errors
     /// Why they cannot start before the launch, if one asks for it.

@@ -33,12 +33,13 @@ impl Services {
         }
     }
 
-    /// Starts the supervisors of the services, which are down until [`Self::begin`], and waits for them. The memory of a
-    /// supervisor holds nothing that another computer must not have. With `prestart` services that start before a launch start, and
-    /// this waits until they are up and healthy.
+    /// Starts the supervisors of the services, which are down until [`Self::begin`], and waits for them. The
+    /// memory of a supervisor holds nothing that another computer must not have. With `prestart` services
+    /// that start before a launch start, and this waits until they are up and healthy.
     ///
     /// # Errors
-    /// `Internal` when they cannot be started; `Conflict` when one is not there, or not up and healthy, in time.
+    /// `Internal` when they cannot be started; `Conflict` when one is not there, or not up and healthy, in
+    /// time.
     pub async fn prepare(&self, prestart: bool) -> Result<()> {
         let _turn = self.parts.running.lock().await;
         let programs = self.parts.programs().await?;
@@ -126,7 +127,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Begins to write the logs of all services, unless this agent does. The caller holds the turn of the hooks.
+    /// Begins to write the logs of all services, unless this agent does. The caller holds the turn of the
+    /// hooks.
     pub(super) fn begin_logs(&self, programs: &TemplatePrograms) -> Result<()> {
         // Two readers of one FIFO would tear its lines.
         if self.writes_logs.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! Services that start before a launch: for a boot snapshot, from whose memory computers continue them (docs/templates.md#prestart).
+//! Services that start before a launch: for a boot snapshot, from whose memory computers continue them
+//! (docs/templates.md#prestart).
 
 use std::fs;
 use std::time::Duration;
@@ -21,12 +22,13 @@ impl Parts {
         service.prestart && self.is_done(PRESTARTED)
     }
 
-    /// Starts the services with `prestart`, whose supervisors run, and waits until they are up and healthy. Nothing else of the
-    /// template begins: terminals, triggers, telemetry, streams and health checks with actions begin with the launch.
+    /// Starts the services with `prestart`, whose supervisors run, and waits until they are up and healthy.
+    /// Nothing else of the template begins: terminals, triggers, telemetry, streams and health checks with
+    /// actions begin with the launch.
     ///
     /// # Errors
-    /// `Conflict` when they are not up and healthy after [`PRESTART_TIMEOUT`], or never will be; `Internal` when their start cannot
-    /// be recorded.
+    /// `Conflict` when they are not up and healthy after [`PRESTART_TIMEOUT`], or never will be; `Internal`
+    /// when their start cannot be recorded.
     pub(super) async fn prestart(&self, programs: &TemplatePrograms) -> Result<()> {
         let services: Vec<ServiceProgram> =
             all_services(programs).into_iter().filter(|service| service.prestart).collect();

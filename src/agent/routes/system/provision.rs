@@ -48,7 +48,8 @@ async fn replace_secrets(State(agent): State<Agent>, request: Request) -> Result
     Ok(Answer(PutSecretsResult { path: path.display().to_string() }))
 }
 
-/// Starts the supervisors of the services, and services with `prestart`, before the computer belongs to somebody.
+/// Starts the supervisors of the services, and services with `prestart`, before the computer belongs to
+/// somebody.
 async fn prepare(
     State(agent): State<Agent>,
     Query(query): Query<PrepareTemplate>,

@@ -27,7 +27,7 @@ impl FleetState {
     }
 
     /// Removes a boot snapshot. One that a computer is beginning from at this moment fails for it, and it boots.
-    pub(super) async fn remove_boot_snapshot(&self, machine: ComputerId) -> Result<()> {
+    pub(in crate::computers) async fn remove_boot_snapshot(&self, machine: ComputerId) -> Result<()> {
         self.store.remove_boot_snapshot(machine).await?;
         self.engine.destroy(machine).await.map_err(Error::internal)
     }
@@ -99,8 +99,8 @@ impl FleetState {
 }
 
 impl Runner {
-    /// Creates the machine of a new row from the boot snapshot of its size, in which services run if they start before the launch.
-    /// Returns `None` when it must boot instead.
+    /// Creates the machine of a new row from the boot snapshot of its size, in which services run if they
+    /// start before the launch. Returns `None` when it must boot instead.
     ///
     /// # Errors
     /// The remains of a failed attempt could not be removed.
@@ -125,7 +125,12 @@ impl Runner {
         let snapshot = match self.find_boot_snapshot(row, services).await {
             Ok(Some(snapshot)) => snapshot,
             Ok(None) => {
-                tracing::info!(computer = %self.id, size = DesktopSize::from(&desktop_spec(row, services)).as_str(), "no boot snapshot of this size yet; the computer boots");
+                let size = DesktopSize::from(&desktop_spec(row, services));
+                tracing::info!(
+                    computer = %self.id,
+                    size = size.as_str(),
+                    "no boot snapshot of this size yet; the computer boots"
+                );
                 return Ok(None);
             }
             Err(error) => {
@@ -142,8 +147,8 @@ impl Runner {
         }
     }
 
-    /// Returns the snapshot of a row, and wants it when there is none. Services start at the launch while there is only one without
-    /// them.
+    /// Returns the snapshot of a row, and wants it when there is none. Services start at the launch while
+    /// there is only one without them.
     async fn find_boot_snapshot(
         &self,
         row: &Computer,

@@ -62,6 +62,7 @@ impl Fleet {
                 // A host that is short of something may have it later.
                 if spec.services == ServiceStart::BeforeLaunch && error.code != Some(ErrorCode::NoCapacity) {
                     shared.boot_snapshots.start_services_at_launch(spec);
+                    continue;
                 }
                 tokio::select! {
                     () = stop.cancelled() => break,
@@ -133,7 +134,7 @@ impl FleetState {
         let saved = self.engine.snapshot(new.id, snapshot.0, true).await.map_err(failed)?;
         if spec.services == ServiceStart::BeforeLaunch && saved.bytes > MAX_PRESTARTED_BYTES {
             return Err(Error::conflict(format!(
-                "the memory and the disk of its services take {} bytes, and at most {MAX_PRESTARTED_BYTES} are kept",
+                "memory and disk of its services take {} bytes, and at most {MAX_PRESTARTED_BYTES} are kept",
                 saved.bytes
             )));
         }
@@ -226,8 +227,8 @@ impl FleetState {
     }
 }
 
-/// Returns the machine of a desktop, and its first boot. Its bandwidth is limited only when a computer begins from it, unless services
-/// of a template run before.
+/// Returns the machine of a desktop, and its first boot. Its bandwidth is limited only when a computer begins
+/// from it, unless services of a template run before.
 fn first_boot(new: &PreparedMachine, spec: &DesktopSpec) -> (MachineSpec, Boot) {
     let DesktopSpec { isolation, hardware, layers, services } = spec;
     let hardware = match services {

@@ -41,8 +41,8 @@ pub(in crate::computers) struct BootSnapshots {
 #[derive(Default)]
 struct WantedSizes {
     specs: VecDeque<DesktopSpec>,
-    /// Those whose services did not start before a launch, the oldest first. Until the next start of the controller they are not
-    /// tried again: each attempt would be a boot.
+    /// Those whose services did not start before a launch, the oldest first. Until the next start of the
+    /// controller they are not tried again: each attempt would be a boot.
     failed: VecDeque<DesktopSize>,
 }
 
@@ -69,7 +69,8 @@ impl BootSnapshots {
         }
     }
 
-    /// Remembers that the services of a size do not start before a launch, and wants its snapshot without them.
+    /// Remembers that the services of a size do not start before a launch, and wants its snapshot without
+    /// them.
     pub(in crate::computers) fn start_services_at_launch(&self, spec: DesktopSpec) {
         {
             let mut wanted = self.wanted();

@@ -170,7 +170,8 @@ impl Build<'_> {
         let isolation = self.fleet.engine.offers().default().isolation;
         let decided = self.definition.service_start(isolation, self.definition.egress_policy.is_some());
         if let Err(obstacle) = decided {
-            let line = format!("prestart has no effect, and services start at each launch: {}", obstacle.reason());
+            let line =
+                format!("prestart has no effect, and services start at each launch: {}", obstacle.reason());
             self.log.add(Level::Warn, Phase::Check, None, &line);
         }
     }

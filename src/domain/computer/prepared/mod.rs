@@ -23,8 +23,8 @@ pub struct DesktopSpec {
     pub services: ServiceStart,
 }
 
-/// Text that identifies a desktop except for its bandwidth, in the store and in the log. Memory continues only in a machine with
-/// the same, and services that start at a launch begin only from memory without them.
+/// Text that identifies a desktop except for its bandwidth, in the store and in the log. Memory continues
+/// only in a machine with the same, and services that start at a launch begin only from memory without them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DesktopSize(String);
 

@@ -1,5 +1,5 @@
-//! Rules for services of a template that start before a launch: its computers continue them from the memory of a boot snapshot
-//! (docs/templates.md#prestart).
+//! Rules for services of a template that start before a launch: its computers continue them from the memory
+//! of a boot snapshot (docs/templates.md#prestart).
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::computer::isolation::Isolation;
 /// Longest time until services that start before a launch are up and healthy: that of the check of a build
 /// (docs/templates.md#build-and-launch).
 pub const PRESTART_TIMEOUT: Duration = Duration::from_secs(120);
-/// Most bytes of a boot snapshot in which services of a template run. It counts for no account, and a desktop with an open browser
-/// takes less than half.
+/// Most bytes of a boot snapshot in which services of a template run. It counts for no account, and that of a
+/// desktop alone takes 100 to 400 MB (docs/lifecycle.md#boot-snapshots).
 pub const MAX_PRESTARTED_BYTES: u64 = 2 << 30;
 /// Seconds that a service must run to be up. The supervisor starts one that ended again after a second.
 pub const UP_SECONDS: u64 = 2;
@@ -44,8 +44,9 @@ pub struct LaunchFacts {
 /// Why services cannot start before a launch though their template asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrestartObstacle {
-    /// Another isolation. runc saves no memory. In a virtual machine programs start fast, and rely on their kernel to tell them of
-    /// a copy of their memory, as random generators do by `MADV_WIPEONFORK` (madvise(2)); gVisor refuses such promises.
+    /// Another isolation. runc saves no memory. In a virtual machine programs start fast, and rely on their
+    /// kernel to tell them of a copy of their memory, as random generators do by `MADV_WIPEONFORK`
+    /// (madvise(2)); gVisor refuses such promises.
     Isolation,
     /// Secrets.
     Secrets,
@@ -70,7 +71,8 @@ impl PrestartObstacle {
     }
 }
 
-/// Decides when the services with `prestart` start: before the launch only if they would see the same at each launch.
+/// Decides when the services with `prestart` start: before the launch only if they would see the same at each
+/// launch.
 ///
 /// # Errors
 /// The first obstacle of a template that asks for an earlier start.

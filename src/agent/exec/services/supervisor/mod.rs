@@ -96,7 +96,8 @@ impl Supervisor {
         Self { folder: runtime_dir.join("services"), secrets_file }
     }
 
-    /// Writes the scripts of all services. Supervisors that start afterwards do not start those for which `is_down` holds. May block.
+    /// Writes the scripts of all services. Supervisors that start afterwards do not start those for which
+    /// `is_down` holds. May block.
     pub(super) fn write(
         &self,
         programs: &TemplatePrograms,
@@ -248,7 +249,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Brings these services up, once their supervisors are there. One that has none is left out, with a warning.
+    /// Brings these services up, once their supervisors are there. One that has none is left out, with a
+    /// warning.
     pub(super) async fn bring_all_up(&self, services: &[ServiceProgram]) {
         if let Err(error) = self.await_supervisors(services).await {
             tracing::error!(error = format_args!("{error:#}"), "not all services of the template can start");

@@ -235,7 +235,10 @@ mod tests {
             (&"3000".to_owned(), &"API_KEY".to_owned())
         );
         assert_eq!(all.secret_env, [("KEY".to_owned(), "API_KEY".to_owned())].into());
-        assert_eq!(all.autostart, [AutostartProgram { run: "chromium x".to_owned(), delay_ms: 1500, prestart: false }]);
+        assert_eq!(
+            all.autostart,
+            [AutostartProgram { run: "chromium x".to_owned(), delay_ms: 1500, prestart: false }]
+        );
         assert_eq!(all.hooks.keys().collect::<Vec<_>>(), ["on_first_boot", "on_resume"]);
         assert_eq!(all.hooks["on_first_boot"], "echo 3000");
     }
@@ -243,8 +246,10 @@ mod tests {
     #[test]
     fn all_programs_of_an_application_start_before_a_launch_or_none() {
         let all = programs_of(
-            "apps:\n  - {name: a, prestart: true, services: [{name: s, run: x}], autostart: [{run: y}], health: {type: tcp, port: 80}}\n  \
-             - {name: b, services: [{name: t, run: x}], autostart: [{run: z}], health: {type: tcp, port: 81}}\n",
+            "apps:\n  - {name: a, prestart: true, services: [{name: s, run: x}], autostart: [{run: y}], \
+             health: {type: tcp, port: 80}}\n  \
+             - {name: b, services: [{name: t, run: x}], autostart: [{run: z}], \
+             health: {type: tcp, port: 81}}\n",
         );
         let early = |flags: Vec<bool>| assert_eq!(flags, [true, false]);
         early(all.services.iter().map(|service| service.prestart).collect());
