@@ -36,9 +36,9 @@ enum Start {
 
 /// Requests of the service to prepare a template, as their queries.
 #[derive(Clone, Default)]
-struct Prepared(Arc<Mutex<Vec<String>>>);
+struct PrepareLog(Arc<Mutex<Vec<String>>>);
 
-impl Prepared {
+impl PrepareLog {
     fn queries(&self) -> Vec<String> {
         self.0.lock().expect("not poisoned").clone()
     }
@@ -78,8 +78,8 @@ impl Prepared {
     }
 }
 
-async fn simulation(start: Start) -> (Simulation, Prepared) {
-    let prepared = Prepared::default();
+async fn simulation(start: Start) -> (Simulation, PrepareLog) {
+    let prepared = PrepareLog::default();
     let agents = prepared.clone();
     let agent = Arc::new(move |_: &AgentBoot| agents.agent(start));
     let setup = Setup { boot_snapshots: 4, ..Setup::default() };

@@ -11,7 +11,7 @@ use super::steps::programs;
 use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::refused;
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::computer::prepared::services::{ServiceProgress, ServiceState};
+use hotdesk_domain::computer::prepared::services::{ServiceProgress, ServiceRun};
 use hotdesk_domain::computer::template::build::{PlannedLayer, StepKind};
 use hotdesk_domain::computer::template::health::HealthStatus;
 use hotdesk_domain::desktop::resolution::Resolution;
@@ -175,9 +175,9 @@ fn service_problem(program: &ServiceProgram, why: &str) -> Problem {
 }
 
 /// The state of a service, of which the agent may know nothing yet.
-fn state<'a>(status: Option<&ServiceStatus>, program: &'a ServiceProgram) -> ServiceState<'a> {
+fn state<'a>(status: Option<&ServiceStatus>, program: &'a ServiceProgram) -> ServiceRun<'a> {
     let running = status.filter(|status| status.status == "running");
-    ServiceState {
+    ServiceRun {
         running_seconds: running.map(|status| status.since_seconds),
         exit_code: status.and_then(|status| status.exit_code),
         signal: status.and_then(|status| status.signal),

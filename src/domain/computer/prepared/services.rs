@@ -94,9 +94,9 @@ pub fn service_start(facts: &LaunchFacts) -> Result<ServiceStart, PrestartObstac
     }
 }
 
-/// State of a service under its supervisor.
+/// The present run of a service under its supervisor, or its last one.
 #[derive(Clone, Copy, Debug)]
-pub struct ServiceState<'a> {
+pub struct ServiceRun<'a> {
     /// Seconds since its start while it runs.
     pub running_seconds: Option<u64>,
     /// Exit code of its last run.
@@ -118,7 +118,7 @@ pub enum ServiceProgress {
     Never(String),
 }
 
-impl ServiceState<'_> {
+impl ServiceRun<'_> {
     /// Returns how far the service is. One that need not start again is up when it ended with success.
     pub fn progress(&self) -> ServiceProgress {
         if let Some(seconds) = self.running_seconds {
@@ -188,7 +188,7 @@ mod tests {
             ("no", None, Some(3), None, never("it ended with exit code 3")),
             ("no", None, None, Some(9), never("the signal 9 ended it")),
         ] {
-            let state = ServiceState { running_seconds, exit_code, signal, restart };
+            let state = ServiceRun { running_seconds, exit_code, signal, restart };
             assert_eq!(state.progress(), expected, "{state:?}");
         }
     }
