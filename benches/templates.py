@@ -26,17 +26,18 @@ DEVTOOLS_ANSWER = "curl -sf -o /dev/null http://127.0.0.1:9222/json/version"
 BROWSER_MS, BROWSERS_MS = 800, 1600
 DISK_LAUNCHES = 3 if QUICK else 20
 BUILD_SECONDS = 600
-# Templates that are built before the launches.
-BUILT = 2
+# Templates that are built before the launches over an engine with memory, and boot snapshots: of them, the browser and the plain size.
+BUILT = 3
+KEPT = f"[boot_snapshots]\nkeep = {BUILT + 2}\n"
 # Steps of the template; a person without templates runs them in each new computer.
 STEPS = [f"head -c {DATA_MB}000000 /dev/urandom >/opt/packages",
          "for n in $(seq 2000); do echo $n >/opt/file-$n; done"]
 START_SERVICES = f"for n in $(seq {SERVICES}); do setsid sleep infinity >/dev/null 2>&1 </dev/null & done"
 
 
-def definition(version, last):
+def definition(version, last, prestart=False):
     services = [{"name": f"s{n}", "run": "exec sleep infinity"} for n in range(SERVICES)]
-    return {"api_version": "hotdesk/v1", "name": f"bench@{version}", "apps": [{"name": "app", "services": services}],
+    return {"api_version": "hotdesk/v1", "name": f"bench@{version}", "apps": [{"name": "app", "services": services, "prestart": prestart}],
             "build": {"run": [*STEPS, last]}}
 
 
@@ -83,12 +84,13 @@ def measure(host, has_memory):
         body = {"workspace_id": host.workspace, "name": f"t{time.monotonic_ns()}"}
         return api_("POST", "/computers", body | ({"template_ref": template} if template else {}))["id"]
 
-    def launch(api_=api):
-        computer = create(api_, ref)
+    def launch(api_=api, template=ref):
+        computer = create(api_, template)
         until_services_run(api_, computer)
         return computer
 
     if has_memory:
+        early, _ = build(host, definition("1.0.2", "true", prestart=True))
         # The first of a size boots. Each built template gets a boot snapshot of its own.
         host.remove(create())
         host.wait_for("hotdesk_boot_snapshots", BUILT + 1)
@@ -96,6 +98,8 @@ def measure(host, has_memory):
     launched = host.start("launch of the template, until usable", None, launch)
     table.goal("a launch, as multiple of a create", launched / plain, most=1.2, unit="times")
     host.at_once(f"{LAUNCHES} launches at once", None, LAUNCHES, launch)
+    if has_memory:
+        host.start("the same with prestart", None, lambda api_=api: launch(api_, early))
 
     def by_hand():
         computer = create()
@@ -146,10 +150,11 @@ def main():
         if lines == GVISOR and not os.path.exists(RUNSC):
             table.skip("all", f"{RUNSC} does not exist (packaging/dev/deps bench)")
             continue
-        with Controller(binary, image, lines) as controller:
+        has_memory = lines == GVISOR
+        with Controller(binary, image, lines + (KEPT if has_memory else "")) as controller:
             host = Host(controller, table)
-            measure(host, lines == GVISOR)
-            if lines == GVISOR:
+            measure(host, has_memory)
+            if has_memory:
                 measure_browser(host)
         table.save()
 

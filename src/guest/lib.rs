@@ -29,6 +29,7 @@ use hotdesk_base::ids::FileId;
 use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::endpoint::Endpoint;
+use hotdesk_domain::computer::prepared::services::PRESTART_TIMEOUT;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
 use hotdesk_http::idempotency;
@@ -37,7 +38,9 @@ use hotdesk_wire::agent::{
     PutSecretsResult, Renewal, RenewalResult,
 };
 use hotdesk_wire::desktop::action::Acknowledgement;
-use hotdesk_wire::programs::service::{BeginTemplate, HookStatus, ServiceList, ServiceLog, ServiceLogQuery};
+use hotdesk_wire::programs::service::{
+    BeginTemplate, HookStatus, PrepareTemplate, ServiceList, ServiceLog, ServiceLogQuery,
+};
 
 pub use action_reply::ActionReply;
 pub use failure::is_token_refused;
@@ -235,14 +238,16 @@ impl Guest {
         self.answer_within(QUICK_TIMEOUT, exchange).await
     }
 
-    /// Starts the supervisors of the services of the computer's template, and waits for them. No service starts before
-    /// [`Guest::begin_template`].
+    /// Starts the supervisors of the services of the computer's template, and waits for them. Services start
+    /// with [`Guest::begin_template`]; when the query asks for it, those with `prestart` start now, and this
+    /// waits until they are up and healthy.
     ///
     /// # Errors
-    /// Those of [`Guest::call`].
-    pub async fn prepare_template(&self) -> Result<()> {
+    /// Those of [`Guest::call`]; `Conflict` when one is not up or healthy after [`PRESTART_TIMEOUT`].
+    pub async fn prepare_template(&self, query: PrepareTemplate) -> Result<()> {
+        let timeout = if query.prestart { PRESTART_TIMEOUT + QUICK_TIMEOUT } else { QUICK_TIMEOUT };
         let prepared: Result<Acknowledgement> =
-            self.call(Method::POST, "/template/prepare", (), None::<&()>, QUICK_TIMEOUT).await;
+            self.call(Method::POST, "/template/prepare", query, None::<&()>, timeout).await;
         prepared.map(drop)
     }
 

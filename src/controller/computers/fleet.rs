@@ -24,6 +24,7 @@ use hotdesk_domain::computer::isolation::{
     Isolation, IsolationChoice, check_offered, choose_isolation, parse_isolation,
 };
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Status};
+use hotdesk_domain::computer::prepared::services::ServiceStart;
 use hotdesk_domain::computer::saved_state::CopyState;
 use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
@@ -219,14 +220,14 @@ impl Fleet {
     /// # Errors
     /// The errors of [`Store::add_computer`]; `Internal` or `Unavailable` when the machine could not be
     /// created.
-    pub async fn create(&self, new: NewComputer) -> Result<Computer> {
+    pub async fn create(&self, new: NewComputer, services: ServiceStart) -> Result<Computer> {
         let shared = Arc::clone(&self.shared);
         let stored = async move {
             let stored = shared.store.add_computer(&new).await;
             shared.pool.end_claim(new.id);
             stored
         };
-        self.create_machine(stored, Work::Create).await
+        self.create_machine(stored, Work::Create(services)).await
     }
 
     /// Stores a new row and lets its runner create the machine. Both continue if the caller disconnects.

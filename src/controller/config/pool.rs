@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use hotdesk_domain::computer::isolation::{check_offered, parse_isolation};
 use hotdesk_domain::computer::prepared::DesktopSpec;
 use hotdesk_domain::computer::prepared::pool::{PoolLimits, PoolSize};
+use hotdesk_domain::computer::prepared::services::ServiceStart;
 use hotdesk_domain::computer::{ComputerRequest, parse_computer_request};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Offers;
@@ -70,7 +71,12 @@ impl PoolSettings {
             let isolation = isolation.unwrap_or(offers.default().isolation);
             let isolation = check_offered(isolation, "isolation", &offers.isolations()).map_err(refused)?;
             Ok(PoolSize {
-                spec: DesktopSpec { isolation, hardware, layers: Vec::new() },
+                spec: DesktopSpec {
+                    isolation,
+                    hardware,
+                    layers: Vec::new(),
+                    services: ServiceStart::AtLaunch,
+                },
                 wanted: settings.wanted,
             })
         };

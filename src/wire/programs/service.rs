@@ -44,6 +44,15 @@ pub struct TemplatePrograms {
     pub streams: Vec<StreamProgram>,
 }
 
+/// Query of the agent's `POST template/prepare`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrepareTemplate {
+    /// Whether also the services with `prestart` start, and must be up and healthy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prestart: bool,
+}
+
 /// Query of the agent's `POST template/begin`.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,6 +145,9 @@ pub struct ServiceProgram {
     /// File that gets its output.
     #[serde(default)]
     pub log: Option<String>,
+    /// Whether it may start before a launch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prestart: bool,
 }
 
 /// A program that starts with the desktop.
@@ -146,6 +158,9 @@ pub struct AutostartProgram {
     /// Time after the start of the services, in milliseconds.
     #[serde(default)]
     pub delay_ms: u64,
+    /// Whether it may start before a launch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prestart: bool,
 }
 
 /// The health check of an application, with all references replaced.
@@ -163,6 +178,9 @@ pub struct HealthProgram {
     pub retries: u32,
     /// The action: `restart_service:NAME`, `restart_vm`, `alert` or `none`.
     pub on_fail: String,
+    /// Whether the application must work before a launch when its services start before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prestart: bool,
 }
 
 /// The services and hooks of a computer.

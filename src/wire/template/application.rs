@@ -1,5 +1,9 @@
 //! Applications of a template: services, health checks, ports and autostart.
 
+use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::prepared::services::{
+    LaunchFacts, PrestartObstacle, ServiceStart, service_start,
+};
 use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_SCRIPT_BYTES, MAX_STEPS};
 use hotdesk_domain::computer::template::fault::{Fault, FaultCode, RuleResult};
 use hotdesk_domain::computer::template::{name, network, path, timing};
@@ -9,8 +13,8 @@ use serde::Serialize;
 use super::choice::choices;
 use super::environment::{self, Environment};
 use super::health::{self, HealthCheck};
-use super::is_default;
 use super::reader::{FieldReader, NameKind};
+use super::{FileMoment, TemplateDefinition, is_default};
 
 /// User of a service without `user`.
 const DEFAULT_USER: &str = "orgo";
@@ -43,6 +47,10 @@ pub struct TemplateApp {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub autostart: Vec<Autostart>,
+    /// Whether its services and programs of the desktop start once, before launches, which continue them from
+    /// memory. What they keep in memory is the same in all these computers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub prestart: bool,
 }
 
 choices! {
@@ -161,6 +169,30 @@ pub struct Autostart {
     pub delay: Option<String>,
 }
 
+impl TemplateDefinition {
+    /// Decides when its services with `prestart` start in a computer of an isolation, with an egress policy
+    /// or without one.
+    ///
+    /// # Errors
+    /// Why they cannot start before the launch, if one asks for it.
+    pub fn service_start(
+        &self,
+        isolation: Isolation,
+        egress_policy: bool,
+    ) -> std::result::Result<ServiceStart, PrestartObstacle> {
+        let starts_early =
+            |app: &TemplateApp| app.prestart && !(app.services.is_empty() && app.autostart.is_empty());
+        service_start(&LaunchFacts {
+            isolation,
+            prestart: self.apps.iter().any(starts_early),
+            secrets: !self.secrets.is_empty(),
+            boot_hooks: self.hooks.on_first_boot.is_some() || self.hooks.on_every_boot.is_some(),
+            runtime_files: self.files.iter().any(|file| file.when == FileMoment::Runtime),
+            egress_policy,
+        })
+    }
+}
+
 /// Reads an entry of `apps`.
 pub(super) fn read(field: &FieldReader<'_>) -> Option<TemplateApp> {
     field.object(|object| {
@@ -171,7 +203,8 @@ pub(super) fn read(field: &FieldReader<'_>) -> Option<TemplateApp> {
         let health = object.read("health", health::read);
         let ports = object.list("ports", MAX_ENTRIES, read_port);
         let autostart = object.list("autostart", MAX_STEPS, read_autostart);
-        Some(TemplateApp { name: name?, title, install, services, health, ports, autostart })
+        let prestart = object.read("prestart", FieldReader::flag).unwrap_or_default();
+        Some(TemplateApp { name: name?, title, install, services, health, ports, autostart, prestart })
     })
 }
 

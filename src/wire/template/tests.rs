@@ -1,5 +1,7 @@
 //! Properties of definition files: normalisation is stable, and no text breaks the validation.
 
+use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::prepared::services::{PrestartObstacle, ServiceStart};
 use hotdesk_domain::computer::template::bounds::{MAX_ENTRIES, MAX_INSERTED_BYTES, MAX_TEXT_BYTES};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -203,6 +205,7 @@ fn valid_document() -> BoxedStrategy<Value> {
                         ("services", Some(json!(services))),
                         ("health", health),
                         ("ports", Some(json!([{"internal": 3000, "public": true}]))),
+                        ("prestart", Some(json!(true))),
                     ])])),
                 ),
                 ("triggers", Some(json!(triggers))),
@@ -277,6 +280,7 @@ fn documents_that_mean_the_same_have_one_digest() {
     for (one, other) in [
         ("", "hardware: {audio: false, gpu: none, gpu_count: 0, region: auto-us}"),
         ("", "telemetry: {}"),
+        ("apps: [{name: a}]", "apps: [{name: a, prestart: false}]"),
         ("", "telemetry: {metrics: false, logs: []}"),
         ("", "hooks: {}\nbuild: {apt: []}\nfiles: {}"),
         ("files: {/a: x, /b: y}", "files: {/b: y, /a: x}"),
@@ -291,9 +295,37 @@ fn documents_that_mean_the_same_have_one_digest() {
     for (one, other) in [
         ("", "hardware: {audio: true}"),
         ("", "telemetry: {metrics: true}"),
+        ("apps: [{name: a}]", "apps: [{name: a, prestart: true}]"),
         ("files: {/a: ''}", "files: {/a: ' '}"),
     ] {
         assert_ne!(digest(one), digest(other), "{one} and {other}");
+    }
+}
+
+#[test]
+fn services_start_before_a_launch_where_the_definition_has_nothing_against_it() {
+    let app = "apps: [{name: a, prestart: true, services: [{name: s, run: x}]}]\n";
+    for (fields, expected) in [
+        ("", Ok(ServiceStart::BeforeLaunch)),
+        ("vars: {a: b}\nenv: {A: b}\nfiles: {/srv/a: x}\n", Ok(ServiceStart::BeforeLaunch)),
+        ("hooks: {on_resume: x, on_pre_snapshot: x, on_shutdown: x}\n", Ok(ServiceStart::BeforeLaunch)),
+        ("terminal: [{name: t, cwd: /}]\ntelemetry: {metrics: true}\n", Ok(ServiceStart::BeforeLaunch)),
+        ("secrets: [{name: key}]\n", Err(PrestartObstacle::Secrets)),
+        ("on_first_boot: x\n", Err(PrestartObstacle::BootHooks)),
+        ("hooks: {on_every_boot: x}\n", Err(PrestartObstacle::BootHooks)),
+        ("files: [{to: /srv/a, inline: x, when: runtime}]\n", Err(PrestartObstacle::RuntimeFiles)),
+    ] {
+        let document = format!("api_version: hotdesk/v1\nname: lab@1.0.0\n{fields}{app}");
+        let definition = validate(document.as_bytes()).unwrap();
+        assert_eq!(definition.service_start(Isolation::Sandbox, false), expected, "{fields}");
+    }
+    for app in [
+        "{name: a, services: [{name: s, run: x}]}",
+        "{name: a, prestart: true, health: {type: tcp, port: 80}}",
+    ] {
+        let document = format!("api_version: hotdesk/v1\nname: lab@1.0.0\napps: [{app}]\n");
+        let definition = validate(document.as_bytes()).unwrap();
+        assert_eq!(definition.service_start(Isolation::Sandbox, true), Ok(ServiceStart::AtLaunch), "{app}");
     }
 }
 

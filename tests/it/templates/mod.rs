@@ -15,6 +15,7 @@ mod hooks;
 mod import_space;
 mod imports;
 mod installed;
+mod prestart;
 mod requests;
 mod runs;
 mod runtime;

@@ -2,17 +2,20 @@
 //!
 //! ```text
 //! desktop --> prepare (only for a boot snapshot or the pool): supervisors of services that are down
-//!         --> begin --> hooks --> the same supervisors --> services up
+//!             --> services that start before a launch
+//!         --> begin --> hooks --> the same supervisors --> the other services up
 //! ```
 
 use std::fs;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::{Parts, Services, health, screens, telemetry, triggers};
+use super::prestart::PRESTARTED;
+use super::{Parts, Services, all_services, health, screens, telemetry, triggers};
 use crate::files::blocking;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::programs::service::TemplatePrograms;
+use hotdesk_wire::programs::service::{ServiceProgram, TemplatePrograms};
 
 /// Marks that the controller has begun the template's programs. It has the text [`CHECK`] in the check of a build.
 pub(super) const BEGUN: &str = "begun";
@@ -30,19 +33,22 @@ impl Services {
         }
     }
 
-    /// Starts the supervisors of the services, which are down until [`Self::begin`], and waits for them. The memory of a
-    /// supervisor holds nothing that another computer must not have.
+    /// Starts the supervisors of the services, which are down until [`Self::begin`], and waits for them. The
+    /// memory of a supervisor holds nothing that another computer must not have. With `prestart` services
+    /// that start before a launch start, and this waits until they are up and healthy.
     ///
     /// # Errors
-    /// `Internal` when they cannot be started; `Conflict` when one is not there in time.
-    pub async fn prepare(&self) -> Result<()> {
+    /// `Internal` when they cannot be started; `Conflict` when one is not there, or not up and healthy, in
+    /// time.
+    pub async fn prepare(&self, prestart: bool) -> Result<()> {
         let _turn = self.parts.running.lock().await;
         let programs = self.parts.programs().await?;
         if !has_services(&programs) || self.parts.is_done(BEGUN) {
             return Ok(());
         }
         self.parts.start_supervisors(&programs).await?;
-        self.parts.supervisor.await_supervisors(&programs).await
+        self.parts.supervisor.await_supervisors(&all_services(&programs)).await?;
+        if prestart { self.parts.prestart(&programs).await } else { Ok(()) }
     }
 
     /// Begins the hooks of the boot in the background; services start after them. A second call has no effect. A check of a
@@ -101,7 +107,8 @@ impl Parts {
             parts.start_supervisors(&programs).await?;
             if !are_started {
                 parts.begin_logs(&programs)?;
-                parts.supervisor.bring_all_up(&programs).await;
+                let services = all_services(&programs).into_iter().filter(|it| !parts.is_prestarted(it));
+                parts.supervisor.bring_all_up(&services.collect::<Vec<_>>()).await;
                 parts.mark_done(STARTED);
             }
         }
@@ -120,16 +127,26 @@ impl Parts {
         Ok(())
     }
 
-    fn begin_logs(&self, programs: &TemplatePrograms) -> Result<()> {
-        self.supervisor.begin_logs(programs, &self.tasks).map_err(Error::internal)
+    /// Begins to write the logs of all services, unless this agent does. The caller holds the turn of the
+    /// hooks.
+    pub(super) fn begin_logs(&self, programs: &TemplatePrograms) -> Result<()> {
+        // Two readers of one FIFO would tear its lines.
+        if self.writes_logs.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.supervisor.begin_logs(programs, &self.tasks).map_err(Error::internal)?;
+        self.writes_logs.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Writes the scripts of the services, and starts their supervisors unless they run.
     async fn start_supervisors(&self, programs: &TemplatePrograms) -> Result<()> {
         let (supervisor, environment) = (self.supervisor.clone(), self.environment());
-        let (programs, are_down) = (programs.clone(), !self.is_done(STARTED));
+        let (programs, are_started) = (programs.clone(), self.is_done(STARTED));
+        let are_prestarted = self.is_done(PRESTARTED);
         blocking(move || {
-            supervisor.write(&programs, are_down).map_err(Error::internal)?;
+            let is_down = |it: &ServiceProgram| !(are_started || it.prestart && are_prestarted);
+            supervisor.write(&programs, is_down).map_err(Error::internal)?;
             let started = supervisor.start(&environment);
             started.map_err(|error| Error::failed(format!("s6-svscan cannot be started: {error}")))
         })

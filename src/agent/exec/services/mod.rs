@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::{Stream, StreamExt};
@@ -38,6 +39,7 @@ mod hook;
 mod logs;
 mod metrics;
 mod outbox;
+mod prestart;
 mod runtime_files;
 mod screens;
 mod script;
@@ -85,6 +87,8 @@ struct Parts {
     outbox: Outbox,
     triggers: Triggers,
     followers: LogFollowers,
+    /// Whether this agent writes the logs of the services.
+    writes_logs: AtomicBool,
     /// Events of the computer for triggers.
     computer_events: broadcast::Sender<Map<String, Value>>,
     /// Set once when the agent starts; never without screens.
@@ -119,6 +123,7 @@ impl Services {
             outbox: Outbox::default(),
             triggers: Triggers::default(),
             followers: LogFollowers::default(),
+            writes_logs: AtomicBool::new(false),
             computer_events: broadcast::Sender::new(MAX_COMPUTER_EVENTS),
             screens: OnceLock::new(),
             stream_start: CancellationToken::new(),

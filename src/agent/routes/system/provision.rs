@@ -18,7 +18,7 @@ use hotdesk_wire::agent::{GuestRequestOutcome, GuestRequestQuery, GuestRequests,
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::desktop::stream::{StartStream, StreamStarted};
 use hotdesk_wire::programs::service::{
-    BeginTemplate, HookStatus, ServiceAction, ServiceList, ServiceLogQuery,
+    BeginTemplate, HookStatus, PrepareTemplate, ServiceAction, ServiceList, ServiceLogQuery,
 };
 use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
 
@@ -48,9 +48,13 @@ async fn replace_secrets(State(agent): State<Agent>, request: Request) -> Result
     Ok(Answer(PutSecretsResult { path: path.display().to_string() }))
 }
 
-/// Starts the supervisors of the services, before the computer belongs to somebody.
-async fn prepare(State(agent): State<Agent>) -> Result<Answer<Acknowledgement>> {
-    agent.services.prepare().await?;
+/// Starts the supervisors of the services, and services with `prestart`, before the computer belongs to
+/// somebody.
+async fn prepare(
+    State(agent): State<Agent>,
+    Query(query): Query<PrepareTemplate>,
+) -> Result<Answer<Acknowledgement>> {
+    agent.services.prepare(query.prestart).await?;
     Ok(Answer(Acknowledgement { success: true }))
 }
 

@@ -31,7 +31,6 @@ use hotdesk_wire::computer::{
     Computer, ComputerList, ComputerListQuery, CreateComputer, UpdateComputer, VncPassword,
 };
 use hotdesk_wire::desktop::action::Acknowledgement;
-use hotdesk_wire::template::TemplateHardware;
 
 /// Most computers on one page of a list.
 const MAX_PAGE: u32 = 1000;
@@ -97,15 +96,17 @@ pub(crate) async fn launch_from(
     let requested_policy = wanted.egress_policy.as_ref().map(egress::parse).transpose()?;
     let ports = source.as_ref().map(LaunchSource::ports).unwrap_or_default();
     let terminals = source.as_ref().map(LaunchSource::terminals).unwrap_or_default();
-    let (template, layers, secrets, defaults, policy) = match source {
+    let (template, layers, secrets, definition, policy) = match source {
         Some(source) => {
             let names = source.definition.secrets.iter().map(|secret| secret.name.as_str());
             let secrets = app.secrets.for_launch(caller, workspace.id, workspace.account, names).await?;
             let policy = source.definition.egress()?;
-            (Some(source.reference.to_string()), source.layers, secrets, source.definition.hardware, policy)
+            (Some(source.reference.to_string()), source.layers, secrets, Some(source.definition), policy)
         }
-        None => (None, Vec::new(), LaunchSecrets::default(), TemplateHardware::default(), None),
+        None => (None, Vec::new(), LaunchSecrets::default(), None, None),
     };
+    let defaults = definition.as_ref().map(|it| it.hardware.clone()).unwrap_or_default();
+    let egress = requested_policy.or(policy);
     let allowance = app.billing.allowance(workspace.account).await?;
     let auto_stop_minutes = wanted.auto_stop_minutes.or(defaults.auto_stop_minutes.map(u64::cast_signed));
     let order = ComputerRequest {
@@ -119,7 +120,10 @@ pub(crate) async fn launch_from(
     };
     let hardware = hardware(order, &defaults, &allowance)?;
     let isolation = app.fleet.choose_isolation(wanted.isolation.as_deref(), workspace)?;
-    let spec = DesktopSpec { isolation, hardware, layers };
+    // Why they start at the launch, the log of the template's build tells.
+    let services = definition.map(|it| it.service_start(isolation, egress.is_some()).unwrap_or_default());
+    let services = services.unwrap_or_default();
+    let spec = DesktopSpec { isolation, hardware, layers, services };
     let new = NewComputer {
         id: app.fleet.id_for(&spec),
         workspace: workspace.id,
@@ -129,7 +133,7 @@ pub(crate) async fn launch_from(
         template,
         secrets,
         layers: spec.layers,
-        egress: requested_policy.or(policy),
+        egress,
         ports,
         terminals,
         auto_stop_minutes: auto_stop_minutes.unwrap_or(0),
@@ -139,7 +143,7 @@ pub(crate) async fn launch_from(
         plans: app.plans.clone(),
     };
     audit::set_computer(new.id);
-    app.fleet.create(new).await
+    app.fleet.create(new, services).await
 }
 
 /// Lists the computers to which the key has access.

@@ -6,6 +6,7 @@ use crate::computers::runner::{Runner, machine_spec};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::prepared::boot_snapshot::expired;
+use hotdesk_domain::computer::prepared::services::ServiceStart;
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -26,7 +27,7 @@ impl FleetState {
     }
 
     /// Removes a boot snapshot. One that a computer is beginning from at this moment fails for it, and it boots.
-    pub(super) async fn remove_boot_snapshot(&self, machine: ComputerId) -> Result<()> {
+    pub(in crate::computers) async fn remove_boot_snapshot(&self, machine: ComputerId) -> Result<()> {
         self.store.remove_boot_snapshot(machine).await?;
         self.engine.destroy(machine).await.map_err(Error::internal)
     }
@@ -98,28 +99,38 @@ impl FleetState {
 }
 
 impl Runner {
-    /// Creates the machine of a new row from the boot snapshot of its size. Returns `None` when it must boot instead.
+    /// Creates the machine of a new row from the boot snapshot of its size, in which services run if they
+    /// start before the launch. Returns `None` when it must boot instead.
     ///
     /// # Errors
     /// The remains of a failed attempt could not be removed.
     pub(in crate::computers) async fn begin_from_boot_snapshot(
         &mut self,
         row: &Computer,
+        services: ServiceStart,
     ) -> EngineResult<Option<Guest>> {
-        let begun = self.try_boot_snapshot(row).await?;
+        let begun = self.try_boot_snapshot(row, services).await?;
         count_begun(if begun.is_some() { "boot_snapshot" } else { "boot" });
         Ok(begun)
     }
 
-    async fn try_boot_snapshot(&mut self, row: &Computer) -> EngineResult<Option<Guest>> {
+    async fn try_boot_snapshot(
+        &mut self,
+        row: &Computer,
+        services: ServiceStart,
+    ) -> EngineResult<Option<Guest>> {
         if !self.shared.makes_boot_snapshots_of(row.isolation) {
             return Ok(None);
         }
-        let snapshot = match self.find_boot_snapshot(row).await {
+        let snapshot = match self.find_boot_snapshot(row, services).await {
             Ok(Some(snapshot)) => snapshot,
             Ok(None) => {
-                tracing::info!(computer = %self.id, size = DesktopSize::from(&desktop_spec(row)).as_str(), "no boot snapshot of this size yet; the computer boots");
-                self.shared.boot_snapshots.want(desktop_spec(row));
+                let size = DesktopSize::from(&desktop_spec(row, services));
+                tracing::info!(
+                    computer = %self.id,
+                    size = size.as_str(),
+                    "no boot snapshot of this size yet; the computer boots"
+                );
                 return Ok(None);
             }
             Err(error) => {
@@ -136,9 +147,28 @@ impl Runner {
         }
     }
 
-    async fn find_boot_snapshot(&self, row: &Computer) -> Result<Option<BootSnapshot>> {
-        let inputs = self.shared.engine.boot_inputs(row.isolation).await.map_err(Error::internal)?;
-        self.shared.store.boot_snapshot(&inputs, &DesktopSize::from(&desktop_spec(row))).await
+    /// Returns the snapshot of a row, and wants it when there is none. Services start at the launch while
+    /// there is only one without them.
+    async fn find_boot_snapshot(
+        &self,
+        row: &Computer,
+        services: ServiceStart,
+    ) -> Result<Option<BootSnapshot>> {
+        let FleetState { engine, store, boot_snapshots, .. } = &*self.shared;
+        let inputs = engine.boot_inputs(row.isolation).await.map_err(Error::internal)?;
+        let spec = desktop_spec(row, services);
+        let found = store.boot_snapshot(&inputs, &DesktopSize::from(&spec)).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        boot_snapshots.want(spec);
+        match services {
+            ServiceStart::AtLaunch => Ok(None),
+            ServiceStart::BeforeLaunch => {
+                let without = desktop_spec(row, ServiceStart::AtLaunch);
+                store.boot_snapshot(&inputs, &DesktopSize::from(&without)).await
+            }
+        }
     }
 
     async fn launch_boot_snapshot(&mut self, row: &Computer, snapshot: &BootSnapshot) -> Result<Guest> {
@@ -155,6 +185,6 @@ pub(super) fn count_begun(from: &'static str) {
     metrics::counter!("hotdesk_computers_begun_total", "from" => from).increment(1);
 }
 
-fn desktop_spec(row: &Computer) -> DesktopSpec {
-    DesktopSpec { isolation: row.isolation, hardware: row.hardware, layers: row.layers.clone() }
+fn desktop_spec(row: &Computer, services: ServiceStart) -> DesktopSpec {
+    DesktopSpec { isolation: row.isolation, hardware: row.hardware, layers: row.layers.clone(), services }
 }

@@ -11,14 +11,17 @@ use crate::computers::runner::registry::{FleetState, STARTS_AT_ONCE, stopping};
 use crate::computers::runner::{NewIdentity, hardware_spec, refused};
 use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::computer::prepared::services::{MAX_PRESTARTED_BYTES, ServiceStart};
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::{Boot, MachineSpec};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::prepared::PreparedMachine;
 use hotdesk_store::fleet::prepared::boot_snapshots::BootSnapshot;
 use hotdesk_wire::desktop::action::WaitStable;
 use hotdesk_wire::desktop::effect::{ActionResult, Settle};
+use hotdesk_wire::programs::service::PrepareTemplate;
 
 /// Pause between two looks whether computers are starting.
 const IDLE_PAUSE: Duration = Duration::from_millis(500);
@@ -56,6 +59,11 @@ impl Fleet {
                     error = format_args!("{error:#}"),
                     "could not make a boot snapshot; computers of this size boot"
                 );
+                // A host that is short of something may have it later.
+                if spec.services == ServiceStart::BeforeLaunch && error.code != Some(ErrorCode::NoCapacity) {
+                    shared.boot_snapshots.start_services_at_launch(spec);
+                    continue;
+                }
                 tokio::select! {
                     () = stop.cancelled() => break,
                     () = tokio::time::sleep(RETRY_PAUSE) => {}
@@ -113,9 +121,23 @@ impl FleetState {
         spec: &DesktopSpec,
     ) -> Result<()> {
         let failed = |error| refused(FAILED, &error);
+        let guest = {
+            let _turn = self.starts.acquire().await.map_err(Error::internal)?;
+            self.boot_prepared(new, spec).await?
+        };
+        if spec.services == ServiceStart::BeforeLaunch {
+            // Not in the turn of a start: it may take minutes.
+            guest.prepare_template(PrepareTemplate { prestart: true }).await?;
+            settle(&guest).await?;
+        }
         let _turn = self.starts.acquire().await.map_err(Error::internal)?;
-        self.boot_prepared(new, spec).await?;
-        self.engine.snapshot(new.id, snapshot.0, true).await.map_err(failed)?;
+        let saved = self.engine.snapshot(new.id, snapshot.0, true).await.map_err(failed)?;
+        if spec.services == ServiceStart::BeforeLaunch && saved.bytes > MAX_PRESTARTED_BYTES {
+            return Err(Error::conflict(format!(
+                "memory and disk of its services take {} bytes, and at most {MAX_PRESTARTED_BYTES} are kept",
+                saved.bytes
+            )));
+        }
         self.engine.stop(new.id, Duration::ZERO).await.map_err(failed)?;
         self.store.use_boot_snapshot(new.id).await
     }
@@ -190,25 +212,29 @@ impl FleetState {
     }
 
     /// Makes and boots a machine, and waits until its desktop is settled and the supervisors of its services run.
-    async fn boot_prepared(&self, new: &PreparedMachine, spec: &DesktopSpec) -> Result<()> {
+    async fn boot_prepared(&self, new: &PreparedMachine, spec: &DesktopSpec) -> Result<Guest> {
         let (machine, boot) = first_boot(new, spec);
         self.engine.create(&machine).await.map_err(|error| refused(FAILED, &error))?;
         let guest = boot_guest(&*self.engine, &machine, &boot).await?;
         settle(&guest).await?;
-        if let Err(error) = guest.prepare_template().await {
+        if let Err(error) = guest.prepare_template(PrepareTemplate::default()).await {
             tracing::warn!(
                 error = format_args!("{error:#}"),
                 "could not start the supervisors of services before a launch; each launch starts them"
             );
         }
-        Ok(())
+        Ok(guest)
     }
 }
 
-/// Returns the machine of a desktop, whose bandwidth is limited only when a computer begins from it, and its first boot.
+/// Returns the machine of a desktop, and its first boot. Its bandwidth is limited only when a computer begins
+/// from it, unless services of a template run before.
 fn first_boot(new: &PreparedMachine, spec: &DesktopSpec) -> (MachineSpec, Boot) {
-    let DesktopSpec { isolation, hardware, layers } = spec;
-    let hardware = Hardware { bandwidth_mbps: 0, ..*hardware };
+    let DesktopSpec { isolation, hardware, layers, services } = spec;
+    let hardware = match services {
+        ServiceStart::AtLaunch => Hardware { bandwidth_mbps: 0, ..*hardware },
+        ServiceStart::BeforeLaunch => *hardware,
+    };
     let machine = MachineSpec { layers: layers.clone(), ..hardware_spec(new.id, *isolation, &hardware) };
     let boot = Boot { generation: GENERATION, token: new.token.clone(), resolution: hardware.resolution };
     (machine, boot)

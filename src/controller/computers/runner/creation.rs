@@ -6,6 +6,7 @@
 use super::{AfterWork, Runner, Work, machine_spec, refused};
 use hotdesk_base::ids::{ComputerId, SnapshotId};
 use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::prepared::services::ServiceStart;
 use hotdesk_domain::error::Result;
 use hotdesk_engine::EngineResult;
 use hotdesk_guest::Guest;
@@ -18,8 +19,8 @@ const FAILED: &str = "Computer could not be created";
 /// Initial contents of a new machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MachineSource {
-    /// An empty disk.
-    Empty,
+    /// An empty disk, for services that start at this time.
+    Empty(ServiceStart),
     /// A copy of another computer's disk.
     Disk(ComputerId),
     /// A copy of another computer's disk and memory, as they are or were in a snapshot.
@@ -75,7 +76,7 @@ impl Runner {
 
     async fn make(&mut self, row: &Computer, from: MachineSource) -> Result<Guest> {
         match from {
-            MachineSource::Empty => self.make_empty(row).await,
+            MachineSource::Empty(services) => self.make_empty(row, services).await,
             MachineSource::Disk(source) => {
                 self.copied_from(source, Work::CopyTo(self.id)).await?;
                 self.bring_up(row, true).await
@@ -85,14 +86,14 @@ impl Runner {
     }
 
     /// Makes a machine with an empty disk, booted now or once for all of its size.
-    async fn make_empty(&mut self, row: &Computer) -> Result<Guest> {
+    async fn make_empty(&mut self, row: &Computer, services: ServiceStart) -> Result<Guest> {
         // Of new rows only those that claimed a machine of the pool have such a token.
         if row.saved_token.is_some()
             && let Some(guest) = self.take_from_pool(row).await.map_err(|error| refused(FAILED, &error))?
         {
             return Ok(guest);
         }
-        let begun = self.begin_from_boot_snapshot(row).await;
+        let begun = self.begin_from_boot_snapshot(row, services).await;
         if let Some(guest) = begun.map_err(|error| refused(FAILED, &error))? {
             return Ok(guest);
         }

@@ -38,6 +38,7 @@ use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Operation, Status};
+use hotdesk_domain::computer::prepared::services::ServiceStart;
 use hotdesk_domain::computer::saved_state::check_converged;
 use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
@@ -60,8 +61,8 @@ pub(super) const GB: u64 = 1024 * 1024 * 1024;
 /// Work of a runner.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
-    /// Create the machine of a new row.
-    Create,
+    /// Create the machine of a new row, whose services start at this time.
+    Create(ServiceStart),
     /// Create the machine of a clone's row with this computer's disk.
     Clone(ComputerId),
     /// Copy the disk to this clone.
@@ -211,7 +212,7 @@ impl Runner {
             }
         };
         let (outcome, next) = match &work {
-            Work::Create => self.create(&row, MachineSource::Empty).await,
+            Work::Create(services) => self.create(&row, MachineSource::Empty(*services)).await,
             Work::Clone(source) => self.create(&row, MachineSource::Disk(*source)).await,
             Work::Fork(source, at) => self.create(&row, MachineSource::Memory(*source, *at)).await,
             Work::CopyTo(clone) => (self.copy_disk(&row, *clone).await, AfterWork::Continue),

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::prepared::pool::{PoolLimits, PoolSize};
+use hotdesk_domain::computer::prepared::services::ServiceStart;
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
 
 /// Boot snapshots and the pool of a fleet.
@@ -26,12 +27,23 @@ impl PreparedDesktops {
 /// Most sizes that wait for a snapshot; others ask again with their next create.
 const MAX_WANTED: usize = 16;
 
+/// Most sizes whose services are known not to start before a launch; of more, the oldest are tried again.
+const MAX_FAILED: usize = 64;
+
 /// Sizes of which snapshots are wanted.
 pub(in crate::computers) struct BootSnapshots {
     /// Most snapshots; 0: every computer boots.
     pub(in crate::computers) keep: usize,
-    wanted: Mutex<VecDeque<DesktopSpec>>,
+    wanted: Mutex<WantedSizes>,
     added: Notify,
+}
+
+#[derive(Default)]
+struct WantedSizes {
+    specs: VecDeque<DesktopSpec>,
+    /// Those whose services did not start before a launch, the oldest first. Until the next start of the
+    /// controller they are not tried again: each attempt would be a boot.
+    failed: VecDeque<DesktopSize>,
 }
 
 impl BootSnapshots {
@@ -40,22 +52,40 @@ impl BootSnapshots {
         Self { keep, wanted: Mutex::default(), added: Notify::new() }
     }
 
-    fn wanted(&self) -> MutexGuard<'_, VecDeque<DesktopSpec>> {
+    fn wanted(&self) -> MutexGuard<'_, WantedSizes> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::computers) fn want(&self, spec: DesktopSpec) {
-        let (mut wanted, size) = (self.wanted(), DesktopSize::from(&spec));
-        if wanted.len() < MAX_WANTED && wanted.iter().all(|other| DesktopSize::from(other) != size) {
-            wanted.push_back(spec);
+    pub(in crate::computers) fn want(&self, mut spec: DesktopSpec) {
+        let mut wanted = self.wanted();
+        if wanted.failed.contains(&DesktopSize::from(&spec)) {
+            spec.services = ServiceStart::AtLaunch;
+        }
+        let size = DesktopSize::from(&spec);
+        let specs = &mut wanted.specs;
+        if specs.len() < MAX_WANTED && specs.iter().all(|other| DesktopSize::from(other) != size) {
+            specs.push_back(spec);
             self.added.notify_one();
         }
+    }
+
+    /// Remembers that the services of a size do not start before a launch, and wants its snapshot without
+    /// them.
+    pub(in crate::computers) fn start_services_at_launch(&self, spec: DesktopSpec) {
+        {
+            let mut wanted = self.wanted();
+            wanted.failed.push_back(DesktopSize::from(&spec));
+            if wanted.failed.len() > MAX_FAILED {
+                wanted.failed.pop_front();
+            }
+        }
+        self.want(spec);
     }
 
     /// Waits for the next size of which there may be no snapshot.
     pub(in crate::computers) async fn next(&self) -> DesktopSpec {
         loop {
-            let next = self.wanted().pop_front();
+            let next = self.wanted().specs.pop_front();
             match next {
                 Some(spec) => return spec,
                 None => self.added.notified().await,
@@ -137,5 +167,35 @@ impl Pool {
     /// Whether a create has claimed a machine, or may have since [`Self::forget_ended_claims`].
     pub(in crate::computers) fn is_claimed(&self, id: ComputerId) -> bool {
         self.machines().is_claimed(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use hotdesk_domain::computer::isolation::Isolation;
+    use hotdesk_domain::computer::{ComputerRequest, parse_computer_request};
+
+    fn spec(ram: f64, services: ServiceStart) -> DesktopSpec {
+        let request = ComputerRequest { ram: Some(ram), ..ComputerRequest::default() };
+        let hardware = parse_computer_request(&request).unwrap();
+        DesktopSpec { isolation: Isolation::Sandbox, hardware, layers: Vec::new(), services }
+    }
+
+    #[test]
+    fn services_that_did_not_start_before_a_launch_are_not_tried_again() {
+        let snapshots = BootSnapshots::new(4);
+        let next = || snapshots.next().now_or_never();
+        let early = |ram| spec(ram, ServiceStart::BeforeLaunch);
+        snapshots.want(early(4.0));
+        snapshots.want(early(4.0));
+        assert_eq!((next(), next()), (Some(early(4.0)), None));
+        snapshots.start_services_at_launch(early(4.0));
+        assert_eq!((next(), next()), (Some(spec(4.0, ServiceStart::AtLaunch)), None));
+        snapshots.want(early(4.0));
+        snapshots.want(early(8.0));
+        assert_eq!(next(), Some(spec(4.0, ServiceStart::AtLaunch)));
+        assert_eq!((next(), next()), (Some(early(8.0)), None), "another size is tried");
     }
 }

@@ -161,7 +161,19 @@ impl Build<'_> {
             };
             layers.push(layer);
         }
+        self.tell_of_prestart();
         Ok(BuiltLayers { image, layers })
+    }
+
+    /// Tells the author when services will not start before launches though the definition asks for it.
+    fn tell_of_prestart(&self) {
+        let isolation = self.fleet.engine.offers().default().isolation;
+        let decided = self.definition.service_start(isolation, self.definition.egress_policy.is_some());
+        if let Err(obstacle) = decided {
+            let line =
+                format!("prestart has no effect, and services start at each launch: {}", obstacle.reason());
+            self.log.add(Level::Warn, Phase::Check, None, &line);
+        }
     }
 
     /// The first isolation that this host offers whose disks it may read.

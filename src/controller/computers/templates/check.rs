@@ -11,6 +11,7 @@ use super::steps::programs;
 use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::refused;
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::computer::prepared::services::{ServiceProgress, ServiceRun};
 use hotdesk_domain::computer::template::build::{PlannedLayer, StepKind};
 use hotdesk_domain::computer::template::health::HealthStatus;
 use hotdesk_domain::desktop::resolution::Resolution;
@@ -24,8 +25,6 @@ use hotdesk_wire::programs::service::{
 /// Time after the hooks of the boot in which all services must be up and healthy: twice the time in which failures of a
 /// health check do not count.
 const SERVICES_TIMEOUT: Duration = Duration::from_secs(120);
-/// Seconds that a service must run to be up. The supervisor starts one that ended again after a second.
-const UP_SECONDS: u64 = 2;
 /// Pause between two questions.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Bytes of a service's output that are read, and lines of it in the error.
@@ -148,12 +147,10 @@ fn verdict(list: &ServiceList, programs: &TemplatePrograms) -> Verdict {
     let (mut not_yet, mut never) = (Vec::new(), Vec::new());
     for program in &programs.services {
         let status = list.services.iter().find(|status| status.name == program.name);
-        match status
-            .map_or(Progress::NotYet("it has not started".to_owned()), |status| progress(status, program))
-        {
-            Progress::Up => {}
-            Progress::NotYet(why) => not_yet.push(service_problem(program, &why)),
-            Progress::Never(why) => never.push(service_problem(program, &why)),
+        match state(status, program).progress() {
+            ServiceProgress::Up => {}
+            ServiceProgress::NotYet(why) => not_yet.push(service_problem(program, &why)),
+            ServiceProgress::Never(why) => never.push(service_problem(program, &why)),
         }
     }
     for program in &programs.health {
@@ -177,29 +174,14 @@ fn service_problem(program: &ServiceProgram, why: &str) -> Problem {
     Problem { service: Some(program.name.clone()), what }
 }
 
-enum Progress {
-    Up,
-    NotYet(String),
-    Never(String),
-}
-
-/// How far a service is. One that need not start again is up when it ended with success.
-fn progress(status: &ServiceStatus, program: &ServiceProgram) -> Progress {
-    if status.status == "running" {
-        return match status.since_seconds >= UP_SECONDS {
-            true => Progress::Up,
-            false => Progress::NotYet("it keeps ending and starting".to_owned()),
-        };
-    }
-    let why = match (status.exit_code, status.signal) {
-        (Some(code), _) => format!("it ended with exit code {code}"),
-        (None, Some(signal)) => format!("the signal {signal} ended it"),
-        (None, None) => return Progress::NotYet("it has not started".to_owned()),
-    };
-    match (program.restart.as_str(), status.exit_code) {
-        ("no" | "on-failure", Some(0)) => Progress::Up,
-        ("no", _) => Progress::Never(why),
-        _ => Progress::NotYet(why),
+/// The state of a service, of which the agent may know nothing yet.
+fn state<'a>(status: Option<&ServiceStatus>, program: &'a ServiceProgram) -> ServiceRun<'a> {
+    let running = status.filter(|status| status.status == "running");
+    ServiceRun {
+        running_seconds: running.map(|status| status.since_seconds),
+        exit_code: status.and_then(|status| status.exit_code),
+        signal: status.and_then(|status| status.signal),
+        restart: &program.restart,
     }
 }
 
@@ -220,6 +202,7 @@ mod tests {
             restart: restart.to_owned(),
             stop_signal: "SIGTERM".to_owned(),
             log: None,
+            prestart: false,
         };
         let health = (0..applications).map(|number| HealthProgram {
             app: format!("web{number}"),
@@ -228,6 +211,7 @@ mod tests {
             timeout_ms: 1000,
             retries: 3,
             on_fail: "none".to_owned(),
+            prestart: false,
         });
         let health = health.collect();
         TemplatePrograms { services: vec![service], health, ..TemplatePrograms::default() }

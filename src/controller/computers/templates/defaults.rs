@@ -51,6 +51,10 @@ pub(super) async fn want_boot_snapshot(
     let allowance = plans.terms(&fleet.store.standing(template.account).await?)?.allowance;
     let definition = parse(template).await?;
     let hardware = hardware(ComputerRequest::default(), &definition.hardware, &allowance)?;
-    fleet.boot_snapshots.want(DesktopSpec { isolation, hardware, layers: built.layers.clone() });
+    // One with an obstacle starts them at each launch, of which the log of its build tells.
+    let services =
+        definition.service_start(isolation, definition.egress_policy.is_some()).unwrap_or_default();
+    let layers = built.layers.clone();
+    fleet.boot_snapshots.want(DesktopSpec { isolation, hardware, layers, services });
     Ok(())
 }

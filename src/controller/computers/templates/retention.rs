@@ -67,12 +67,18 @@ impl Templates {
     }
 }
 
-/// Removes a layer from the host and then its row. A failure is retried at the next start.
+/// Removes a layer from the host and then its row, after the boot snapshots above it. A failure is retried at
+/// the next start.
 pub(super) async fn remove_layer(fleet: &FleetState, layer: LayerId) {
-    let removed = match fleet.engine.remove_layer(layer).await {
-        Ok(()) => fleet.store.remove_template_layer(layer).await,
-        Err(error) => Err(Error::internal(error)),
+    let removed = async {
+        // The memory of its services, too.
+        for machine in fleet.store.boot_snapshots_above(layer).await? {
+            fleet.remove_boot_snapshot(machine).await?;
+        }
+        fleet.engine.remove_layer(layer).await.map_err(Error::internal)?;
+        fleet.store.remove_template_layer(layer).await
     };
+    let removed: Result<()> = removed.await;
     if let Err(error) = removed {
         tracing::warn!(%layer, error = format_args!("{error:#}"), "could not remove a layer; it is retried");
     }

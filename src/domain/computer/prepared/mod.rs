@@ -6,8 +6,11 @@ use hotdesk_base::ids::LayerId;
 
 pub mod boot_snapshot;
 pub mod pool;
+pub mod services;
 
-/// Isolation, hardware and layers of a desktop.
+use services::ServiceStart;
+
+/// Isolation, hardware and layers of a desktop, and whether services run on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesktopSpec {
     /// The kernel behind its programs.
@@ -16,10 +19,12 @@ pub struct DesktopSpec {
     pub hardware: Hardware,
     /// Read-only layers below its disk, the lowest first.
     pub layers: Vec<LayerId>,
+    /// Whether the services of its template run before a computer begins from it.
+    pub services: ServiceStart,
 }
 
-/// Text that identifies isolation, size and layers of a desktop, in the store and in the log. Memory continues only in a machine
-/// with the same.
+/// Text that identifies a desktop except for its bandwidth, in the store and in the log. Memory continues
+/// only in a machine with the same, and services that start at a launch begin only from memory without them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DesktopSize(String);
 
@@ -36,12 +41,16 @@ impl DesktopSize {
 }
 
 impl From<&DesktopSpec> for DesktopSize {
-    fn from(DesktopSpec { isolation, hardware, layers }: &DesktopSpec) -> Self {
+    fn from(DesktopSpec { isolation, hardware, layers, services }: &DesktopSpec) -> Self {
         let Hardware { cpu, ram_gb, disk_gb, resolution, bandwidth_mbps: _ } = hardware;
         let isolation = isolation.name();
         let mut text = format!("{isolation}, {cpu} vCPU, {ram_gb} GB RAM, {disk_gb} GB disk, {resolution}");
         for layer in layers {
             text.push_str(&format!(", layer {layer}"));
+        }
+        match services {
+            ServiceStart::AtLaunch => {}
+            ServiceStart::BeforeLaunch => text.push_str(", services run"),
         }
         Self(text)
     }
@@ -60,7 +69,9 @@ mod tests {
             resolution: "1280x720x24".parse().unwrap(),
             bandwidth_mbps: 0,
         };
-        let spec = |hardware| DesktopSpec { isolation: Isolation::Vm, hardware, layers: Vec::new() };
+        let services = ServiceStart::AtLaunch;
+        let spec =
+            |hardware| DesktopSpec { isolation: Isolation::Vm, hardware, layers: Vec::new(), services };
         let size = DesktopSize::from(&spec(hardware));
         assert_eq!(size.as_str(), "vm, 0.5 vCPU, 4 GB RAM, 8 GB disk, 1280x720x24");
         assert_eq!(size, DesktopSize::from(&spec(Hardware { bandwidth_mbps: 5, ..hardware })));
@@ -73,6 +84,11 @@ mod tests {
             assert_ne!(size, DesktopSize::from(&spec(other)), "{other:?}");
         }
         assert_ne!(size, DesktopSize::from(&DesktopSpec { isolation: Isolation::Sandbox, ..spec(hardware) }));
+        let running = DesktopSpec { services: ServiceStart::BeforeLaunch, ..spec(hardware) };
+        assert_eq!(
+            DesktopSize::from(&running).as_str(),
+            "vm, 0.5 vCPU, 4 GB RAM, 8 GB disk, 1280x720x24, services run"
+        );
         let layers = vec![LayerId::random(), LayerId::random()];
         let reversed = layers.iter().rev().copied().collect();
         let [one, two] =

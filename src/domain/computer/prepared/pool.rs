@@ -97,6 +97,7 @@ pub fn is_low_memory(available: u64, total: u64) -> bool {
 mod tests {
     use super::*;
     use crate::computer::isolation::Isolation;
+    use crate::computer::prepared::services::ServiceStart;
     use crate::computer::{ComputerRequest, parse_computer_request};
 
     const LIMITS: PoolLimits = PoolLimits { max_memory_gb: 12, max_age: Duration::from_secs(100) };
@@ -107,6 +108,7 @@ mod tests {
             isolation: Isolation::Shared,
             hardware: parse_computer_request(&request).unwrap(),
             layers: Vec::new(),
+            services: ServiceStart::AtLaunch,
         }
     }
 

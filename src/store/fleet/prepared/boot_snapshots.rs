@@ -5,7 +5,7 @@ use crate::vault::SealedText;
 use crate::vault::columns::BOOT_TOKEN;
 use crate::{Store, failed, id};
 use hotdesk_base::clock;
-use hotdesk_base::ids::{ComputerId, SnapshotId};
+use hotdesk_base::ids::{ComputerId, LayerId, SnapshotId};
 use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::prepared::DesktopSize;
@@ -111,6 +111,20 @@ impl Store {
         let machine = id(&row.machine_id)?;
         let token = self.vault.open(&BOOT_TOKEN, machine, &row.agent_token)?;
         Ok(Some(BootSnapshot { machine, snapshot: id(&row.snapshot_id)?, token }))
+    }
+
+    /// Returns the machines of the boot snapshots above a layer of a template.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn boot_snapshots_above(&self, layer: LayerId) -> Result<Vec<ComputerId>> {
+        let rows: Vec<(String,)> =
+            sqlx::query_as("SELECT machine_id FROM boot_snapshots WHERE size LIKE $1 ORDER BY machine_id")
+                .bind(format!("%, layer {layer}%"))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed("list the boot snapshots of a layer"))?;
+        rows.iter().map(|(machine,)| id(machine)).collect()
     }
 
     /// Returns the machine of each boot snapshot, complete or not, with what its retention depends on.

@@ -10,6 +10,7 @@ use super::Parts;
 use super::supervisor::Action;
 use hotdesk_base::clock;
 use hotdesk_domain::computer::template::health::{HealthNews, HealthRecord, HealthStatus, MIN_INTERVAL};
+use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::agent::GuestRequestKind;
 use hotdesk_wire::desktop::event::{AppHealth, Event, EventData};
 use hotdesk_wire::programs::service::{AppHealthStatus, HealthProgram};
@@ -56,6 +57,29 @@ pub(super) fn begin(parts: &Arc<Parts>, programs: &[HealthProgram], prelude: &st
             }
         });
     }
+}
+
+/// Checks until an application works. No action follows a failure, and nobody is told.
+///
+/// # Errors
+/// `Conflict` when it does not work at the deadline; `Internal` when it cannot be checked.
+pub(super) async fn until_healthy(
+    parts: &Parts,
+    program: &HealthProgram,
+    prelude: &str,
+    deadline: tokio::time::Instant,
+) -> Result<()> {
+    let (client, environment) = (probe::client().map_err(Error::internal)?, parts.environment());
+    let context = ProbeContext { environment: &environment, prelude, folder: &parts.folder, client: &client };
+    let mut reason = "it has not been checked".to_owned();
+    let checking = async {
+        while let Err(failure) = probe::check(program, &context).await {
+            reason = failure;
+            tokio::time::sleep(MIN_INTERVAL).await;
+        }
+    };
+    let checked = tokio::time::timeout_at(deadline, checking).await;
+    checked.map_err(|_| Error::conflict(format!("The application {} is not healthy: {reason}", program.app)))
 }
 
 async fn run(parts: &Parts, program: &HealthProgram, prelude: &str) {

@@ -96,11 +96,16 @@ impl Supervisor {
         Self { folder: runtime_dir.join("services"), secrets_file }
     }
 
-    /// Writes the scripts of all services. With `are_down` supervisors that start afterwards start no service. May block.
-    pub(super) fn write(&self, programs: &TemplatePrograms, are_down: bool) -> Result<(), StepError> {
+    /// Writes the scripts of all services. Supervisors that start afterwards do not start those for which
+    /// `is_down` holds. May block.
+    pub(super) fn write(
+        &self,
+        programs: &TemplatePrograms,
+        is_down: impl Fn(&ServiceProgram) -> bool,
+    ) -> Result<(), StepError> {
         for service in all_services(programs) {
             self.write_service(&service, &programs.secret_env)?;
-            if are_down {
+            if is_down(&service) {
                 let file = self.folder.join(&service.name).join(DOWN_FILE);
                 fs::write(&file, "").map_err(StepError::at(file.display().to_string()))?;
             }
@@ -226,13 +231,13 @@ impl Supervisor {
         self.wait(name, |state| state.pid().is_some() || Some(state.changed) != before).await
     }
 
-    /// Waits until all services have their supervisor.
+    /// Waits until these services have their supervisor.
     ///
     /// # Errors
     /// `Conflict` when one has none after [`SUPERVISORS_TIMEOUT`].
-    pub(super) async fn await_supervisors(&self, programs: &TemplatePrograms) -> Result<()> {
+    pub(super) async fn await_supervisors(&self, services: &[ServiceProgram]) -> Result<()> {
         let deadline = Instant::now() + SUPERVISORS_TIMEOUT;
-        for service in all_services(programs) {
+        for service in services {
             while let Err(error) = open_control(&self.control_file(&service.name)) {
                 if Instant::now() >= deadline {
                     let what = format!("The service {} has no supervisor", service.name);
@@ -244,12 +249,13 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Brings all services up, once their supervisors are there. One that has none is left out, with a warning.
-    pub(super) async fn bring_all_up(&self, programs: &TemplatePrograms) {
-        if let Err(error) = self.await_supervisors(programs).await {
+    /// Brings these services up, once their supervisors are there. One that has none is left out, with a
+    /// warning.
+    pub(super) async fn bring_all_up(&self, services: &[ServiceProgram]) {
+        if let Err(error) = self.await_supervisors(services).await {
             tracing::error!(error = format_args!("{error:#}"), "not all services of the template can start");
         }
-        for service in all_services(programs) {
+        for service in services {
             let down = self.folder.join(&service.name).join(DOWN_FILE);
             // A supervisor that starts later or again brings it up itself.
             let removed = fs::remove_file(down).map_err(StepError::at(DOWN_FILE));
@@ -312,6 +318,7 @@ pub(super) fn desktop_service(at: usize, program: &AutostartProgram) -> ServiceP
         restart: "no".to_owned(),
         stop_signal: "SIGTERM".to_owned(),
         log: None,
+        prestart: program.prestart,
     }
 }
 
@@ -342,8 +349,12 @@ mod tests {
 
     const NAME: &str = "autostart.0";
 
+    fn program() -> AutostartProgram {
+        AutostartProgram { run: "id".to_owned(), delay_ms: 0, prestart: false }
+    }
+
     fn service() -> ServiceProgram {
-        desktop_service(0, &AutostartProgram { run: "id".to_owned(), delay_ms: 0 })
+        desktop_service(0, &program())
     }
 
     impl Fixture {
@@ -434,19 +445,17 @@ mod tests {
     #[tokio::test]
     async fn services_are_down_until_they_are_brought_up() {
         let mut fixture = Fixture::new();
-        let programs = TemplatePrograms {
-            autostart: vec![AutostartProgram { run: "id".to_owned(), delay_ms: 0 }],
-            ..TemplatePrograms::default()
-        };
+        let programs = TemplatePrograms { autostart: vec![program()], ..TemplatePrograms::default() };
         let supervisor = fixture.supervisor.clone();
         let down = supervisor.folder.join(NAME).join(DOWN_FILE);
-        supervisor.write(&programs, true).unwrap();
+        supervisor.write(&programs, |_| true).unwrap();
         assert!(down.exists());
-        supervisor.await_supervisors(&programs).await.unwrap();
-        supervisor.bring_all_up(&programs).await;
+        let services = all_services(&programs);
+        supervisor.await_supervisors(&services).await.unwrap();
+        supervisor.bring_all_up(&services).await;
         assert_eq!((fixture.command(), down.exists()), (UP, false));
         // Another agent leaves the services as they are.
-        supervisor.write(&programs, false).unwrap();
+        supervisor.write(&programs, |_| false).unwrap();
         assert!(!down.exists());
     }
 }

@@ -85,8 +85,12 @@ mod tests {
     use super::*;
     use hotdesk_wire::programs::service::AutostartProgram;
 
+    fn program(run: &str, delay_ms: u64) -> AutostartProgram {
+        AutostartProgram { run: run.to_owned(), delay_ms, prestart: false }
+    }
+
     fn service(run: &str) -> ServiceProgram {
-        desktop_service(0, &AutostartProgram { run: run.to_owned(), delay_ms: 0 })
+        desktop_service(0, &program(run, 0))
     }
 
     #[test]
@@ -95,7 +99,7 @@ mod tests {
             cwd: Some("~/a b".to_owned()),
             log: Some("~/x y".to_owned()),
             env: [("A".to_owned(), "$(id)".to_owned())].into(),
-            ..desktop_service(0, &AutostartProgram { run: "echo 'a'".to_owned(), delay_ms: 1500 })
+            ..desktop_service(0, &program("echo 'a'", 1500))
         };
         let secrets = [("KEY".to_owned(), "API_KEY".to_owned())].into();
         let script = run_script(&service, &secrets, Path::new("/run/x/secrets.env"));

@@ -36,15 +36,16 @@ pub fn programs(definition: &TemplateDefinition, values: &TemplateValues<'_>) ->
     let (mut services, mut autostart, mut health) = (Vec::new(), Vec::new(), Vec::new());
     for app in &definition.apps {
         for entry in &app.services {
-            services.push(service(entry, values)?);
+            services.push(ServiceProgram { prestart: app.prestart, ..service(entry, values)? });
         }
         if let Some(check) = &app.health {
-            health.push(health_program(&app.name, check, values)?);
+            let program = health_program(&app.name, check, values)?;
+            health.push(HealthProgram { prestart: app.prestart, ..program });
         }
         for entry in &app.autostart {
             let run = values.expand(&entry.run)?;
             let delay_ms = milliseconds(entry.delay.as_deref())?.unwrap_or_default();
-            autostart.push(AutostartProgram { run, delay_ms });
+            autostart.push(AutostartProgram { run, delay_ms, prestart: app.prestart });
         }
     }
     let hooks = &definition.hooks;
@@ -107,6 +108,7 @@ fn health_program(app: &str, check: &HealthCheck, values: &TemplateValues<'_>) -
             .retries
             .map_or(rule::DEFAULT_RETRIES, |retries| retries.try_into().unwrap_or(u32::MAX)),
         on_fail: check.on_fail.clone().unwrap_or_else(|| NO_ACTION.to_owned()),
+        prestart: false,
     })
 }
 
@@ -128,6 +130,7 @@ fn service(entry: &Service, values: &TemplateValues<'_>) -> Result<ServiceProgra
         restart: entry.restart.word().to_owned(),
         stop_signal: entry.stop_signal.word().to_owned(),
         log: text(&entry.log)?,
+        prestart: false,
     })
 }
 
@@ -232,9 +235,29 @@ mod tests {
             (&"3000".to_owned(), &"API_KEY".to_owned())
         );
         assert_eq!(all.secret_env, [("KEY".to_owned(), "API_KEY".to_owned())].into());
-        assert_eq!(all.autostart, [AutostartProgram { run: "chromium x".to_owned(), delay_ms: 1500 }]);
+        assert_eq!(
+            all.autostart,
+            [AutostartProgram { run: "chromium x".to_owned(), delay_ms: 1500, prestart: false }]
+        );
         assert_eq!(all.hooks.keys().collect::<Vec<_>>(), ["on_first_boot", "on_resume"]);
         assert_eq!(all.hooks["on_first_boot"], "echo 3000");
+    }
+
+    #[test]
+    fn all_programs_of_an_application_start_before_a_launch_or_none() {
+        let all = programs_of(
+            "apps:\n  - {name: a, prestart: true, services: [{name: s, run: x}], autostart: [{run: y}], \
+             health: {type: tcp, port: 80}}\n  \
+             - {name: b, services: [{name: t, run: x}], autostart: [{run: z}], \
+             health: {type: tcp, port: 81}}\n",
+        );
+        let early = |flags: Vec<bool>| assert_eq!(flags, [true, false]);
+        early(all.services.iter().map(|service| service.prestart).collect());
+        early(all.autostart.iter().map(|program| program.prestart).collect());
+        early(all.health.iter().map(|program| program.prestart).collect());
+        // Layers of definitions without the field have the same inputs as before there was one.
+        let text = serde_json::to_string(&programs_of("apps: [{name: b, services: [{name: t, run: x}]}]\n"));
+        assert!(!text.unwrap().contains("prestart"));
     }
 
     #[test]
