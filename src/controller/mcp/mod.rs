@@ -88,7 +88,8 @@ async fn enter_by_key(
     served.unwrap_or_else(|error| HttpError(error).into_response())
 }
 
-/// Handles a request with an access token: checks its origin, A76 (docs/authentication-rules.md), then its token.
+/// Handles a request with an access token: checks its origin, A76 (docs/authentication-rules.md), then the
+/// token.
 async fn enter(State(app): State<AppState>, own: Origin, source: Source, request: Request) -> Response {
     let page = match app.hosts.page_of(&own, request.headers()) {
         Ok(page) => page,

@@ -1,8 +1,8 @@
 //! Subscriptions of sessions to screens.
 //!
 //! ```text
-//! resources/subscribe -> task: event hub -> access check -> notifications/resources/updated, at most one a second
-//!                          ^-- ends with the session, with the access of its sender, by unsubscribe, at shutdown
+//! resources/subscribe -> task: event hub -> access check -> notifications/resources/updated, one a second
+//!                          ^-- ends with the session, with its sender's access, by unsubscribe, at shutdown
 //! ```
 
 use std::collections::HashMap;
