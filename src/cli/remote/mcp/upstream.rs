@@ -71,12 +71,11 @@ impl<'a> Upstream<'a> {
     /// # Errors
     /// When standard output cannot be written.
     pub async fn deliver(&self, message: &ClientMessage) -> Outcome<()> {
-        let delivered = match self.session.borrow().clone() {
+        // Bound first, because a borrow during an exchange would block the change of the session.
+        let session = self.session.borrow().clone().filter(|_| !message.is_stateless());
+        let delivered = match session {
             _ if message.is_initialize() => self.open(message).await,
             None => self.exchange(message, None, Answers::Forwarded).await.map(|_| ()),
-            Some(_) if message.is_stateless() => {
-                self.exchange(message, None, Answers::Forwarded).await.map(|_| ())
-            }
             Some(session) => self.deliver_in(message, session).await,
         };
         match (delivered, &message.id) {
