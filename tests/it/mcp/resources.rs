@@ -7,6 +7,7 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 use super::scene::{SESSION_REVISION, Scene, event, request};
+use super::tools::agent;
 use crate::events::source::{EventSource, wait_for};
 use crate::harness::agent::fetch_json;
 
@@ -19,7 +20,7 @@ fn uri(computer: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn screens_are_listed_and_read_in_the_workspace_alone() {
-    let scene = Scene::boot().await;
+    let scene = Scene::boot_with(agent()).await;
     let answer = async |method: &str, params: Value| {
         let mut message = scene.message(method, params.clone());
         if let Some(uri) = params["uri"].as_str() {
@@ -39,8 +40,9 @@ async fn screens_are_listed_and_read_in_the_workspace_alone() {
     let template = &templates["result"]["resourceTemplates"][0]["uriTemplate"];
     assert_eq!(*template, "hotdesk://computers/{id}/screen", "{templates}");
     let read = answer("resources/read", json!({"uri": uri(&scene.computer)})).await;
-    // The agent of the simulation sends no metadata with its picture.
-    assert!(read["error"]["data"]["request_id"].is_string() || read["result"].is_object(), "{read}");
+    let content = &read["result"]["contents"][0];
+    assert_eq!((&content["uri"], &content["mimeType"]), (&json!(uri(&scene.computer)), &json!("image/png")));
+    assert!(content["blob"].as_str().is_some_and(|blob| blob.starts_with("iVBOR")), "{read}");
     let unknown = "00000000-0000-4000-8000-000000000000";
     for bad in
         [uri(&scene.elsewhere), uri(unknown), "file:///etc/passwd".to_owned(), "hotdesk://x".to_owned()]

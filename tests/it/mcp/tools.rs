@@ -11,7 +11,7 @@ use super::scene::Scene;
 use crate::harness::agent::fetch_json;
 
 /// An agent whose routes return the request that they got.
-fn agent() -> Router {
+pub fn agent() -> Router {
     let echo = |action: &'static str| {
         post(async move |request: Request| {
             let query = request.uri().query().unwrap_or_default().to_owned();
@@ -250,6 +250,7 @@ async fn computers_are_restarted_forked_and_rolled_back() {
     assert!(!launched.to_string().contains("vnc_password"), "{launched}");
     let back = scene.call("rollback", named.clone()).await;
     assert_eq!(back["structuredContent"]["snapshot_id"], *snapshot, "{back}");
+    scene.controller.until_status(&scene.computer, "running").await;
     assert_eq!(scene.call("delete_snapshot", named).await["isError"], false);
     assert_eq!(scene.call("list_snapshots", one).await["structuredContent"]["total"], 0);
 }
@@ -321,7 +322,8 @@ async fn files_of_the_workspace_are_stored_listed_and_exported() {
     assert_eq!(listed["structuredContent"]["total"], 3, "{listed}");
     let link = scene.call("download_file", json!({"file_id": file["id"]})).await;
     let link = link["structuredContent"]["url"].as_str().expect("a link").to_owned();
-    let read = reqwest::get(&link).await.expect("an answer").text().await.expect("text");
+    let read =
+        crate::harness::client().get(&link).send().await.expect("an answer").text().await.expect("text");
     assert_eq!(read, "Gr\u{fc}\u{df}e");
     for bad in [
         json!({"filename": "a\"b", "text": "x"}),

@@ -230,11 +230,11 @@ impl<'a> Upstream<'a> {
                 let _ = sessions.changed().await;
                 continue;
             };
-            let is_gone = tokio::select! {
+            let is_refused = tokio::select! {
                 heard = self.hear(&session) => heard?,
                 _ = sessions.changed() => continue,
             };
-            if is_gone {
+            if is_refused {
                 // The next message opens another.
                 let _ = sessions.changed().await;
             } else {
@@ -243,16 +243,14 @@ impl<'a> Upstream<'a> {
         }
     }
 
-    /// Writes notifications until the stream ends. Returns whether the session has ended.
+    /// Writes notifications until the stream ends. Returns whether the server refuses the session.
     async fn hear(&self, session: &LiveSession) -> Outcome<bool> {
         let Ok(response) = self.api.stream(self.request(Method::GET, Some(session))).await else {
             return Ok(false);
         };
-        if response.status() == StatusCode::NOT_FOUND {
-            return Ok(true);
-        }
         if !response.status().is_success() {
-            return Ok(false);
+            // A refusal, such as of an ended session or key, would only come again.
+            return Ok(response.status().is_client_error());
         }
         let mut events = EventStream::of(self.api, response, MAX_ANSWER);
         // A stream that breaks is opened again.
