@@ -33,7 +33,7 @@ use computers::{screenshot, shortcuts, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
 use operator::{admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings};
-use remote::{bash, forward, shell, ssh};
+use remote::{bash, forward, mcp, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
@@ -111,6 +111,8 @@ enum Command {
     Ssh(ssh::Command),
     /// Forward local ports to ports of programs in a computer, until Ctrl-C.
     Forward(forward::Options),
+    /// Serve MCP on the standard streams, for AI clients that start it with an API key.
+    Mcp,
     /// Copy files and folders to or from a computer, like scp.
     Cp(copy::Options),
     /// Open a desktop in a browser, signed in by a link that works once.
@@ -279,6 +281,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Forward(it) => {
             return global.with_session(async |session| forward::run(it, session).await);
         }
+        Command::Mcp => return global.with_session(async |session| mcp::run(session).await),
         Command::Workspaces(it) => global.with_session(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => {
             return global.with_session(async |session| computers::run(it, session).await);

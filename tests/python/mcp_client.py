@@ -1,6 +1,9 @@
-"""MCP client with the package `mcp`, with and without sessions: types into a real terminal and takes screenshots.
+"""MCP client with the package `mcp`, with and without sessions, over HTTP and over the relay `hotdesk mcp`: types into a
+real terminal and takes screenshots. The package checks each result against its tool's output schema.
 
-usage: MCP_TOKEN=... mcp_client.py URL COMPUTER ELSEWHERE
+usage: MCP_TOKEN=... HOTDESK_API_KEY=... HOTDESK=... mcp_client.py BASE COMPUTER ELSEWHERE
+
+The key is of the computer's workspace alone, like the token.
 """
 
 import asyncio
@@ -9,19 +12,31 @@ import os
 import sys
 
 import httpx2
+from mcp import StdioServerParameters
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-TOOLS = ["list_workspaces", "list_computers", "get_computer", "create_computer", "clone_computer", "resize_computer",
-         "delete_computer", "start_computer", "stop_computer", "suspend_computer", "resume_computer", "list_screens",
-         "create_screen", "delete_screen", "screenshot", "click", "move", "drag", "scroll", "type", "key", "wait",
-         "bash", "exec", "list_files", "read_file", "write_file"]
+TOOLS = ["list_workspaces", "get_workspace", "workspace_by_name", "create_workspace", "delete_workspace",
+         "list_computers", "get_computer", "create_computer", "clone_computer", "fork_computer", "move_computer",
+         "resize_computer", "delete_computer", "list_screens", "create_screen", "delete_screen",
+         "start_computer", "stop_computer", "restart_computer", "ensure_running", "suspend_computer", "resume_computer",
+         "list_snapshots", "create_snapshot", "launch_snapshot", "rollback", "delete_snapshot",
+         "list_templates", "get_template", "template_status", "build_template",
+         "screenshot", "click", "move", "drag", "scroll", "type", "key", "wait",
+         "list_elements", "marked_screenshot", "click_element", "set_element_value", "focus_element",
+         "bash", "exec", "list_files", "read_file", "write_file",
+         "list_workspace_files", "upload_file", "export_file", "download_file"]
 
 
-async def use_all_tools(url, computer, elsewhere, mode):
+async def use_all_tools(base, computer, elsewhere, transport, mode):
     headers = {"Authorization": f"Bearer {os.environ['MCP_TOKEN']}"}
     async with httpx2.AsyncClient(headers=headers, timeout=120) as http:
-        async with Client(streamable_http_client(url, http_client=http), mode=mode) as client:
+        if transport == "http":
+            server = streamable_http_client(f"{base}/mcp", http_client=http)
+        else:
+            environment = {"HOTDESK_URL": base, "HOTDESK_API_KEY": os.environ["HOTDESK_API_KEY"]}
+            server = StdioServerParameters(command=os.environ["HOTDESK"], args=["mcp"], env=environment)
+        async with Client(server, mode=mode) as client:
             async def call(tool, **arguments):
                 return await client.call_tool(tool, arguments)
 
@@ -43,7 +58,7 @@ async def use_all_tools(url, computer, elsewhere, mode):
             assert record["status"] == "running" and "vnc_password" not in record, record
 
             # A terminal that writes its input to a file.
-            mark = f"typed-{mode}"
+            mark = f"typed-{transport}-{mode}"
             terminal = f"setsid xterm -T {mark} -geometry 80x24+50+50 -e sh -c 'cat > /tmp/{mark}' >/dev/null 2>&1 &"
             await succeed("bash", command=terminal)
             up = f"for i in $(seq 200); do [ -e /tmp/{mark} ] && exit 0; sleep 0.1; done; exit 1"
@@ -70,9 +85,9 @@ async def use_all_tools(url, computer, elsewhere, mode):
             await succeed("drag", start_x=300, start_y=300, end_x=310, end_y=320, duration=0.1)
             await succeed("scroll", direction="down", amount=2, x=300, y=300)
             await succeed("wait", seconds=0.1)
-            counted = (await succeed("exec", code="n = globals().get('n', 0) + 1; print(n)", session=mode)).structured_content
+            counted = (await succeed("exec", code="n = globals().get('n', 0) + 1; print(n)", session=mark)).structured_content
             assert counted["success"] and counted["output"] == "1\n", counted
-            counted = (await succeed("exec", code="print(n + 1)", session=mode)).structured_content
+            counted = (await succeed("exec", code="print(n + 1)", session=mark)).structured_content
             assert counted["output"] == "2\n", counted
 
             screen = (await succeed("create_screen", width=640, height=480)).structured_content
@@ -84,9 +99,9 @@ async def use_all_tools(url, computer, elsewhere, mode):
 
             # Longer than a page, and a character lies across its end.
             text = "x" + "\u00e9" * 50_000
-            written = (await succeed("write_file", path=f"pages/{mode}.txt", text=text)).structured_content
+            written = (await succeed("write_file", path=f"pages/{mark}.txt", text=text)).structured_content
             assert written["size"] == 100_001, written
-            first = (await succeed("read_file", path=f"pages/{mode}.txt")).structured_content
+            first = (await succeed("read_file", path=f"pages/{mark}.txt")).structured_content
             rest = (await succeed("read_file", path=written["path"], offset=first["next_offset"])).structured_content
             assert first["text"] + rest["text"] == text and "next_offset" not in rest, (first["next_offset"], rest["size"])
             again = await call("write_file", computer_id=computer, path=written["path"], text="")
@@ -94,22 +109,53 @@ async def use_all_tools(url, computer, elsewhere, mode):
             await succeed("write_file", path=written["path"], text="", overwrite=True)
             assert (await succeed("read_file", path=written["path"])).structured_content["text"] == ""
             listing = (await succeed("list_files", path="pages")).structured_content
-            assert f"{mode}.txt" in [entry["name"] for entry in listing["entries"]], listing
+            assert f"{mark}.txt" in [entry["name"] for entry in listing["entries"]], listing
             missing = await call("read_file", computer_id=computer, path="nowhere")
             assert missing.is_error and "nowhere" in missing.structured_content["error"], missing
+
+            home = homes[0]["id"]
+            assert (await call("get_workspace", workspace_id=home)).structured_content["id"] == home
+            assert (await call("list_templates")).structured_content["total"] > 0
+            assert (await succeed("list_snapshots")).structured_content["total"] == 0
+            assert (await succeed("ensure_running")).structured_content["status"] == "running"
+            elements = (await succeed("list_elements")).structured_content
+            assert isinstance(elements["elements"], list), elements
+            marked = await succeed("marked_screenshot", scale=0.5)
+            assert any(content.type == "image" for content in marked.content), marked
+            upload = await call("upload_file", computer_id=computer, filename=f"{mark}.txt", text="hello")
+            assert upload.structured_content["deliveries"][0]["outcome"] == "created", upload
+            exported = (await succeed("export_file", path=f"Desktop/{mark}.txt")).structured_content
+            assert exported["file"]["size_bytes"] == 5, exported
+            link = (await call("download_file", file_id=exported["file"]["id"])).structured_content["url"]
+            assert (await http.get(link)).text == "hello"
+
+            reports = []
+
+            async def report(progress, total, message):
+                reports.append((progress, message))
+
+            slow = {"computer_id": computer, "command": "sleep 3"}
+            assert not (await client.call_tool("bash", slow, progress_callback=report)).is_error
+            assert reports and "bash" in reports[0][1], reports
+
+            resources = (await client.list_resources()).resources
+            assert [str(one.uri) for one in resources] == [f"hotdesk://computers/{computer}/screen"], resources
+            screen = (await client.read_resource(str(resources[0].uri))).contents[0]
+            assert base64.b64decode(screen.blob).startswith(b"\xff\xd8") and screen.mime_type == "image/jpeg"
 
             refused = await call("screenshot", computer_id=elsewhere)
             assert refused.is_error and refused.structured_content["code"] == "workspace_scope_mismatch", refused
             unknown = await call("bash", computer_id="00000000-0000-4000-8000-000000000000", command="true")
             assert unknown.is_error and unknown.structured_content["error"] == "Desktop not found", unknown
             assert (await call("click", computer_id=computer, x="left", y=1)).is_error
-            print(f"{mode}: {client.protocol_version}")
+            print(f"{transport} {mode}: {client.protocol_version}")
 
 
 async def main():
-    url, computer, elsewhere = sys.argv[1:]
-    for mode in ["legacy", "auto"]:
-        await use_all_tools(url, computer, elsewhere, mode)
+    base, computer, elsewhere = sys.argv[1:]
+    for transport in ["http", "stdio"]:
+        for mode in ["legacy", "auto"]:
+            await use_all_tools(base, computer, elsewhere, transport, mode)
     print("all tools used")
 
 

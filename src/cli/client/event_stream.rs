@@ -15,6 +15,8 @@ pub struct EventStream<'a> {
     response: Response,
     /// Beginning of a line that is not complete.
     waiting: Vec<u8>,
+    /// Longest line in bytes.
+    max_line: usize,
 }
 
 impl<'a> EventStream<'a> {
@@ -26,7 +28,12 @@ impl<'a> EventStream<'a> {
         let request = api.request(Method::GET, api.url(path)).query(query);
         let opening = tokio::time::timeout(REQUEST_TIMEOUT, api.open(request));
         let response = opening.await.map_err(|_| "the server did not answer in a minute; try again")??;
-        Ok(Self { api, response, waiting: Vec::new() })
+        Ok(Self::of(api, response, MAX_LINE))
+    }
+
+    /// Reads the events of a response, with lines of at most `max_line` bytes.
+    pub fn of(api: &'a Api, response: Response, max_line: usize) -> Self {
+        Self { api, response, waiting: Vec::new(), max_line }
     }
 
     /// Waits for the next event and returns its data; `None` at the end of the stream.
@@ -41,8 +48,8 @@ impl<'a> EventStream<'a> {
                     return Ok(Some(data));
                 }
             }
-            if self.waiting.len() > MAX_LINE {
-                return Err(format!("the server sent an event of over {MAX_LINE} bytes").into());
+            if self.waiting.len() > self.max_line {
+                return Err(format!("the server sent an event of over {} bytes", self.max_line).into());
             }
             let received = tokio::time::timeout(SILENCE_TIMEOUT, self.response.chunk()).await;
             let received = received.map_err(|_| "the server is silent: is it still reachable?")?;

@@ -4,6 +4,7 @@ pub mod bash;
 pub mod forward;
 mod frames;
 mod interrupts;
+pub mod mcp;
 mod process;
 pub mod shell;
 pub mod ssh;

@@ -16,8 +16,8 @@ use crate::computers::fleet::Fleet;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::channel::{self, Channel, Failure, GOING_AWAY};
-use hotdesk_domain::desktop::event::EventKind;
-use hotdesk_http::feed::{self, Feed};
+use hotdesk_domain::desktop::event::{EventKind, EventKinds};
+use hotdesk_http::feed::{self, Feed, Listener, QueuedEvent};
 use hotdesk_http::socket::{CloseReason, Receiver, Sender};
 use hotdesk_store::fleet::computers::Computer;
 
@@ -37,6 +37,19 @@ struct Hub {
     feed: Feed,
     hubs: Arc<Mutex<Hubs>>,
     _upstream: DropGuard,
+}
+
+/// Listener at a computer's hub within the controller; it counts as a client.
+pub struct HubListener {
+    listener: Listener,
+    _hub: Arc<Hub>,
+}
+
+impl HubListener {
+    /// Waits for the next event. Cancel-safe.
+    pub async fn next(&self) -> QueuedEvent {
+        self.listener.next().await
+    }
 }
 
 impl fmt::Debug for Events {
@@ -68,6 +81,14 @@ impl Events {
         };
         let hub = self.hub(computer.id);
         feed::serve_client(&hub.feed, sender, receiver, stop).await
+    }
+
+    /// Listens to events of a computer, also while it does not run. The caller has checked access.
+    pub fn listen(&self, computer: ComputerId, kinds: EventKinds) -> HubListener {
+        let hub = self.hub(computer);
+        let listener = hub.feed.listen();
+        listener.add(kinds);
+        HubListener { listener, _hub: hub }
     }
 
     /// Returns how many computers have event clients.

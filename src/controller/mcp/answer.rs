@@ -8,20 +8,17 @@ use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_http::error_response;
 
-/// Result of a tool.
+/// Result of a tool: a record of a type whose schema clients know, and optionally an image.
 #[derive(Debug)]
-pub(super) struct ToolResult {
-    value: Value,
+pub(super) struct ToolResult<R = Value> {
+    record: R,
     image: Option<ContentBlock>,
 }
 
-impl ToolResult {
+impl<R> ToolResult<R> {
     /// Creates a result with a record.
-    ///
-    /// # Errors
-    /// `Internal` when it cannot be serialized.
-    pub(super) fn of(value: &impl Serialize) -> Result<Self> {
-        Ok(Self { value: serde_json::to_value(value).map_err(Error::internal)?, image: None })
+    pub(super) fn of(record: R) -> Self {
+        Self { record, image: None }
     }
 
     /// Adds an image, as base64.
@@ -30,11 +27,22 @@ impl ToolResult {
     }
 }
 
+impl<R: Serialize> ToolResult<R> {
+    /// Serializes the record.
+    ///
+    /// # Errors
+    /// `Internal` when it cannot be serialized.
+    pub(super) fn serialized(self) -> Result<ToolResult> {
+        let record = serde_json::to_value(self.record).map_err(Error::internal)?;
+        Ok(ToolResult { record, image: self.image })
+    }
+}
+
 /// Converts a result for the client. A failure has the REST API's error body, and is logged like there.
 pub(super) fn call_result(outcome: Result<ToolResult>, request_id: &str) -> CallToolResult {
     match outcome {
-        Ok(ToolResult { value, image }) => {
-            let mut result = CallToolResult::structured(value);
+        Ok(ToolResult { record, image }) => {
+            let mut result = CallToolResult::structured(record);
             result.content.extend(image);
             result
         }
@@ -79,7 +87,7 @@ mod tests {
     #[test]
     fn an_image_follows_its_text() {
         let result = call_result(
-            Ok(ToolResult::of(&json!({"width": 1})).unwrap().with_image("AA==".into(), "image/png".into())),
+            Ok(ToolResult::of(json!({"width": 1})).with_image("AA==".into(), "image/png".into())),
             "id",
         );
         assert_eq!((result.is_error, result.content.len()), (Some(false), 2));

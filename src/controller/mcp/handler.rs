@@ -1,30 +1,36 @@
-//! Handler of MCP requests: lists and calls tools.
+//! Handler of MCP requests: tools, and the screens of computers as resources.
 
 use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorCode as JsonRpcCode, Implementation, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CustomResult, DiscoverResult, ErrorCode as JsonRpcCode, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, UnsubscribeRequestParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
 use super::answer::{ToolResult, call_result};
+use super::subscriptions::Subscriptions;
 use super::tools::{self, Call, Tool};
+use super::{confirmation, progress, resources};
 use crate::web::origin::Origin;
 use crate::web::request_lease;
 use crate::{AppState, audit};
+use hotdesk_base::ids::AccountId;
+use hotdesk_base::keyed_semaphore::Permit;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_domain::identity::access::Caller;
+use hotdesk_domain::identity::access::{Caller, Intent};
 use hotdesk_http::edge::RequestId;
 
 /// Concurrent tool calls of one account. Calls of a disconnected client continue.
 const MAX_CALLS: usize = 32;
 /// Characters of a method's name that its refusal repeats: several times the longest name of the protocol.
-const MAX_METHOD_NAME: usize = 100;
+pub(super) const MAX_METHOD_NAME: usize = 100;
 /// Instructions for models.
 const INSTRUCTIONS: &str = "Virtual Linux desktops. \
     Look first (list_computers, screenshot), then act (click, type, key, scroll, bash). \
@@ -33,7 +39,11 @@ const INSTRUCTIONS: &str = "Virtual Linux desktops. \
 
 /// Server for one request or one session.
 #[derive(Clone)]
-pub(super) struct McpHandler(pub(super) AppState);
+pub(super) struct McpHandler {
+    app: AppState,
+    /// Those of the session; a request without one has none.
+    subscriptions: Subscriptions,
+}
 
 /// Error of an unknown method. The name is truncated, because it may be as long as a request.
 fn unknown(method: &str) -> ErrorData {
@@ -41,33 +51,87 @@ fn unknown(method: &str) -> ErrorData {
     ErrorData::new(JsonRpcCode::METHOD_NOT_FOUND, format!("unknown method: {named}"), None)
 }
 
+/// The HTTP request of a message. Its token was checked and determines its access, also in a session.
+fn parts(context: &RequestContext<RoleServer>) -> std::result::Result<&Parts, ErrorData> {
+    let parts = context.extensions.get::<Parts>();
+    parts.ok_or_else(|| ErrorData::internal_error("a message without a request", None))
+}
+
 impl McpHandler {
-    async fn call(&self, tool: &Tool, arguments: Value, parts: &Parts) -> Result<ToolResult> {
+    /// Creates the server of one request or one session.
+    pub(super) fn new(app: AppState) -> Self {
+        Self { app, subscriptions: Subscriptions::default() }
+    }
+
+    /// Returns the id of a request; empty if it has none.
+    pub(super) fn request_id(parts: &Parts) -> &str {
+        parts.extensions.get::<RequestId>().map_or("", |RequestId(id)| id)
+    }
+
+    /// Returns the context of a call by the sender of a request.
+    ///
+    /// # Errors
+    /// `Internal` when the request was not authenticated.
+    pub(super) fn call_of(&self, parts: &Parts, intent: Intent) -> Result<Call> {
         let (Some(caller), Some(origin)) =
             (parts.extensions.get::<Caller>(), parts.extensions.get::<Origin>())
         else {
-            return Err(Error::internal("a tool call without a caller"));
+            return Err(Error::internal("a call without a caller"));
         };
-        let app = &self.0;
-        let caller = Caller { intent: tool.intent, ..caller.clone() };
-        let call = Call { app: app.clone(), caller: caller.clone(), origin: origin.clone() };
+        let caller = Caller { intent, ..caller.clone() };
+        Ok(Call { app: self.app.clone(), caller, origin: origin.clone() })
+    }
+
+    /// Takes one of the concurrent calls of the caller's account.
+    ///
+    /// # Errors
+    /// `RateLimited` (`too_many_calls`) when they are all taken.
+    pub(super) fn permit(&self, call: &Call) -> Result<Permit<AccountId>> {
+        let permit = self.app.mcp.calls.try_acquire(call.caller.account, MAX_CALLS);
+        permit.ok_or_else(|| Error::rate_limited(1).code(ErrorCode::TooManyCalls))
+    }
+
+    async fn call(
+        &self,
+        tool: &Tool,
+        arguments: Value,
+        parts: &Parts,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ToolResult> {
+        let call = self.call_of(parts, tool.intent)?;
+        let (caller, name) = (call.caller.clone(), &tool.definition.name);
         let work = async {
-            let busy = || Error::rate_limited(1).code(ErrorCode::TooManyCalls);
-            let _permit = app.mcp.calls.try_acquire(call.caller.account, MAX_CALLS).ok_or_else(busy)?;
+            let _permit = self.permit(&call)?;
+            confirmation::obtain(context, parts, &call, name, &arguments).await?;
             tool.call(call, arguments).await
         };
         // The name is a constant, not client input.
-        let route = format!("/mcp tools/call {}", tool.definition.name);
+        let route = format!("/mcp tools/call {name}");
         // In a session the task of a call is not the task of its request.
-        audit::record_call(app, &caller, parts, &route, request_lease::belonging(work)).await
+        audit::record_call(&self.app, &caller, parts, &route, request_lease::belonging(work)).await
     }
 }
 
 impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
-        let mut config = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        let offered = ServerCapabilities::builder().enable_tools().enable_resources();
+        let mut config = ServerConfig::new(offered.enable_resources_subscribe().build());
         config.server_info = Implementation::new("hotdesk", env!("CARGO_PKG_VERSION"));
         config.with_instructions(INSTRUCTIONS)
+    }
+
+    /// Describes the server to clients without sessions, which cannot subscribe.
+    async fn discover(
+        &self,
+        _context: RequestContext<RoleServer>,
+    ) -> std::result::Result<DiscoverResult, ErrorData> {
+        let mut config = self.get_info();
+        config.capabilities.resources = config.capabilities.resources.map(|mut resources| {
+            resources.subscribe = None;
+            resources
+        });
+        let versions = ServerHandler::supported_protocol_versions(self).into_owned();
+        Ok(DiscoverResult::from_server_info(versions, config))
     }
 
     async fn list_tools(
@@ -89,10 +153,10 @@ impl ServerHandler for McpHandler {
 
     async fn list_resources(
         &self,
-        _page: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
     ) -> std::result::Result<ListResourcesResult, ErrorData> {
-        Err(unknown("resources/list"))
+        self.screens(page.and_then(|page| page.cursor), parts(&context)?).await
     }
 
     async fn list_resource_templates(
@@ -100,7 +164,35 @@ impl ServerHandler for McpHandler {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> std::result::Result<ListResourceTemplatesResult, ErrorData> {
-        Err(unknown("resources/templates/list"))
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<ReadResourceResponse, ErrorData> {
+        Ok(self.read_screen(&request.uri, parts(&context)?).await?.into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> std::result::Result<(), ErrorData> {
+        let parts = parts(&context)?;
+        let (call, computer) = self.screen_call(&request.uri, parts)?;
+        let added = self.subscriptions.add(call, request.uri, computer, context.peer.clone()).await;
+        added.map_err(|error| resources::protocol_error(&error, parts))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> std::result::Result<(), ErrorData> {
+        self.subscriptions.remove(&request.uri);
+        Ok(())
     }
 
     async fn complete(
@@ -130,12 +222,10 @@ impl ServerHandler for McpHandler {
     ) -> std::result::Result<CallToolResponse, ErrorData> {
         let tool = tools::find(&request.name)
             .ok_or_else(|| ErrorData::invalid_params("There is no such tool", None))?;
-        // The parts are those of each request, also in a session: its token was checked and determines its
-        // access.
-        let parts = context.extensions.get::<Parts>();
-        let parts = parts.ok_or_else(|| ErrorData::internal_error("a tool call without a request", None))?;
-        let id = parts.extensions.get::<RequestId>().map_or("", |RequestId(id)| id);
+        let parts = parts(&context)?;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        Ok(call_result(self.call(tool, arguments, parts).await, id).into())
+        let work = self.call(tool, arguments, parts, &context);
+        let outcome = progress::reporting(&context, &tool.definition.name, work).await;
+        Ok(call_result(outcome, Self::request_id(parts)).into())
     }
 }

@@ -1,7 +1,8 @@
-//! MCP server at `/mcp`: streamable HTTP with an access token on every request (docs/api/mcp.md).
+//! MCP server: streamable HTTP with a credential on every request, an access token at `/mcp` and an API key
+//! at `/mcp/stdio`, for the relay `hotdesk mcp` (docs/api/mcp.md).
 //!
 //! ```text
-//! hosts::check -> audit::record_refusals -> Origin -> token -> rate limit
+//! hosts::check -> audit::record_refusals -> Origin -> token or key -> rate limit
 //!     -> rmcp (with sessions for protocol versions before 2026-07-28) -> tools -> REST handlers
 //! ```
 
@@ -17,7 +18,6 @@ use axum::routing::any;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use crate::identity::auth::revocation;
-use crate::identity::oauth::challenge::{TokenProblem, challenge};
 use crate::web::caller::ClientName;
 use crate::web::cors;
 use crate::web::origin::Origin;
@@ -29,18 +29,22 @@ use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::access::Credential;
-use hotdesk_domain::identity::api_key;
-use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::extract::{MAX_JSON_BYTES, read_body};
-use hotdesk_http::serve::remember_source;
 
+mod access;
 mod answer;
+mod confirmation;
 mod handler;
+mod output_schema;
+mod progress;
+mod resources;
 mod sessions;
+mod subscriptions;
 mod tools;
 
+use access::{AcceptedCredential, Admission, KnownCaller};
 use handler::McpHandler;
 use sessions::{McpSessions, OwnedSessions, SessionOwner};
 
@@ -49,11 +53,12 @@ const SESSION: &str = "mcp-session-id";
 /// Bytes of an rmcp error text that are passed on; they are sentences.
 const MAX_REFUSAL: usize = 4096;
 
-/// Sessions and calls of all MCP clients.
+/// Sessions, calls and subscriptions of all MCP clients.
 #[derive(Debug, Default)]
 pub struct McpClients {
     sessions: Arc<McpSessions>,
     calls: KeyedSemaphore<AccountId>,
+    subscriptions: KeyedSemaphore<AccountId>,
 }
 
 impl McpClients {
@@ -64,12 +69,27 @@ impl McpClients {
     }
 }
 
-/// Returns the route of the server.
+/// Returns the routes of the server.
 pub fn router(app: AppState) -> Router<AppState> {
-    Router::new().route("/mcp", any(enter)).route_layer(from_fn_with_state(app, audit::record_refusals))
+    Router::new()
+        .route("/mcp", any(enter))
+        .route("/mcp/stdio", any(enter_by_key))
+        .route_layer(from_fn_with_state(app, audit::record_refusals))
 }
 
-/// Handles a request: checks its origin, A76 (docs/authentication-rules.md), then its token.
+/// Handles a request with an API key.
+async fn enter_by_key(
+    State(app): State<AppState>,
+    own: Origin,
+    source: Source,
+    request: Request,
+) -> Response {
+    let served = serve(&app, &own, source, AcceptedCredential::ApiKey, request).await;
+    served.unwrap_or_else(|error| HttpError(error).into_response())
+}
+
+/// Handles a request with an access token: checks its origin, A76 (docs/authentication-rules.md), then the
+/// token.
 async fn enter(State(app): State<AppState>, own: Origin, source: Source, request: Request) -> Response {
     let page = match app.hosts.page_of(&own, request.headers()) {
         Ok(page) => page,
@@ -78,7 +98,8 @@ async fn enter(State(app): State<AppState>, own: Origin, source: Source, request
     let mut response = match page {
         Some(_) if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         _ => {
-            serve(&app, &own, source, request).await.unwrap_or_else(|error| HttpError(error).into_response())
+            let served = serve(&app, &own, source, AcceptedCredential::AccessToken, request).await;
+            served.unwrap_or_else(|error| HttpError(error).into_response())
         }
     };
     if let Some(page) = page {
@@ -88,39 +109,19 @@ async fn enter(State(app): State<AppState>, own: Origin, source: Source, request
     response
 }
 
-async fn serve(app: &AppState, own: &Origin, source: Source, request: Request) -> Result<Response> {
+async fn serve(
+    app: &AppState,
+    own: &Origin,
+    source: Source,
+    accepted: AcceptedCredential,
+    request: Request,
+) -> Result<Response> {
     let (mut parts, body) = request.into_parts();
-    let found = match bearer::credentials(&parts.headers) {
-        Credentials::Missing => Err(TokenProblem::NoToken),
-        Credentials::Invalid => Err(TokenProblem::BadToken),
-        Credentials::Bearer(token) => {
-            let wrong = if token.starts_with(api_key::PREFIX) {
-                TokenProblem::ApiKey
-            } else {
-                TokenProblem::BadToken
-            };
-            app.grants.hold(token).await?.ok_or(wrong)
-        }
+    let known = match access::check(app, own, source, accepted, &parts).await? {
+        Admission::Granted(known) => known,
+        Admission::Refusal(refused) => return Ok(refused),
     };
-    let (caller, client, hold) = match found {
-        Ok(found) => found,
-        Err(TokenProblem::NoToken) => return Ok(challenge(own, TokenProblem::NoToken)),
-        Err(why) => {
-            let one_too_many = app.wrong_credentials.note(source, "Invalid access token");
-            return Ok(one_too_many.unwrap_or_else(|| challenge(own, why)));
-        }
-    };
-    app.wrong_credentials.forget(source);
-    remember_source(&parts.extensions);
-    audit::set_actor(caller.credential, caller.account);
-    let rate_status = match app.rates.take(&caller.credential) {
-        Ok(rate_status) => rate_status,
-        Err(rate_status) => {
-            let mut refused = HttpError(Error::rate_limited(rate_status.seconds)).into_response();
-            rate_status.write(refused.headers_mut());
-            return Ok(refused);
-        }
-    };
+    let KnownCaller { caller, client, lease: hold, rate_status } = known;
     let owner = SessionOwner::of(&caller);
     let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok());
     // rmcp deletes any session id; the other methods check [`OwnedSessions`].
@@ -149,6 +150,8 @@ async fn serve(app: &AppState, own: &Origin, source: Source, request: Request) -
 }
 
 /// Creates the protocol service for one request. Host, origin and body size were checked before.
+///
+/// Without a session the answer is JSON, or a stream when a notification comes before the result.
 fn protocol(
     app: &AppState,
     owner: SessionOwner,
@@ -159,9 +162,10 @@ fn protocol(
         .with_max_request_body_bytes(MAX_JSON_BYTES)
         .with_json_response(true)
         .with_cancellation_token(app.tasks.stopping());
-    let handler = McpHandler(Arc::clone(app));
+    let app_of_handler = Arc::clone(app);
     let own = OwnedSessions { all: Arc::clone(&app.mcp.sessions), owner, lease };
-    StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(own), config)
+    let handler = move || Ok(McpHandler::new(Arc::clone(&app_of_handler)));
+    StreamableHttpService::new(handler, Arc::new(own), config)
 }
 
 /// Converts rmcp's plain-text errors to the service's error body.

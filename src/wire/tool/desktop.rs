@@ -2,7 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+use crate::desktop::element::Element;
 use crate::desktop::screenshot::ScreenshotFrame;
 
 /// `screenshot`.
@@ -25,8 +27,16 @@ pub struct Screenshot {
     pub screen: Option<String>,
 }
 
+impl Screenshot {
+    /// The whole boot screen of a computer, as jpeg.
+    pub fn of(computer_id: &str) -> Self {
+        let computer_id = computer_id.to_owned();
+        Self { computer_id, format: None, scale: None, region: None, screen: None }
+    }
+}
+
 /// Metadata of a screenshot.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ScreenshotInfo {
     /// Width, in pixels.
     pub width: u32,
@@ -178,4 +188,110 @@ pub struct PressKey {
     /// Id of the screen; the boot screen when absent.
     #[serde(default)]
     pub screen: Option<String>,
+}
+
+/// `list_elements`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct ListElements {
+    /// The computer: its id or instance_id.
+    pub computer_id: String,
+    /// Only elements with this role, for example button, entry, check box or link.
+    #[serde(default)]
+    pub role: Option<String>,
+    /// Only elements whose name contains this text, ignoring case.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Only elements of windows whose title contains this text, ignoring case.
+    #[serde(default)]
+    pub window: Option<String>,
+    /// visible (default), or all: also elements that are scrolled out of view, hidden or minimized.
+    #[serde(default)]
+    pub include: Option<String>,
+    /// Largest number of elements, 1 to 500; 200 when absent.
+    #[serde(default)]
+    pub max_nodes: Option<u32>,
+    /// Id of the screen; the boot screen when absent.
+    #[serde(default)]
+    pub screen: Option<String>,
+}
+
+/// `marked_screenshot`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct MarkElements {
+    /// The computer: its id or instance_id.
+    pub computer_id: String,
+    /// Only elements with this role; when absent, elements that accept input are marked.
+    #[serde(default)]
+    pub role: Option<String>,
+    /// Only elements whose name contains this text, ignoring case.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Only elements of windows whose title contains this text, ignoring case.
+    #[serde(default)]
+    pub window: Option<String>,
+    /// Largest number of marks, 1 to 500; 100 when absent.
+    #[serde(default)]
+    pub max_nodes: Option<u32>,
+    /// Scale factor for width and height, above 0 and at most 1 (default).
+    #[serde(default)]
+    pub scale: Option<f64>,
+    /// Id of the screen; the boot screen when absent.
+    #[serde(default)]
+    pub screen: Option<String>,
+}
+
+/// Metadata of a screenshot with marks, and the marked elements.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct MarkedElements {
+    /// Width, in pixels.
+    pub width: u32,
+    /// Height, in pixels.
+    pub height: u32,
+    /// image/jpeg.
+    pub mime_type: String,
+    /// Marked elements; mark is the number in the image. Their boxes are in pixels of the screen.
+    pub elements: Vec<Element>,
+    /// True when elements may be missing.
+    pub truncated: bool,
+    /// Id of the screen.
+    pub screen: String,
+}
+
+/// `click_element`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct ClickElement {
+    /// The computer: its id or instance_id.
+    pub computer_id: String,
+    /// Id of the element.
+    pub element_id: String,
+    /// pointer (default): a click in the middle of its visible part; action: the program performs its first
+    /// action.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// left (default), right or middle.
+    #[serde(default)]
+    pub button: Option<String>,
+    /// True for a double click.
+    #[serde(default)]
+    pub double: Option<bool>,
+}
+
+/// `set_element_value`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct SetElementValue {
+    /// The computer: its id or instance_id.
+    pub computer_id: String,
+    /// Id of the element.
+    pub element_id: String,
+    /// New text of an entry; digits for a slider or another element with a number.
+    pub value: String,
+}
+
+/// `focus_element`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct OneElement {
+    /// The computer: its id or instance_id.
+    pub computer_id: String,
+    /// Id of the element.
+    pub element_id: String,
 }

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// `bash`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -20,7 +21,7 @@ pub struct RunBash {
 }
 
 /// Result of `bash`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct BashOutput {
     /// False when the command was killed at the timeout.
     pub success: bool,
@@ -53,7 +54,7 @@ pub struct RunPython {
 }
 
 /// Result of `exec`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct PythonOutput {
     /// False after an uncaught exception, another exit status than 0, or the timeout.
     pub success: bool,

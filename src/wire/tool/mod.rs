@@ -4,3 +4,4 @@ pub mod desktop;
 pub mod execution;
 pub mod files;
 pub mod fleet;
+pub mod templates;

@@ -17,31 +17,36 @@ use crate::harness::capability::Capability;
 use crate::oauth::{scenarios, suite};
 
 /// The scenarios that apply, each with its protocol revision.
-const SCENARIOS: [(&str, &str); 11] = [
+const SCENARIOS: [(&str, &str); 14] = [
     ("server-initialize", "2025-11-25"),
     ("server-session-lifecycle", "2025-11-25"),
     ("ping", "2025-11-25"),
     ("tools-list", "2025-11-25"),
+    ("resources-list", "2025-11-25"),
+    ("resources-list", "2026-07-28"),
     ("server-sse-multiple-streams", "2025-11-25"),
     ("dns-rebinding-protection", "2025-11-25"),
     ("tools-list", "2026-07-28"),
     ("dns-rebinding-protection", "2026-07-28"),
     ("server-stateless", "2026-07-28"),
     ("http-header-validation", "2026-07-28"),
+    ("sep-2164-resource-not-found", "2026-07-28"),
     ("caching", "2026-07-28"),
 ];
 
 /// Name prefixes of the scenarios that do not apply, and the reason.
-const LEFT_OUT: [(&str, &str); 13] = [
+const LEFT_OUT: [(&str, &str); 15] = [
     ("completion-", "completions are not offered"),
-    ("elicitation-", "the server asks people nothing through the client"),
+    ("elicitation-", "they call tools that only exist for the suite (test_...)"),
     ("http-custom-header-", "no tool's argument is a header field"),
-    ("input-required-", "the server asks people and models nothing through the client"),
+    ("input-required-", "without a session the server asks people and models nothing through the client"),
     ("json-schema-2020-12", "it calls a tool that only exists for the suite (test_...)"),
     ("logging-", "no log is sent to clients"),
     ("prompts-", "prompts are not offered"),
-    ("resources-", "resources are not offered"),
-    ("sep-2164-resource-", "resources are not offered"),
+    ("resources-read-", "they read resources that only exist for the suite (test://...)"),
+    ("resources-subscribe", "it subscribes to a resource that only exists for the suite (test://...)"),
+    ("resources-templates-read", "it reads a resource that only exists for the suite (test://...)"),
+    ("resources-unsubscribe", "it subscribes to a resource that only exists for the suite (test://...)"),
     ("sep-2640-skills-", "skills are an extension that is not offered"),
     ("server-sse-polling", "it calls a tool that only exists for the suite (test_...)"),
     ("tasks-", "tasks are an extension that is not offered"),
@@ -67,8 +72,7 @@ fn every_scenario_of_the_suite_is_run_or_left_out_for_a_reason() {
 }
 
 /// Checks of these scenarios for methods that this server does not offer (error -32601).
-const NOT_OFFERED: [&str; 3] =
-    ["PromptsListCachingHints", "ResourcesListCachingHints", "ResourcesTemplatesListCachingHints"];
+const NOT_OFFERED: [&str; 1] = ["PromptsListCachingHints"];
 
 #[derive(Clone)]
 struct TokenProxy {

@@ -12,10 +12,12 @@ use crate::harness::caller::{Caller, id_of};
 /// more.
 const STREAM_END_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Asserts that the server declares nothing but what it serves: no resources, prompts, log and completions.
-fn assert_only_tools(capabilities: &Value) {
+/// Asserts that the server declares nothing but what it serves: no prompts, log and completions, and
+/// subscriptions in sessions alone.
+fn assert_only_offers(capabilities: &Value, in_session: bool) {
     let declared: Vec<&String> = capabilities.as_object().expect("an object").keys().collect();
-    assert_eq!(declared, ["tools"], "{capabilities}");
+    assert_eq!(declared, ["resources", "tools"], "{capabilities}");
+    assert_eq!(capabilities["resources"]["subscribe"] == true, in_session, "{capabilities}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +123,7 @@ async fn a78_versions_and_headers_must_be_known_and_agree() {
             refused.body
         );
     }
-    for method in ["tools/nonsense", "prompts/list", "resources/list", "resources/templates/list"] {
+    for method in ["tools/nonsense", "prompts/list"] {
         let unknown = fetch_json(scene.message(method, json!({}))).await;
         let code = &unknown.body["error"]["code"];
         assert_eq!((unknown.status, code), (404, &json!(-32601)), "{method}: {}", unknown.body);
@@ -141,9 +143,9 @@ async fn a78_the_present_revision_has_no_sessions() {
         versions.contains(&json!(LATEST_REVISION)) && versions.contains(&json!(SESSION_REVISION)),
         "{found}"
     );
-    assert_only_tools(&found["result"]["capabilities"]);
+    assert_only_offers(&found["result"]["capabilities"], false);
     let opened = scene.session_message(&scene.token, None, &initialize()).send().await.expect("an answer");
-    assert_only_tools(&event(opened).await["result"]["capabilities"]);
+    assert_only_offers(&event(opened).await["result"]["capabilities"], true);
     // The latest revision ignores a session id.
     let odd = scene.message("tools/list", json!({})).header("mcp-session-id", "whatever");
     assert_eq!(fetch_json(odd).await.status, 200);

@@ -5,5 +5,8 @@ mod edge;
 mod lifecycle;
 mod log;
 mod python;
+mod resources;
 pub mod scene;
+mod stdio;
+mod streams;
 mod tools;

@@ -1,7 +1,9 @@
-//! Python's `mcp` package as a client: it lists the tools, takes a screenshot of a real computer and types
-//! into it.
+//! Python's `mcp` package as a client, over HTTP and over `hotdesk mcp`: it lists the tools, takes a
+//! screenshot of a real computer and types into it.
 
 use std::process::Command;
+
+use serde_json::json;
 
 use super::scene::token;
 use crate::clients::python;
@@ -19,10 +21,16 @@ async fn the_python_client_types_into_a_computer() {
     let token = token(&store, operator, &workspace).await;
     let mut client = Command::new(python);
     client.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/mcp_client.py"));
-    client.args([&format!("{}/mcp", controller.base()), &computer, &elsewhere]).env("MCP_TOKEN", &token);
+    let key = json!({"name": "relay", "workspace_id": workspace});
+    let key = controller.create("/keys", key).await["key"].as_str().expect("a key").to_owned();
+    client.args([controller.base(), &computer, &elsewhere]).env("MCP_TOKEN", &token);
+    client.env("HOTDESK_API_KEY", &key).env("HOTDESK", env!("CARGO_BIN_EXE_hotdesk"));
     let ran = tokio::task::spawn_blocking(move || client.output()).await.expect("it ran").expect("it ran");
     let (output, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{output}\n{errors}");
-    assert_eq!(output, "legacy: 2025-11-25\nauto: 2026-07-28\nall tools used\n");
-    assert!(!controller.log().contains(&token), "the log contains the token");
+    let both = |transport| format!("{transport} legacy: 2025-11-25\n{transport} auto: 2026-07-28\n");
+    assert_eq!(output, format!("{}{}all tools used\n", both("http"), both("stdio")));
+    for secret in [&token, &key] {
+        assert!(!controller.log().contains(secret), "the log contains a credential");
+    }
 }

@@ -11,7 +11,7 @@ use super::scene::Scene;
 use crate::harness::agent::fetch_json;
 
 /// An agent whose routes return the request that they got.
-fn agent() -> Router {
+pub fn agent() -> Router {
     let echo = |action: &'static str| {
         post(async move |request: Request| {
             let query = request.uri().query().unwrap_or_default().to_owned();
@@ -46,7 +46,25 @@ fn agent() -> Router {
         };
         (marks, [b"\x89PNG\r\n\x1a\n".as_slice(), &image].concat())
     });
+    let element = json!({"id": "e1", "role": "button", "name": "OK", "x": 1, "y": 2, "width": 3, "height": 4,
+        "states": [], "actions": ["click"], "window": "w", "app": "a", "pid": 7});
+    let list = json!({"elements": [element], "truncated": false, "nodes_seen": 1, "took_ms": 2, "screen": "default"});
+    let mut marked = list.clone();
+    for (name, value) in [("image", json!("AAAA")), ("mime_type", json!("image/jpeg"))] {
+        marked[name] = value;
+    }
+    (marked["width"], marked["height"]) = (json!(640), json!(360));
+    let acted = |action: &'static str| {
+        let done = json!({"success": true, "action": action, "element": element});
+        post(async move || axum::Json(done))
+    };
     Router::new()
+        .route("/elements", get(async move || axum::Json(list)))
+        .route("/elements/marked", get(async move || axum::Json(marked)))
+        .route("/elements/e1/click", acted("click"))
+        .route("/elements/e1/set_value", acted("set_value"))
+        .route("/elements/e1/focus", acted("focus"))
+        .route("/files/content", get(async || "exported"))
         .route("/click", echo("click"))
         .route("/move", echo("move"))
         .route("/drag", echo("drag"))
@@ -61,10 +79,24 @@ fn agent() -> Router {
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_say_what_they_are_and_do_it() {
     let scene = Scene::boot_with(agent()).await;
-    let listed: Value = scene.message("tools/list", json!({})).send().await.unwrap().json().await.unwrap();
+    let listed = scene.message("tools/list", json!({})).send().await.unwrap().text().await.unwrap();
+    // The Python client reads at most 1 MiB at once.
+    assert!(listed.len() < 512 * 1024, "{} bytes", listed.len());
+    let listed: Value = serde_json::from_str(&listed).unwrap();
     for tool in listed["result"]["tools"].as_array().expect("tools") {
         let hints = &tool["annotations"];
+        assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
         let looks = [
+            "get_workspace",
+            "workspace_by_name",
+            "list_snapshots",
+            "list_templates",
+            "get_template",
+            "template_status",
+            "list_elements",
+            "marked_screenshot",
+            "list_workspace_files",
+            "download_file",
             "list_workspaces",
             "list_computers",
             "get_computer",
@@ -163,6 +195,147 @@ async fn computers_are_made_copied_resized_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn workspaces_are_found_and_only_a_key_of_the_account_makes_and_deletes_them() {
+    let scene = Scene::boot().await;
+    for (tool, arguments) in [
+        ("get_workspace", json!({"workspace_id": scene.home})),
+        ("workspace_by_name", json!({"name": "HOME"})),
+    ] {
+        let found = scene.call(tool, arguments).await;
+        assert_eq!(found["structuredContent"]["id"], scene.home.as_str(), "{tool}: {found}");
+        assert!(!found.to_string().contains("vnc_password"), "{found}");
+    }
+    for (tool, arguments) in [
+        ("get_workspace", json!({"workspace_id": scene.away})),
+        ("workspace_by_name", json!({"name": "away"})),
+        ("delete_workspace", json!({"workspace_id": scene.away})),
+        ("create_workspace", json!({"name": "third"})),
+        ("list_computers", json!({"workspace_id": scene.away})),
+        ("create_computer", json!({"workspace_id": scene.away, "name": "x"})),
+        ("list_workspace_files", json!({"workspace_id": scene.away})),
+        ("upload_file", json!({"workspace_id": scene.away, "filename": "a", "text": "x"})),
+        ("move_computer", json!({"computer_id": scene.computer, "workspace_id": scene.away})),
+    ] {
+        assert_eq!(scene.call(tool, arguments).await["isError"], true, "{tool}");
+    }
+    assert_eq!(
+        scene.controller.get("/workspaces").await.body["workspaces"].as_array().map(Vec::len),
+        Some(2)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn computers_are_restarted_forked_and_rolled_back() {
+    let scene = Scene::boot().await;
+    let one = json!({"computer_id": scene.computer});
+    let with = |more: Value| {
+        let mut arguments = more;
+        arguments["computer_id"] = json!(scene.computer);
+        arguments
+    };
+    assert_eq!(scene.call("restart_computer", one.clone()).await["isError"], false);
+    let running = scene.call("ensure_running", one.clone()).await;
+    assert_eq!(running["structuredContent"]["status"], "running", "{running}");
+    let forked = scene.call("fork_computer", with(json!({"name": "fork"}))).await;
+    assert_eq!(forked["structuredContent"]["name"], "fork", "{forked}");
+    let made = scene.call("create_snapshot", with(json!({"name": "before", "memory": true}))).await;
+    let snapshot = &made["structuredContent"]["id"];
+    assert!(snapshot.is_string(), "{made}");
+    let listed = scene.call("list_snapshots", one.clone()).await;
+    assert_eq!(listed["structuredContent"]["snapshots"][0]["id"], *snapshot, "{listed}");
+    let named = with(json!({"snapshot_id": snapshot}));
+    let launched =
+        scene.call("launch_snapshot", with(json!({"snapshot_id": snapshot, "name": "again"}))).await;
+    assert_eq!(launched["structuredContent"]["name"], "again", "{launched}");
+    assert!(!launched.to_string().contains("vnc_password"), "{launched}");
+    let back = scene.call("rollback", named.clone()).await;
+    assert_eq!(back["structuredContent"]["snapshot_id"], *snapshot, "{back}");
+    scene.controller.until_status(&scene.computer, "running").await;
+    assert_eq!(scene.call("delete_snapshot", named).await["isError"], false);
+    assert_eq!(scene.call("list_snapshots", one).await["structuredContent"]["total"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn templates_are_listed_and_launched_by_name() {
+    let scene = Scene::boot().await;
+    let listed = scene.call("list_templates", json!({})).await;
+    let templates = listed["structuredContent"]["templates"].as_array().expect("a list");
+    let reference = &templates.first().expect("the service has templates")["ref"];
+    assert!(templates.iter().all(|template| template["definition"].is_null()), "{listed}");
+    let one = json!({"template_ref": reference});
+    let template = scene.call("get_template", one.clone()).await;
+    assert!(template["structuredContent"]["definition"].is_object(), "{template}");
+    let status = scene.call("template_status", one.clone()).await;
+    assert_eq!(status["structuredContent"]["ref"], *reference, "{status}");
+    let own = scene.call("list_templates", json!({"source": "own"})).await;
+    assert_eq!(own["structuredContent"]["total"], 0, "{own}");
+    // A connection to one workspace does not author templates of the account.
+    for (tool, arguments) in [
+        ("build_template", one),
+        ("get_template", json!({"template_ref": "desktop"})),
+        ("list_templates", json!({"source": "other"})),
+        ("create_computer", json!({"name": "x", "template_ref": "default/nothing@1.0.0"})),
+    ] {
+        assert_eq!(scene.call(tool, arguments).await["isError"], true, "{tool}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn elements_are_listed_marked_and_used() {
+    let scene = Scene::boot_with(agent()).await;
+    let with = |more: Value| {
+        let mut arguments = more;
+        arguments["computer_id"] = json!(scene.computer);
+        arguments
+    };
+    let listed = scene.call("list_elements", with(json!({"role": "button"}))).await;
+    assert_eq!(listed["structuredContent"]["elements"][0]["id"], "e1", "{listed}");
+    let marked = scene.call("marked_screenshot", with(json!({"scale": 0.5}))).await;
+    assert_eq!(marked["structuredContent"]["width"], 640, "{marked}");
+    assert_eq!(
+        (&marked["content"][1]["type"], &marked["content"][1]["data"]),
+        (&json!("image"), &json!("AAAA"))
+    );
+    for (tool, action, more) in [
+        ("click_element", "click", json!({"element_id": "e1", "button": "right"})),
+        ("set_element_value", "set_value", json!({"element_id": "e1", "value": "x"})),
+        ("focus_element", "focus", json!({"element_id": "e1"})),
+    ] {
+        let done = scene.call(tool, with(more)).await;
+        assert_eq!(done["structuredContent"]["action"], action, "{tool}: {done}");
+    }
+    assert_eq!(scene.call("list_elements", with(json!({"max_nodes": 501}))).await["isError"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_the_workspace_are_stored_listed_and_exported() {
+    let scene = Scene::boot_with(agent()).await;
+    let stored = scene.call("upload_file", json!({"filename": "a b.txt", "text": "Gr\u{fc}\u{df}e"})).await;
+    let file = &stored["structuredContent"]["file"];
+    assert_eq!((&file["filename"], &file["size_bytes"]), (&json!("a b.txt"), &json!(7)), "{stored}");
+    let binary = json!({"filename": "b.bin", "base64": "AAEC", "computer_id": scene.computer});
+    let binary = scene.call("upload_file", binary).await;
+    assert_eq!(binary["structuredContent"]["file"]["size_bytes"], 3, "{binary}");
+    let exported = scene.call("export_file", json!({"computer_id": scene.computer, "path": "c.txt"})).await;
+    assert_eq!(exported["structuredContent"]["file"]["filename"], "c.txt", "{exported}");
+    let listed = scene.call("list_workspace_files", json!({})).await;
+    assert_eq!(listed["structuredContent"]["total"], 3, "{listed}");
+    let link = scene.call("download_file", json!({"file_id": file["id"]})).await;
+    let link = link["structuredContent"]["url"].as_str().expect("a link").to_owned();
+    let read =
+        crate::harness::client().get(&link).send().await.expect("an answer").text().await.expect("text");
+    assert_eq!(read, "Gr\u{fc}\u{df}e");
+    for bad in [
+        json!({"filename": "a\"b", "text": "x"}),
+        json!({"filename": "a"}),
+        json!({"filename": "a", "text": "x", "base64": "AA=="}),
+        json!({"filename": "a", "base64": "?"}),
+    ] {
+        assert_eq!(scene.call("upload_file", bad.clone()).await["isError"], true, "{bad}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_tool_answers_is_bounded() {
     let scene = Scene::boot_with(agent()).await;
     let ran = scene.call("bash", json!({"computer_id": scene.computer, "command": "long"})).await;
@@ -238,6 +411,23 @@ async fn a66_a_connection_acts_in_its_workspace_alone() {
         ("list_files", json!({})),
         ("read_file", json!({"path": "a"})),
         ("write_file", json!({"path": "a", "text": ""})),
+        ("restart_computer", json!({})),
+        ("ensure_running", json!({})),
+        ("fork_computer", json!({})),
+        ("move_computer", json!({"workspace_id": scene.home})),
+        ("list_snapshots", json!({})),
+        ("create_snapshot", json!({})),
+        ("launch_snapshot", json!({"snapshot_id": "00000000-0000-4000-8000-000000000000"})),
+        ("rollback", json!({"snapshot_id": "00000000-0000-4000-8000-000000000000"})),
+        ("delete_snapshot", json!({"snapshot_id": "00000000-0000-4000-8000-000000000000"})),
+        ("list_elements", json!({})),
+        ("marked_screenshot", json!({})),
+        ("click_element", json!({"element_id": "e1"})),
+        ("set_element_value", json!({"element_id": "e1", "value": "x"})),
+        ("focus_element", json!({"element_id": "e1"})),
+        ("export_file", json!({"path": "a"})),
+        ("upload_file", json!({"filename": "a", "text": "x"})),
+        ("list_workspace_files", json!({})),
     ] {
         let mut arguments = more;
         arguments["computer_id"] = json!(scene.elsewhere);

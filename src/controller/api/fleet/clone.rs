@@ -66,7 +66,7 @@ pub(crate) async fn clone(
 #[utoipa::path(post, path = "/computers/{id}/fork", tag = "computers", params(("id" = String, Path)),
     request_body = ForkComputer,
     responses((status = 201, description = "The fork: running, without auto-stop", body = Computer)))]
-async fn fork(
+pub(crate) async fn fork(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
@@ -95,7 +95,7 @@ async fn fork(
 #[utoipa::path(patch, path = "/computers/{id}/move", tag = "computers", params(("id" = String, Path)),
     request_body = MoveComputer,
     responses((status = 200, description = "The computer was moved", body = ComputerMoved)))]
-async fn move_to(
+pub(crate) async fn move_to(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,

@@ -70,7 +70,7 @@ pub fn router() -> OpenApiRouter<AppState> {
     request_body(content = UploadForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "The stored file, and its delivery to each computer",
         body = UploadResult)))]
-async fn upload(
+pub(crate) async fn upload(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     request: Request,
@@ -228,7 +228,7 @@ async fn push(app: &AppState, file: &File, only: Option<Computer>) -> Result<Vec
 /// Lists the files of a workspace.
 #[utoipa::path(get, path = "/files", tag = "files", params(FilesQuery),
     responses((status = 200, description = "The files, newest first", body = FileList)))]
-async fn list(
+pub(crate) async fn list(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Query(query): Query<FilesQuery>,
@@ -248,7 +248,7 @@ async fn list(
 /// 400 when the computer does not run, 403 outside of its home folder.
 #[utoipa::path(post, path = "/files/export", tag = "files", request_body = Export,
     responses((status = 200, description = "The stored copy and its link", body = ExportResult)))]
-async fn export(
+pub(crate) async fn export(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
@@ -347,7 +347,7 @@ fn permits(app: &App, caller: &Caller, what: TransferKind) -> Result<[Permit<Sto
 /// Returns a link to a stored file, valid for an hour.
 #[utoipa::path(get, path = "/files/download", tag = "files", params(FileQuery),
     responses((status = 200, description = "The link", body = Download)))]
-async fn download(
+pub(crate) async fn download(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,

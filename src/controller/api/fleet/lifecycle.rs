@@ -51,7 +51,7 @@ pub(crate) async fn stop(
 /// Restarts a running or suspended computer from its disk. Its password changes.
 #[utoipa::path(post, path = "/computers/{id}/restart", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "In progress, or already in this state", body = Transition)))]
-async fn restart(
+pub(crate) async fn restart(
     state: State<AppState>,
     caller: AuthenticatedCaller,
     path: Path<String>,
@@ -65,7 +65,7 @@ async fn restart(
 #[utoipa::path(post, path = "/computers/{id}/ensure-running", tag = "lifecycle",
     params(("id" = String, Path)),
     responses((status = 200, description = "The running computer", body = Computer)))]
-async fn ensure_running(
+pub(crate) async fn ensure_running(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,

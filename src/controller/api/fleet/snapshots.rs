@@ -37,7 +37,7 @@ pub fn router() -> OpenApiRouter<AppState> {
     request_body = CreateSnapshot,
     responses((status = 201, description = "The snapshot is ready", body = Snapshot),
         (status = 202, description = "The snapshot is being created; poll it", body = Snapshot)))]
-async fn create(
+pub(crate) async fn create(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -59,7 +59,7 @@ async fn create(
 #[utoipa::path(get, path = "/computers/{id}/snapshots", tag = "snapshots",
     params(("id" = String, Path), SnapshotListQuery),
     responses((status = 200, description = "A page of snapshots, oldest first", body = SnapshotList)))]
-async fn list(
+pub(crate) async fn list(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -98,7 +98,7 @@ async fn get(
 #[utoipa::path(delete, path = "/computers/{id}/snapshots/{snapshot_id}", tag = "snapshots",
     params(("id" = String, Path), ("snapshot_id" = String, Path)),
     responses((status = 200, description = "The snapshot was deleted", body = Acknowledgement)))]
-async fn delete(
+pub(crate) async fn delete(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, snapshot)): Path<(String, String)>,
@@ -120,7 +120,7 @@ async fn delete(
     responses((status = 200, description = "The rollback is complete", body = RollbackResult),
         (status = 202, description = "The rollback is in progress; poll the computer",
         body = RollbackResult)))]
-async fn roll_back(
+pub(crate) async fn roll_back(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,

@@ -62,7 +62,7 @@ pub(crate) async fn list(
 /// More than the account's plan allows: 403 `PLAN_LIMIT`.
 #[utoipa::path(post, path = "/workspaces", tag = "workspaces", request_body = CreateWorkspace,
     responses((status = 201, description = "The new workspace", body = Record)))]
-async fn create(
+pub(crate) async fn create(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
@@ -88,7 +88,7 @@ async fn create(
 /// Returns a workspace with its computers.
 #[utoipa::path(get, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
     responses((status = 200, description = "The workspace", body = Record)))]
-async fn get(
+pub(crate) async fn get(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
@@ -101,7 +101,7 @@ async fn get(
 /// Returns a workspace by its name, ignoring case.
 #[utoipa::path(get, path = "/workspaces/by-name/{name}", tag = "workspaces", params(("name" = String, Path)),
     responses((status = 200, description = "The workspace", body = Record)))]
-async fn by_name(
+pub(crate) async fn by_name(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
@@ -158,7 +158,7 @@ async fn update(
 /// Only for its owner.
 #[utoipa::path(delete, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
     responses((status = 200, description = "The workspace was deleted", body = Acknowledgement)))]
-async fn delete(
+pub(crate) async fn delete(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,

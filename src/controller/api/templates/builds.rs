@@ -33,7 +33,7 @@ pub fn router() -> OpenApiRouter<AppState> {
 #[utoipa::path(post, path = "/templates/{namespace}/{name}/{version}/build", tag = "templates",
     params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
     responses((status = 200, description = "The status of the build", body = TemplateBuild)))]
-async fn begin(
+pub(crate) async fn begin(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((namespace, name, version)): Path<(String, String, String)>,
@@ -48,7 +48,7 @@ async fn begin(
 #[utoipa::path(get, path = "/templates/{namespace}/{name}/{version}/build", tag = "templates",
     params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
     responses((status = 200, description = "The status of the build", body = TemplateBuild)))]
-async fn status(
+pub(crate) async fn status(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((namespace, name, version)): Path<(String, String, String)>,

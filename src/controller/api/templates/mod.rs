@@ -1,9 +1,9 @@
 //! Templates over HTTP (docs/api/templates.md).
 
-mod builds;
+pub mod builds;
 mod definitions;
 mod image_builds;
-mod published;
+pub mod published;
 mod runs;
 mod saved;
 mod stars;

@@ -70,7 +70,7 @@ async fn publish(
 /// Lists the templates of the account.
 #[utoipa::path(get, path = "/templates", tag = "templates",
     responses((status = 200, description = "The templates", body = TemplateList)))]
-async fn list(
+pub(crate) async fn list(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
 ) -> Result<Json<TemplateList>> {
@@ -103,7 +103,7 @@ pub async fn versions(
 #[utoipa::path(get, path = "/templates/{namespace}/{name}/{version}", tag = "templates",
     params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
     responses((status = 200, description = "The template", body = Template)))]
-async fn get(
+pub(crate) async fn get(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((namespace, name, version)): Path<(String, String, String)>,
@@ -130,7 +130,10 @@ async fn delete(
 /// Lists the templates of the service.
 #[utoipa::path(get, path = "/templates/global", tag = "templates",
     responses((status = 200, description = "The templates", body = TemplateList)))]
-async fn global(State(app): State<AppState>, _: AuthenticatedCaller) -> Result<Json<TemplateList>> {
+pub(crate) async fn global(
+    State(app): State<AppState>,
+    _: AuthenticatedCaller,
+) -> Result<Json<TemplateList>> {
     Ok(Json(TemplateList { templates: of_service(&app, None).await? }))
 }
 

@@ -49,12 +49,13 @@ fn is_suspend(parts: &Parts) -> bool {
 }
 
 /// Result of identifying a request's sender.
-struct Identification {
-    caller: Result<Caller>,
+pub(crate) struct Identification {
+    /// The sender.
+    pub(crate) caller: Result<Caller>,
     /// State of its rate limit.
-    standing: Option<RateStatus>,
+    pub(crate) standing: Option<RateStatus>,
     /// Its credential, which may be revoked meanwhile, and the credential's name.
-    held: Option<(Lease<Credential>, String)>,
+    pub(crate) held: Option<(Lease<Credential>, String)>,
 }
 
 impl From<Error> for Identification {
@@ -106,7 +107,7 @@ pub async fn identify(State(app): State<AppState>, request: Request, next: Next)
 }
 
 /// Adds `WWW-Authenticate` to a 401 (RFC 9110 section 15.5.2, RFC 6750 section 3.1).
-fn add_challenge(shown: bool, response: &mut Response) {
+pub(crate) fn add_challenge(shown: bool, response: &mut Response) {
     if response.status() == StatusCode::UNAUTHORIZED {
         let wrong = if shown { "Bearer error=\"invalid_token\"" } else { "Bearer" };
         let fields = response.headers_mut();
@@ -132,7 +133,8 @@ impl Authenticator {
         Self { store, uses, rates }
     }
 
-    async fn identify(&self, parts: &Parts) -> Identification {
+    /// Identifies the sender of a request, and counts the request for its rate limit.
+    pub(crate) async fn identify(&self, parts: &Parts) -> Identification {
         let key = match bearer::credentials(&parts.headers) {
             Credentials::Missing if is_suspend(parts) => {
                 return Error::unauthenticated("Authentication required").into();

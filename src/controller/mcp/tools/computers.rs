@@ -1,22 +1,22 @@
-//! Tools for workspaces, computers and their screens.
+//! Tools for computers and their screens.
 
 use axum::Json;
 use axum::extract::State;
-use serde_json::json;
 
 use super::{Call, Tool, ToolEffect, tool};
 use crate::api::desktop::display::screens;
-use crate::api::fleet::{clone, computers, lifecycle, resize, suspension, workspaces};
+use crate::api::fleet::{clone, computers, resize};
 use crate::identity::auth::AuthenticatedCaller;
 use crate::mcp::answer::ToolResult;
 use hotdesk_domain::error::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
-use hotdesk_wire::computer::clone::CloneComputer;
-use hotdesk_wire::computer::resize::ResizeComputer;
+use hotdesk_wire::computer::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
+use hotdesk_wire::computer::resize::{ResizeComputer, ResizeReport};
 use hotdesk_wire::computer::{Computer, ComputerListQuery, CreateComputer};
-use hotdesk_wire::desktop::action::ScreenSize;
+use hotdesk_wire::desktop::action::{Acknowledgement, Screen, ScreenList, ScreenSize};
 use hotdesk_wire::tool::fleet::{
-    CloneOf, ListComputers, NewComputer, NewScreen, NewSize, NoArguments, OneComputer, OneScreen,
+    CloneOf, ComputerPage, ForkOf, ListComputers, MoveTarget, NewComputer, NewScreen, NewSize, OneComputer,
+    OneScreen,
 };
 
 /// Computers in one result: 50 records are about 50 KB.
@@ -25,15 +25,9 @@ const PAGE: u32 = 50;
 pub(super) fn tools() -> Vec<Tool> {
     vec![
         tool(
-            "list_workspaces",
-            ToolEffect::Read,
-            "Returns the workspace of this connection and its computers.",
-            list_workspaces,
-        ),
-        tool(
             "list_computers",
             ToolEffect::Read,
-            "Lists the computers of this connection's workspace, oldest first.",
+            "Lists the computers of the workspaces that this connection or key reaches, oldest first.",
             list_computers,
         ),
         tool(
@@ -45,7 +39,7 @@ pub(super) fn tools() -> Vec<Tool> {
         tool(
             "create_computer",
             ToolEffect::Create,
-            "Creates a computer in this connection's workspace and starts it. It returns when the computer is \
+            "Creates a computer, from a template if one is named, and starts it. It returns when the computer is \
              usable.",
             create_computer,
         ),
@@ -54,6 +48,19 @@ pub(super) fn tools() -> Vec<Tool> {
             ToolEffect::Create,
             "Makes a new computer with a copy of a computer's disk, and starts it.",
             clone_computer,
+        ),
+        tool(
+            "fork_computer",
+            ToolEffect::Create,
+            "Makes a new computer with a copy of a running computer's disk and memory: programs and windows \
+             continue in both.",
+            fork_computer,
+        ),
+        tool(
+            "move_computer",
+            ToolEffect::Ensure,
+            "Moves a computer to another workspace of the same owner, without interrupting it.",
+            move_computer,
         ),
         tool(
             "resize_computer",
@@ -68,26 +75,6 @@ pub(super) fn tools() -> Vec<Tool> {
             "Deletes a computer with its disk and its snapshots. This cannot be undone.",
             delete_computer,
         ),
-        tool(
-            "start_computer",
-            ToolEffect::Ensure,
-            "Starts a stopped computer, or resumes a suspended one with its memory. It returns immediately; \
-             the other tools wait for a computer that is starting.",
-            start_computer,
-        ),
-        tool(
-            "stop_computer",
-            ToolEffect::Discard,
-            "Stops a computer. Its disk stays; the contents of its memory are lost.",
-            stop_computer,
-        ),
-        tool(
-            "suspend_computer",
-            ToolEffect::Ensure,
-            "Suspends a computer and saves its memory: windows and programs continue when it resumes.",
-            suspend_computer,
-        ),
-        tool("resume_computer", ToolEffect::Ensure, "Resumes a suspended computer.", resume_computer),
         tool(
             "list_screens",
             ToolEffect::Read,
@@ -109,14 +96,10 @@ pub(super) fn tools() -> Vec<Tool> {
     ]
 }
 
-async fn list_workspaces(call: Call, NoArguments {}: NoArguments) -> Result<ToolResult> {
-    let Json(list) = workspaces::list(State(call.app), AuthenticatedCaller(call.caller), call.origin).await?;
-    ToolResult::of(&json!({"workspaces": list.workspaces}))
-}
-
-async fn list_computers(call: Call, arguments: ListComputers) -> Result<ToolResult> {
+async fn list_computers(call: Call, arguments: ListComputers) -> Result<ToolResult<ComputerPage>> {
+    let own = call.caller.scope.as_ref().map(|(id, _)| id.to_string());
     let query = ComputerListQuery {
-        workspace_id: call.caller.scope.as_ref().map(|(id, _)| id.to_string()),
+        workspace_id: arguments.workspace_id.or(own),
         status: arguments.status,
         name: arguments.name,
         limit: Some(PAGE),
@@ -125,118 +108,115 @@ async fn list_computers(call: Call, arguments: ListComputers) -> Result<ToolResu
     };
     let Json(list) =
         computers::list(State(call.app), AuthenticatedCaller(call.caller), call.origin, Query(query)).await?;
-    ToolResult::of(
-        &json!({"computers": list.computers, "total": list.total, "next_offset": list.next_offset}),
-    )
+    let (computers, total, next_offset) = (list.computers, list.total, list.next_offset);
+    Ok(ToolResult::of(ComputerPage { computers, total, next_offset }))
 }
 
 /// A record without its password: a model needs none, and what it reads may be passed on.
-fn public(computer: Computer) -> Result<ToolResult> {
-    ToolResult::of(&Computer { vnc_password: None, ..computer })
+pub(super) fn public(computer: Computer) -> ToolResult<Computer> {
+    ToolResult::of(Computer { vnc_password: None, ..computer })
 }
 
-async fn get_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<ToolResult> {
+async fn get_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<ToolResult<Computer>> {
     let Json(computer) =
         computers::get(State(call.app), AuthenticatedCaller(call.caller), call.origin, Path(computer_id))
             .await?;
-    public(computer)
+    Ok(public(computer))
 }
 
-async fn create_computer(call: Call, arguments: NewComputer) -> Result<ToolResult> {
-    let NewComputer { name, cpu, ram, disk_size_gb, isolation, resolution, auto_stop_minutes } = arguments;
-    let workspace_id = call.caller.scope.as_ref().map(|(id, _)| id.to_string());
+async fn create_computer(call: Call, arguments: NewComputer) -> Result<ToolResult<Computer>> {
+    let workspace_id = call.workspace_id(arguments.workspace_id)?;
     let wanted = CreateComputer {
-        workspace_id,
-        name,
-        cpu,
-        ram,
-        disk_size_gb,
-        isolation,
-        resolution,
-        auto_stop_minutes,
-        project_id: None,
-        os: None,
-        gpu: None,
-        deliver_files: false,
-        template_ref: None,
-        egress_policy: None,
-        image: None,
+        workspace_id: Some(workspace_id),
+        name: arguments.name,
+        template_ref: arguments.template_ref,
+        cpu: arguments.cpu,
+        ram: arguments.ram,
+        disk_size_gb: arguments.disk_size_gb,
+        isolation: arguments.isolation,
+        resolution: arguments.resolution,
+        auto_stop_minutes: arguments.auto_stop_minutes,
+        ..CreateComputer::default()
     };
     let (_, Json(computer)) =
         computers::create(State(call.app), AuthenticatedCaller(call.caller), call.origin, Body(wanted))
             .await?;
-    public(computer)
+    Ok(public(computer))
 }
 
-async fn clone_computer(call: Call, CloneOf { computer_id, name }: CloneOf) -> Result<ToolResult> {
+async fn clone_computer(call: Call, CloneOf { computer_id, name }: CloneOf) -> Result<ToolResult<Computer>> {
     let wanted = CloneComputer { name, ..CloneComputer::default() };
-    let (_, Json(computer)) = clone::clone(
-        State(call.app),
-        AuthenticatedCaller(call.caller),
-        call.origin,
-        Path(computer_id),
-        Body(wanted),
-    )
-    .await?;
-    public(computer)
+    let caller = AuthenticatedCaller(call.caller);
+    let (_, Json(computer)) =
+        clone::clone(State(call.app), caller, call.origin, Path(computer_id), Body(wanted)).await?;
+    Ok(public(computer))
 }
 
-async fn resize_computer(call: Call, arguments: NewSize) -> Result<ToolResult> {
+async fn fork_computer(call: Call, ForkOf { computer_id, name }: ForkOf) -> Result<ToolResult<Computer>> {
+    fork(call, computer_id, ForkComputer { name, snapshot_id: None }).await
+}
+
+/// Makes a computer that continues from the memory of another one or of a snapshot.
+pub(super) async fn fork(
+    call: Call,
+    computer_id: String,
+    wanted: ForkComputer,
+) -> Result<ToolResult<Computer>> {
+    let caller = AuthenticatedCaller(call.caller);
+    let (_, Json(computer)) =
+        clone::fork(State(call.app), caller, call.origin, Path(computer_id), Body(wanted)).await?;
+    Ok(public(computer))
+}
+
+async fn move_computer(call: Call, arguments: MoveTarget) -> Result<ToolResult<ComputerMoved>> {
+    let MoveTarget { computer_id, workspace_id } = arguments;
+    let wanted = MoveComputer { workspace_id: Some(workspace_id), project_id: None };
+    let caller = AuthenticatedCaller(call.caller);
+    let Json(answer) = clone::move_to(State(call.app), caller, Path(computer_id), Body(wanted)).await?;
+    Ok(ToolResult::of(answer))
+}
+
+async fn resize_computer(call: Call, arguments: NewSize) -> Result<ToolResult<ResizeReport>> {
     let NewSize { computer_id, vcpus, mem_gb, disk_size_gb } = arguments;
     let wanted = ResizeComputer { vcpus, mem_gb, disk_size_gb, ..ResizeComputer::default() };
     let (_, Json(report)) =
         resize::resize(State(call.app), AuthenticatedCaller(call.caller), Path(computer_id), Body(wanted))
             .await?;
-    ToolResult::of(&report)
+    Ok(ToolResult::of(report))
 }
 
-async fn delete_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<ToolResult> {
+async fn delete_computer(
+    call: Call,
+    OneComputer { computer_id }: OneComputer,
+) -> Result<ToolResult<Acknowledgement>> {
     let Json(answer) =
         computers::delete(State(call.app), AuthenticatedCaller(call.caller), Path(computer_id)).await?;
-    ToolResult::of(&answer)
+    Ok(ToolResult::of(answer))
 }
 
-async fn start_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<ToolResult> {
-    let Json(answer) =
-        lifecycle::start(State(call.app), AuthenticatedCaller(call.caller), Path(computer_id)).await?;
-    ToolResult::of(&answer)
-}
-
-async fn stop_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<ToolResult> {
-    let Json(answer) =
-        lifecycle::stop(State(call.app), AuthenticatedCaller(call.caller), Path(computer_id)).await?;
-    ToolResult::of(&answer)
-}
-
-async fn suspend_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<ToolResult> {
-    let (_, Json(answer)) =
-        suspension::suspend(State(call.app), AuthenticatedCaller(call.caller), Path(computer_id)).await?;
-    ToolResult::of(&answer)
-}
-
-async fn resume_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<ToolResult> {
-    let (_, Json(answer)) =
-        suspension::resume(State(call.app), AuthenticatedCaller(call.caller), Path(computer_id)).await?;
-    ToolResult::of(&answer)
-}
-
-async fn list_screens(call: Call, OneComputer { computer_id }: OneComputer) -> Result<ToolResult> {
+async fn list_screens(
+    call: Call,
+    OneComputer { computer_id }: OneComputer,
+) -> Result<ToolResult<ScreenList>> {
     let Json(list) =
         screens::list(State(call.app), AuthenticatedCaller(call.caller), Path(computer_id)).await?;
-    ToolResult::of(&list)
+    Ok(ToolResult::of(list))
 }
 
-async fn create_screen(call: Call, arguments: NewScreen) -> Result<ToolResult> {
+async fn create_screen(call: Call, arguments: NewScreen) -> Result<ToolResult<Screen>> {
     let NewScreen { computer_id, width, height } = arguments;
     let size = ScreenSize { width, height };
     let (_, Json(screen)) =
         screens::create(State(call.app), AuthenticatedCaller(call.caller), Path(computer_id), Body(size))
             .await?;
-    ToolResult::of(&screen)
+    Ok(ToolResult::of(screen))
 }
 
-async fn delete_screen(call: Call, OneScreen { computer_id, screen }: OneScreen) -> Result<ToolResult> {
+async fn delete_screen(
+    call: Call,
+    OneScreen { computer_id, screen }: OneScreen,
+) -> Result<ToolResult<Acknowledgement>> {
     let path = Path((computer_id, screen));
     let Json(answer) = screens::delete(State(call.app), AuthenticatedCaller(call.caller), path).await?;
-    ToolResult::of(&answer)
+    Ok(ToolResult::of(answer))
 }

@@ -13,7 +13,7 @@ use hotdesk_guest::ActionReply;
 use hotdesk_http::extract::Path;
 use hotdesk_http::idempotency::IdempotencyKey;
 use hotdesk_wire::desktop::action::{Action, Click, Drag, KeyPress, Move, ScreenQuery, Scroll, Type, Wait};
-use hotdesk_wire::desktop::effect::Options;
+use hotdesk_wire::desktop::effect::{ActionResult, Options};
 use hotdesk_wire::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
 use hotdesk_wire::tool::desktop::{
     ClickAt, DragBetween, MoveTo, PressKey, Screenshot, ScreenshotInfo, ScrollBy, TypeText, WaitFor,
@@ -21,7 +21,7 @@ use hotdesk_wire::tool::desktop::{
 
 /// Largest image in bytes. As base64 in a message it stays below 1 MiB, which the Python client reads at
 /// once.
-const MAX_IMAGE: u32 = 700_000;
+pub(super) const MAX_IMAGE: u32 = 700_000;
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![
@@ -41,7 +41,19 @@ pub(super) fn tools() -> Vec<Tool> {
     ]
 }
 
-async fn take_screenshot(call: Call, arguments: Screenshot) -> Result<ToolResult> {
+async fn take_screenshot(call: Call, arguments: Screenshot) -> Result<ToolResult<ScreenshotInfo>> {
+    let (seen, image, mime_type) = screen_image(call, arguments).await?;
+    Ok(ToolResult::of(seen).with_image(image, mime_type))
+}
+
+/// Takes a screenshot. Returns its metadata, the image as base64 and its media type.
+///
+/// # Errors
+/// Those of `GET /computers/{id}/screenshot`.
+pub(in crate::mcp) async fn screen_image(
+    call: Call,
+    arguments: Screenshot,
+) -> Result<(ScreenshotInfo, String, String)> {
     let query = ScreenshotQuery {
         format: Some(arguments.format.unwrap_or_else(|| "jpeg".to_owned())),
         scale: arguments.scale,
@@ -57,8 +69,7 @@ async fn take_screenshot(call: Call, arguments: Screenshot) -> Result<ToolResult
         return Err(Error::failed("The computer's agent sent a larger image than requested"));
     }
     let ScreenshotBase64 { image, mime_type, width, height, shown, .. } = screenshot::encode_base64(&image)?;
-    let seen = ScreenshotInfo { width, height, mime_type: mime_type.clone(), shown };
-    Ok(ToolResult::of(&seen)?.with_image(image, mime_type))
+    Ok((ScreenshotInfo { width, height, mime_type: mime_type.clone(), shown }, image, mime_type))
 }
 
 /// Options of an action whose coordinates are those of a frame.
@@ -66,7 +77,7 @@ fn within(frame: Option<String>) -> Options {
     Options { frame, ..Options::default() }
 }
 
-async fn click(call: Call, arguments: ClickAt) -> Result<ToolResult> {
+async fn click(call: Call, arguments: ClickAt) -> Result<ToolResult<ActionResult>> {
     let body = Click {
         x: arguments.x,
         y: arguments.y,
@@ -79,12 +90,12 @@ async fn click(call: Call, arguments: ClickAt) -> Result<ToolResult> {
     act(call, arguments.computer_id, arguments.screen, Action::Click(body)).await
 }
 
-async fn move_pointer(call: Call, arguments: MoveTo) -> Result<ToolResult> {
+async fn move_pointer(call: Call, arguments: MoveTo) -> Result<ToolResult<ActionResult>> {
     let body = Move { x: arguments.x, y: arguments.y, options: within(arguments.frame) };
     act(call, arguments.computer_id, arguments.screen, Action::Move(body)).await
 }
 
-async fn drag(call: Call, arguments: DragBetween) -> Result<ToolResult> {
+async fn drag(call: Call, arguments: DragBetween) -> Result<ToolResult<ActionResult>> {
     let body = Drag {
         start_x: Some(arguments.start_x),
         start_y: Some(arguments.start_y),
@@ -99,7 +110,7 @@ async fn drag(call: Call, arguments: DragBetween) -> Result<ToolResult> {
     act(call, arguments.computer_id, arguments.screen, Action::Drag(body)).await
 }
 
-async fn scroll(call: Call, arguments: ScrollBy) -> Result<ToolResult> {
+async fn scroll(call: Call, arguments: ScrollBy) -> Result<ToolResult<ActionResult>> {
     let body = Scroll {
         direction: arguments.direction,
         amount: arguments.amount,
@@ -112,7 +123,7 @@ async fn scroll(call: Call, arguments: ScrollBy) -> Result<ToolResult> {
     act(call, arguments.computer_id, arguments.screen, Action::Scroll(body)).await
 }
 
-async fn type_text(call: Call, arguments: TypeText) -> Result<ToolResult> {
+async fn type_text(call: Call, arguments: TypeText) -> Result<ToolResult<ActionResult>> {
     let body = Type {
         text: arguments.text,
         mode: None,
@@ -123,20 +134,25 @@ async fn type_text(call: Call, arguments: TypeText) -> Result<ToolResult> {
     act(call, arguments.computer_id, arguments.screen, Action::Type(body)).await
 }
 
-async fn press_key(call: Call, arguments: PressKey) -> Result<ToolResult> {
+async fn press_key(call: Call, arguments: PressKey) -> Result<ToolResult<ActionResult>> {
     let body = KeyPress { key: Some(arguments.key), repeat: arguments.repeat, ..KeyPress::default() };
     act(call, arguments.computer_id, arguments.screen, Action::Key(body)).await
 }
 
-async fn wait(call: Call, WaitFor { computer_id, seconds }: WaitFor) -> Result<ToolResult> {
+async fn wait(call: Call, WaitFor { computer_id, seconds }: WaitFor) -> Result<ToolResult<ActionResult>> {
     act(call, computer_id, None, Action::Wait(Wait { seconds: Some(seconds), duration: None })).await
 }
 
 /// Performs an action on a screen of a computer.
-async fn act(call: Call, computer_id: String, screen: Option<String>, action: Action) -> Result<ToolResult> {
+async fn act(
+    call: Call,
+    computer_id: String,
+    screen: Option<String>,
+    action: Action,
+) -> Result<ToolResult<ActionResult>> {
     let (caller, key) = (AuthenticatedCaller(call.caller), IdempotencyKey(None));
     let query = ScreenQuery { screen };
     let ActionReply { answer: done, .. } =
         actions::perform(State(call.app), caller, Path(computer_id), query, action, key).await?;
-    ToolResult::of(&done)
+    Ok(ToolResult::of(done))
 }

@@ -30,7 +30,7 @@ pub(super) fn tools() -> Vec<Tool> {
     ]
 }
 
-async fn run_bash(call: Call, arguments: RunBash) -> Result<ToolResult> {
+async fn run_bash(call: Call, arguments: RunBash) -> Result<ToolResult<BashOutput>> {
     let body = Bash {
         command: arguments.command,
         timeout: arguments.timeout,
@@ -43,10 +43,10 @@ async fn run_bash(call: Call, arguments: RunBash) -> Result<ToolResult> {
     let (output, left_out) = cut(ran.output, MAX_TEXT);
     let omitted_bytes = ran.omitted_bytes.saturating_add(left_out);
     let (success, exit_code, timeout) = (ran.success, ran.exit_code, ran.timeout);
-    ToolResult::of(&BashOutput { success, exit_code, output, omitted_bytes, timeout })
+    Ok(ToolResult::of(BashOutput { success, exit_code, output, omitted_bytes, timeout }))
 }
 
-async fn run_python(call: Call, arguments: RunPython) -> Result<ToolResult> {
+async fn run_python(call: Call, arguments: RunPython) -> Result<ToolResult<PythonOutput>> {
     let RunPython { computer_id, code, timeout, session } = arguments;
     let body = Exec { code, timeout, session, ..Exec::default() };
     let key = IdempotencyKey(None);
@@ -54,12 +54,12 @@ async fn run_python(call: Call, arguments: RunPython) -> Result<ToolResult> {
         exec::exec(State(call.app), AuthenticatedCaller(call.caller), key, Path(computer_id), Body(body))
             .await?;
     let (output, left_out) = cut(ran.output, MAX_TEXT);
-    ToolResult::of(&PythonOutput {
+    Ok(ToolResult::of(PythonOutput {
         success: ran.success,
         output,
         omitted_bytes: ran.omitted_bytes.saturating_add(left_out),
         timeout: ran.timeout,
         error: ran.error,
         error_type: ran.error_type,
-    })
+    }))
 }

@@ -13,7 +13,7 @@ use crate::identity::auth::AuthenticatedCaller;
 use crate::mcp::answer::ToolResult;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::extract::{Path, Query};
-use hotdesk_wire::files::guest_file::{FileWritten, FolderListQuery, PathQuery, PutQuery};
+use hotdesk_wire::files::guest_file::{FileWritten, FolderListQuery, Listing, PathQuery, PutQuery};
 use hotdesk_wire::tool::files::{ListFolder, ReadText, TextRead, WriteText};
 
 /// Entries in one result: 200 are about 40 KB.
@@ -34,15 +34,15 @@ pub(super) fn tools() -> Vec<Tool> {
     ]
 }
 
-async fn list_files(call: Call, arguments: ListFolder) -> Result<ToolResult> {
+async fn list_files(call: Call, arguments: ListFolder) -> Result<ToolResult<Listing>> {
     let path = arguments.path.unwrap_or_else(|| "Desktop".to_owned());
     let query = FolderListQuery { path, limit: Some(PAGE), after: arguments.after };
     let caller = AuthenticatedCaller(call.caller);
     let listing = folders::list(State(call.app), caller, Path(arguments.computer_id), Query(query)).await?;
-    ToolResult::of(&listing.0)
+    Ok(ToolResult::of(listing.0))
 }
 
-async fn read_file(call: Call, arguments: ReadText) -> Result<ToolResult> {
+async fn read_file(call: Call, arguments: ReadText) -> Result<ToolResult<TextRead>> {
     let ReadText { computer_id, path, offset } = arguments;
     let offset = offset.unwrap_or(0);
     let query = PathQuery { path };
@@ -52,7 +52,7 @@ async fn read_file(call: Call, arguments: ReadText) -> Result<ToolResult> {
     let size = stat.await?.0.entry.size;
     if offset >= size {
         // A range behind the last byte would be refused, and an empty file has no other.
-        return ToolResult::of(&TextRead { text: String::new(), size, next_offset: None });
+        return Ok(ToolResult::of(TextRead { text: String::new(), size, next_offset: None }));
     }
     let last = offset.saturating_add(MAX_TEXT as u64 - 1);
     let range = format!("bytes={offset}-{last}").parse().map_err(Error::internal)?;
@@ -63,14 +63,14 @@ async fn read_file(call: Call, arguments: ReadText) -> Result<ToolResult> {
     // A character that is cut at the end of a page belongs to the next one.
     let complete = if end < size { complete_characters(&bytes) } else { bytes.len() };
     let next = offset.saturating_add(complete as u64);
-    ToolResult::of(&TextRead {
+    Ok(ToolResult::of(TextRead {
         text: String::from_utf8_lossy(&bytes[..complete]).into_owned(),
         size,
         next_offset: (complete > 0 && next < size).then_some(next),
-    })
+    }))
 }
 
-async fn write_file(call: Call, arguments: WriteText) -> Result<ToolResult> {
+async fn write_file(call: Call, arguments: WriteText) -> Result<ToolResult<FileWritten>> {
     let WriteText { computer_id, path, text, overwrite } = arguments;
     let query = PutQuery { path, overwrite, parents: true, mode: None };
     let mut request = request(Method::PUT, &query, Body::empty())?;
@@ -78,7 +78,7 @@ async fn write_file(call: Call, arguments: WriteText) -> Result<ToolResult> {
     *request.body_mut() = Body::from(text);
     let bytes = exchange(&call, &computer_id, request).await?;
     let written: FileWritten = serde_json::from_slice(&bytes).map_err(Error::internal)?;
-    ToolResult::of(&written)
+    Ok(ToolResult::of(written))
 }
 
 fn request(method: Method, query: &impl Serialize, body: Body) -> Result<Request<Body>> {

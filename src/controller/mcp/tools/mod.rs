@@ -3,16 +3,19 @@
 //! Each tool calls its REST handler as a function, with the same checks, limits and errors. Names and
 //! arguments are those that such servers commonly have (docs/api/mcp.md).
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::future::BoxFuture;
 use rmcp::handler::server::tool::schema_for_type;
 use rmcp::model::ToolAnnotations;
 use rmcp::schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::answer::ToolResult;
+use super::output_schema::output_schema;
 use crate::AppState;
 use crate::web::origin::Origin;
 use hotdesk_domain::error::Error;
@@ -21,8 +24,16 @@ use hotdesk_domain::identity::access::{Caller, Intent};
 
 mod computers;
 mod desktop;
+mod elements;
 mod execution;
 mod files;
+mod lifecycle;
+mod snapshots;
+mod stored_files;
+mod templates;
+mod workspaces;
+
+pub(super) use desktop::screen_image;
 
 /// Longest text in a result, in bytes. The Python client reads at most 1 MiB at once, and a text is in the
 /// message twice, and escaped.
@@ -33,6 +44,21 @@ pub(super) struct Call {
     pub(super) app: AppState,
     pub(super) caller: Caller,
     pub(super) origin: Origin,
+}
+
+impl Call {
+    /// Returns the requested workspace, or the only one that the credential can access.
+    ///
+    /// # Errors
+    /// `Invalid` when there is neither.
+    fn workspace_id(&self, requested: Option<String>) -> Result<String> {
+        let own = self.caller.scope.as_ref().map(|(id, _)| id.to_string());
+        requested.or(own).ok_or_else(|| {
+            Error::invalid(
+                "workspace_id is missing: this key reaches several workspaces; list_workspaces has their ids",
+            )
+        })
+    }
 }
 
 type ToolFunction = Box<dyn Fn(Call, Value) -> BoxFuture<'static, Result<ToolResult>> + Send + Sync>;
@@ -70,6 +96,8 @@ enum ToolEffect {
     Ensure,
     /// The same, but something is lost.
     Discard,
+    /// It interrupts what runs, and does so again when repeated.
+    Interrupt,
     /// It makes something new each time.
     Create,
     /// It acts on anything, and acts again when repeated.
@@ -82,6 +110,7 @@ impl ToolEffect {
             Self::Read => (true, false, true, false),
             Self::Ensure => (false, false, true, false),
             Self::Discard => (false, true, true, false),
+            Self::Interrupt => (false, true, false, false),
             Self::Create => (false, false, false, false),
             Self::Act => (false, true, false, true),
         };
@@ -91,12 +120,12 @@ impl ToolEffect {
     fn intent(self) -> Intent {
         match self {
             Self::Read => Intent::Read,
-            Self::Ensure | Self::Discard | Self::Create | Self::Act => Intent::Change,
+            Self::Ensure | Self::Discard | Self::Interrupt | Self::Create | Self::Act => Intent::Change,
         }
     }
 }
 
-fn tool<A, F>(
+fn tool<A, R, F>(
     name: &'static str,
     effect: ToolEffect,
     description: &'static str,
@@ -104,17 +133,19 @@ fn tool<A, F>(
 ) -> Tool
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
-    F: Future<Output = Result<ToolResult>> + Send + 'static,
+    R: Serialize + ToSchema + 'static,
+    F: Future<Output = Result<ToolResult<R>>> + Send + 'static,
 {
     let mut schema = (*schema_for_type::<A>()).clone();
     // A tool without arguments has no properties, and clients expect the field.
     schema.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let definition = rmcp::model::Tool::new(name, description, schema).with_annotations(effect.hints());
+    let mut definition = rmcp::model::Tool::new(name, description, schema).with_annotations(effect.hints());
+    definition.output_schema = Some(Arc::new(output_schema::<R>()));
     let run: ToolFunction = Box::new(move |call, arguments| {
         Box::pin(async move {
             let read = serde_json::from_value(arguments);
             let arguments = read.map_err(|error| Error::invalid(format!("invalid arguments: {error}")))?;
-            run(call, arguments).await
+            run(call, arguments).await?.serialized()
         })
     });
     Tool { definition, intent: effect.intent(), run }
@@ -122,5 +153,19 @@ where
 
 /// All tools, in the order of the list.
 pub(super) static ALL: LazyLock<Vec<Tool>> = LazyLock::new(|| {
-    [computers::tools(), desktop::tools(), execution::tools(), files::tools()].into_iter().flatten().collect()
+    [
+        workspaces::tools(),
+        computers::tools(),
+        lifecycle::tools(),
+        snapshots::tools(),
+        templates::tools(),
+        desktop::tools(),
+        elements::tools(),
+        execution::tools(),
+        files::tools(),
+        stored_files::tools(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 });

@@ -39,7 +39,7 @@ pub fn router() -> OpenApiRouter<AppState> {
 #[utoipa::path(get, path = "/computers/{id}/elements", tag = "elements",
     params(("id" = String, Path), ElementsQuery),
     responses((status = 200, description = "The elements, visible ones first; `truncated` says whether some are missing", body = ElementList)))]
-async fn list(
+pub(crate) async fn list(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -52,7 +52,7 @@ async fn list(
 #[utoipa::path(get, path = "/computers/{id}/elements/marked", tag = "elements",
     params(("id" = String, Path), MarkedQuery),
     responses((status = 200, description = "The image and its elements", body = MarkedScreenshot)))]
-async fn marked(
+pub(crate) async fn marked(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -67,7 +67,7 @@ async fn marked(
 #[utoipa::path(post, path = "/computers/{id}/elements/{element_id}/click", tag = "elements",
     params(("id" = String, Path), ("element_id" = String, Path)), request_body = ElementClick,
     responses((status = 200, description = "The result", body = ElementActionResult)))]
-async fn click(
+pub(crate) async fn click(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, element)): Path<(String, String)>,
@@ -80,7 +80,7 @@ async fn click(
 #[utoipa::path(post, path = "/computers/{id}/elements/{element_id}/set_value", tag = "elements",
     params(("id" = String, Path), ("element_id" = String, Path)), request_body = ElementSetValue,
     responses((status = 200, description = "The result", body = ElementActionResult)))]
-async fn set_value(
+pub(crate) async fn set_value(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, element)): Path<(String, String)>,
@@ -93,7 +93,7 @@ async fn set_value(
 #[utoipa::path(post, path = "/computers/{id}/elements/{element_id}/focus", tag = "elements",
     params(("id" = String, Path), ("element_id" = String, Path)),
     responses((status = 200, description = "The result", body = ElementActionResult)))]
-async fn focus(
+pub(crate) async fn focus(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, element)): Path<(String, String)>,
