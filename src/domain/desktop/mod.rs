@@ -12,3 +12,4 @@ pub mod resolution;
 pub mod rfb;
 pub mod stream;
 pub mod terminal;
+pub mod thread;
