@@ -52,7 +52,7 @@ impl Relay {
     }
 
     /// Closes the input, and returns the exit code and standard error.
-    async fn end(mut self) -> (Option<i32>, String) {
+    async fn end(self) -> (Option<i32>, String) {
         drop(self.input);
         let ended = tokio::time::timeout(TIMEOUT, self.process.wait_with_output()).await;
         let ended = ended.expect("it ends with its input").expect("a status");
