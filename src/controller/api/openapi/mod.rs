@@ -55,7 +55,7 @@ const OPTIONAL_BODIES: [&str; 16] = [
 const TOLERANT_BODIES: [&str; 4] = ["ChatCompletionRequest", "CreateComputer", "PollDevice", "StartDevice"];
 
 /// Subjects of operations, with a description.
-const TAGS: [(&str, &str); 27] = [
+const TAGS: [(&str, &str); 28] = [
     ("account", "The account: plan, capacity, profile and claim"),
     ("actions", "Screenshots, mouse, keyboard, waits and commands"),
     ("audit", "The audit log"),
