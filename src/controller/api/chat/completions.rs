@@ -120,7 +120,7 @@ async fn complete(
     responses((status = 200, description = "The models", body = ModelList)))]
 async fn models(
     State(app): State<AppState>,
-    AuthenticatedCaller(_): AuthenticatedCaller,
+    _caller: AuthenticatedCaller,
 ) -> Result<Json<ModelList>> {
     let data = app.runs.models().into_iter().map(record).collect();
     Ok(Json(ModelList { object: "list".to_owned(), data }))
@@ -131,7 +131,7 @@ async fn models(
     responses((status = 200, description = "The model", body = ModelRecord)))]
 async fn model(
     State(app): State<AppState>,
-    AuthenticatedCaller(_): AuthenticatedCaller,
+    _caller: AuthenticatedCaller,
     Path(name): Path<String>,
 ) -> Result<Json<ModelRecord>> {
     let name = app.runs.model(&name).ok_or_else(|| {

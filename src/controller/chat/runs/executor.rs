@@ -233,7 +233,7 @@ impl Executor {
         let (computer, guest) = self.reach().await?;
         self.services.secrets.fill(&self.caller, &computer, &mut actions).await?;
         let timeout = QUICK_TIMEOUT + actions.iter().map(Action::duration).sum::<Duration>().min(MAX_CALL);
-        let batch = Batch { actions, continue_on_error: None };
+        let batch = Batch { actions, ..Batch::default() };
         let query = ScreenQuery { screen: self.screen.clone() };
         let reply: ActionReply<BatchResult> =
             guest.act("/actions", query, &batch, None, None, timeout).await?;
