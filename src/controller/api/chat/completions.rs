@@ -118,10 +118,7 @@ async fn complete(
 /// Lists the models that a chat completion can name.
 #[utoipa::path(get, path = "/v1/models", tag = "chat",
     responses((status = 200, description = "The models", body = ModelList)))]
-async fn models(
-    State(app): State<AppState>,
-    _caller: AuthenticatedCaller,
-) -> Result<Json<ModelList>> {
+async fn models(State(app): State<AppState>, _caller: AuthenticatedCaller) -> Result<Json<ModelList>> {
     let data = app.runs.models().into_iter().map(record).collect();
     Ok(Json(ModelList { object: "list".to_owned(), data }))
 }
