@@ -26,7 +26,7 @@ async fn t23_runs_count_against_the_cap_of_a_client_and_stop_at_it() {
     // Each turn costs 110 micro-dollars.
     let turns = vec![Turn::text("One."), command("ls"), command("ls"), Turn::text("unused")];
     let (scene, client, computer) = with_client(turns, 0.000_25).await;
-    let ask = |text: &str| scene.ask(text, json!({"computer_id": computer}));
+    let ask = |text: &'static str| scene.ask(text, json!({"computer_id": computer}));
     let first = ask("one").await;
     assert_eq!(
         (first.status, &first.body["orgo"]["credit_balance_cents"]),
