@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-/// Returns the arguments of a call: an object. A text that is none stays a string, so that the caller can tell the
-/// model. No text is an object without fields.
+/// Returns the arguments of a call: an object. A text that is none stays a string, so that the caller can
+/// tell the model. No text is an object without fields.
 pub(crate) fn parse(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());
@@ -17,7 +17,8 @@ pub(crate) fn parse(text: &str) -> Value {
     }
 }
 
-/// Returns arguments as the object that servers want in a conversation. Those that are none become one with their text.
+/// Returns arguments as the object that servers want in a conversation. Those that are none become one with
+/// their text.
 pub(crate) fn object(input: &Value) -> Value {
     match input {
         Value::Object(_) => input.clone(),

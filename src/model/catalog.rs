@@ -17,8 +17,8 @@ use hotdesk_base::step_error::StepError;
 
 /// Name of the model for requests that name none, if it is there.
 const PREFERRED: &str = "claude-sonnet-4.6";
-/// Models of an Anthropic back end for which the operator listed none: name, id, prices in cents for a million tokens of
-/// input, output, cache reads and cache writes (Anthropic's price list).
+/// Models of an Anthropic back end for which the operator listed none: name, id, prices in cents for a
+/// million tokens of input, output, cache reads and cache writes (Anthropic's price list).
 const CLAUDE_MODELS: [(&str, &str, Prices); 8] = [
     (PREFERRED, "claude-sonnet-4-6", Prices::in_cents(300, 1500, 30, 375)),
     ("claude-opus-4.6", "claude-opus-4-6", Prices::in_cents(500, 2500, 50, 625)),
@@ -158,7 +158,8 @@ impl fmt::Display for OpenError {
                 write!(f, "This service has no such model. It has: {}.", known.join(", "))
             }
             Self::MissingKey { kind: BackendKind::Anthropic } => f.write_str(
-                "The model needs a key, and the operator configured none: send yours in the header x-anthropic-key.",
+                "The model needs a key, and the operator configured none: send yours in the header \
+                 x-anthropic-key.",
             ),
             Self::MissingKey { kind: BackendKind::OpenAi } => {
                 f.write_str("The model needs a key, and the operator configured none.")
@@ -203,8 +204,8 @@ impl ModelCatalog {
     /// Makes the catalog of a definition.
     ///
     /// # Errors
-    /// A text that names the back end or model and the problem: a name that is invalid or used twice, an address that is
-    /// no `http` or `https` one, a back end without models, or a default that no model is.
+    /// A text that names the back end or model and the problem: a name that is invalid or used twice, an
+    /// address that is no `http` or `https` one, a back end without models, or a default that no model is.
     pub fn new(definition: CatalogDefinition) -> Result<Self, StepError> {
         let CatalogDefinition { mut backends, default, limits } = definition;
         if backends.is_empty() {

@@ -1,15 +1,15 @@
 //! Repair of a conversation before it is sent.
 //!
-//! Servers refuse a conversation in which a call has no result or a result no call. A run that was interrupted, or a
-//! thread of which only a part is sent, leaves such ones.
+//! Servers refuse a conversation in which a call has no result or a result no call. A run that was
+//! interrupted, or a thread of which only a part is sent, leaves such ones.
 
 use crate::conversation::{Content, Message, Role, ToolResult};
 
 /// Result of a call that was interrupted.
 const INTERRUPTED: &str = "This call has no result: it was interrupted, and it may have been done or not.";
 
-/// Returns the conversation with these changes: neighbours of one role are one message; each call has exactly one
-/// result, in the next message and before its other parts; results without a call are text.
+/// Returns the conversation with these changes: neighbours of one role are one message; each call has exactly
+/// one result, in the next message and before its other parts; results without a call are text.
 pub(crate) fn repaired(messages: &[Message]) -> Vec<Message> {
     let mut merged: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages.iter().filter(|message| !message.content.is_empty()) {
@@ -110,7 +110,8 @@ mod tests {
         parts.collect()
     }
 
-    /// The inverse, with `u?id` for an added result and `u~` for a result that is text now, and `|` between messages.
+    /// The inverse, with `u?id` for an added result and `u~` for a result that is text now, and `|` between
+    /// messages.
     fn short(messages: &[Message]) -> String {
         let messages = messages.iter().map(|message| {
             let role = if message.role == Role::User { "u" } else { "a" };

@@ -11,7 +11,8 @@ use hotdesk_model::catalog::{BackendDefinition, BackendKind, CatalogDefinition, 
 use hotdesk_model::prices::Prices;
 use hotdesk_model::{ModelCatalog, RequestLimits};
 
-/// Highest price, in dollars for a million tokens: a hundred times that of any vendor. Costs stay far from overflow.
+/// Highest price, in dollars for a million tokens: a hundred times that of any vendor. Costs stay far from
+/// overflow.
 const MAX_PRICE: f64 = 100_000.0;
 /// Millionths of a dollar in a dollar.
 const MICRO_DOLLARS: f64 = 1_000_000.0;

@@ -1,4 +1,5 @@
-//! Features of Claude models, by their ids (Anthropic's documentation of computer use and of extended thinking).
+//! Features of Claude models, by their ids (Anthropic's documentation of computer use and of extended
+//! thinking).
 
 /// Features of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_turn_with_thinking_text_and_calls_is_assembled() {
         let mut events = vec![
-            json!({"type": "message_start", "message": {"id": "msg_1", "role": "assistant", "content": [], "usage":
+            json!({"type": "message_start", "message": {"id": "msg_1", "role": "assistant", "usage":
                 {"input_tokens": 3, "output_tokens": 1, "cache_read_input_tokens": 4,
                     "cache_creation_input_tokens": 5}}}),
             json!({"type": "ping"}),

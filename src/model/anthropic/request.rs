@@ -11,8 +11,8 @@ use crate::conversation::{
 };
 use crate::history::repaired;
 
-/// Messages of the user that end a part of the request which the server caches. A request may have four such ends;
-/// the tools and the system text have one each.
+/// Messages of the user that end a part of the request which the server caches. A request may have four such
+/// ends; the tools and the system text have one each.
 const CACHED_MESSAGES: usize = 2;
 /// Fewest tokens of thinking that the server accepts.
 const MIN_THINKING: u32 = 1024;
@@ -98,8 +98,8 @@ fn thinking(request: &ModelRequest, history: &[Message]) -> Option<Value> {
     }
 }
 
-/// Whether the model may think now. A turn goes on while calls are answered, and the server wants one in which the model
-/// thinks to have begun so.
+/// Whether the model may think now. A turn goes on while calls are answered, and the server wants one in
+/// which the model thinks to have begun so.
 fn can_think(history: &[Message]) -> bool {
     let is_new = |message: &Message| {
         message.role == Role::User
@@ -155,7 +155,8 @@ fn picture(image: &Image) -> Value {
 }
 
 fn tool_use(call: &ToolCall) -> Value {
-    json!({"type": "tool_use", "id": wire_id(&call.id), "name": call.name, "input": arguments::object(&call.input)})
+    let input = arguments::object(&call.input);
+    json!({"type": "tool_use", "id": wire_id(&call.id), "name": call.name, "input": input})
 }
 
 fn tool_result(result: &ToolResult) -> Value {
@@ -261,7 +262,8 @@ mod tests {
                         {"type": "tool_use", "id": "toolu_1", "name": "computer",
                             "input": {"action": "screenshot"}}]},
                     {"role": "user", "content": [
-                        {"type": "tool_result", "tool_use_id": "toolu_1", "cache_control": cached, "content": [
+                        {"type": "tool_result", "tool_use_id": "toolu_1", "cache_control": cached,
+                            "content": [
                             {"type": "text", "text": "1280x720"},
                             {"type": "image", "source": {"type": "base64", "media_type": "image/png",
                                 "data": "cG5n"}}]}]},

@@ -48,8 +48,8 @@ impl Default for RequestLimits {
 }
 
 impl RequestLimits {
-    /// Returns the pause before the next attempt, or `None` when there is none. `failed` counts the attempts so
-    /// far. `spread` is a random number from 0 to 1, so that many callers do not come back together.
+    /// Returns the pause before the next attempt, or `None` when there is none. `failed` counts the attempts
+    /// so far. `spread` is a random number from 0 to 1, so that many callers do not come back together.
     pub(crate) fn pause(&self, failed: u32, retry_after: Option<Duration>, spread: f64) -> Option<Duration> {
         if failed >= self.attempts {
             return None;
@@ -65,8 +65,8 @@ impl RequestLimits {
     }
 }
 
-/// Returns the value of `Retry-After` (RFC 9110 section 10.2.3): seconds, or a date, which is compared with `now`. A
-/// fraction of a second is accepted. `None` for another text.
+/// Returns the value of `Retry-After` (RFC 9110 section 10.2.3): seconds, or a date, which is compared with
+/// `now`. A fraction of a second is accepted. `None` for another text.
 pub(crate) fn retry_after(value: &str, now: jiff::Timestamp) -> Option<Duration> {
     // A year bounds what a server can ask for; sums of times stay in range.
     const MAX_SECONDS: f64 = 366.0 * 86_400.0;

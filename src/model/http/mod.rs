@@ -89,6 +89,13 @@ impl OutgoingRequest {
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         Ok(Self { headers, body })
     }
+
+    /// Returns a text of the server without the key, which some servers quote.
+    fn without_key(&self, text: &str) -> String {
+        let values = self.headers.values().filter(|value| value.is_sensitive());
+        let keys = values.filter_map(|value| value.to_str().ok()?.rsplit(' ').next());
+        keys.filter(|key| !key.is_empty()).fold(text.to_owned(), |text, key| text.replace(key, "***"))
+    }
 }
 
 /// Client of one endpoint.
@@ -125,7 +132,8 @@ impl EndpointClient {
         self.url.host_str().unwrap_or_default()
     }
 
-    /// Sends a request until one of the allowed attempts succeeds. `assembler` makes the builder of each attempt's reply.
+    /// Sends a request until one of the allowed attempts succeeds. `assembler` makes the builder of each
+    /// attempt's reply.
     ///
     /// # Errors
     /// [`ModelError`] of the last attempt.
@@ -146,10 +154,11 @@ impl EndpointClient {
                 };
                 self.attempt(request, assembler(), deadline, &mut sink).await
             };
-            let failure = match attempt {
+            let mut failure = match attempt {
                 Ok(reply) => return Ok(reply),
                 Err(failure) => failure,
             };
+            failure.error.detail = failure.error.detail.map(|detail| request.without_key(&detail));
             failed += 1;
             let can_repeat = failure.is_transient && !has_passed;
             let pause = self
@@ -186,7 +195,7 @@ impl EndpointClient {
             Err(_) => return Err(timed_out("no head of an answer")),
         };
         if !response.status().is_success() {
-            return Err(refusal(response).await);
+            return Err(refusal(response, request).await);
         }
         check_type(&response)?;
         let mut parser = SseParser::new(MAX_EVENT);
@@ -263,7 +272,7 @@ fn check_type(response: &Response) -> Result<(), Failure> {
 }
 
 /// Returns the failure of an answer that is no reply.
-async fn refusal(mut response: Response) -> Failure {
+async fn refusal(mut response: Response, request: &OutgoingRequest) -> Failure {
     let status = response.status().as_u16();
     let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     let after = after.and_then(|value| limits::retry_after(value, jiff::Timestamp::now()));
@@ -278,7 +287,9 @@ async fn refusal(mut response: Response) -> Failure {
     };
     // What was read until then is enough.
     drop(timeout(ERROR_TIMEOUT, reading).await);
-    UpstreamError::of_body(&body).failure(Some(status), after)
+    // Before the text is cut, so that no part of a key is left.
+    let text = request.without_key(&String::from_utf8_lossy(&body));
+    UpstreamError::of_body(text.as_bytes()).failure(Some(status), after)
 }
 
 fn unreachable_server(error: &reqwest::Error) -> Failure {

@@ -70,7 +70,8 @@ impl SseParser {
         self.extend_line(rest)
     }
 
-    /// Returns the event that the stream's end left without its blank line. Some servers omit it after the last event.
+    /// Returns the event that the stream's end left without its blank line. Some servers omit it after the
+    /// last event.
     pub fn finish(mut self) -> Option<SseEvent> {
         let last = if self.line.is_empty() { None } else { self.end_line() };
         last.or_else(|| self.dispatch())

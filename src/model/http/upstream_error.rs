@@ -1,7 +1,8 @@
 //! Errors as servers of models describe them, and their kinds.
 //!
-//! Anthropic: `{"type": "error", "error": {"type", "message"}}`. OpenAI: `{"error": {"message", "type", "code"}}`. vLLM
-//! also sends `{"object": "error", "message", "type", "code": 400}`, and Ollama `{"error": "text"}`.
+//! Anthropic: `{"type": "error", "error": {"type", "message"}}`. OpenAI: `{"error": {"message", "type",
+//! "code"}}`. vLLM also sends `{"object": "error", "message", "type", "code": 400}`, and Ollama `{"error":
+//! "text"}`.
 
 use std::time::Duration;
 
@@ -92,7 +93,8 @@ impl UpstreamError {
         serde_json::from_slice(body).ok().and_then(|document| Self::of(&document)).unwrap_or_else(text)
     }
 
-    /// Returns the failure of an attempt. `status` is that of the answer, `None` within a reply that had begun.
+    /// Returns the failure of an attempt. `status` is that of the answer, `None` within a reply that had
+    /// begun.
     pub fn failure(&self, status: Option<u16>, retry_after: Option<Duration>) -> Failure {
         let status = status.unwrap_or_else(|| self.implied_status());
         let (kind, is_transient, message) = if self.is_context_overflow(status) {
@@ -121,8 +123,8 @@ impl UpstreamError {
             401 | 403 => (
                 ModelErrorKind::Unauthorized,
                 false,
-                "The model's server refused the key: check the key of the request, or ask the operator to check \
-                 the configured one.",
+                "The model's server refused the key: check the key of the request, or ask the operator to \
+                 check the configured one.",
             ),
             429 => (
                 ModelErrorKind::RateLimited { retry_after },
@@ -234,10 +236,7 @@ mod tests {
                 json!({"error": {"type": "invalid_request_error",
                 "message": "input length and `max_tokens` exceed context limit: 1 + 2 > 3"}}),
             ),
-            (
-                413,
-                json!({"error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}}),
-            ),
+            (413, json!({"error": {"type": "request_too_large", "message": "Request exceeds the maximum"}})),
             (400, json!({"error": {"message": "m", "code": "context_length_exceeded"}})),
             (400, json!({"object": "error", "message": "This model's maximum context length is 8 tokens."})),
             (
@@ -253,7 +252,8 @@ mod tests {
 
     #[test]
     fn a_refused_key_is_not_quoted() {
-        let body = json!({"error": {"message": "Incorrect API key provided: sk-abc*def", "code": "invalid_api_key"}});
+        let body = json!({"error":
+            {"message": "Incorrect API key provided: sk-abc*def", "code": "invalid_api_key"}});
         let failure = UpstreamError::of(&body).expect("an error").failure(Some(401), None);
         assert!(!format!("{:#}", failure.error).contains("sk-"));
         assert!(!failure.error.to_string().contains("invalid_api_key"));

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use crate::conversation::COMPUTER;
 
-/// Returns the definition. Its fields are those of Anthropic's `computer_20250124`, so that calls of all back ends are
-/// alike.
+/// Returns the definition. Its fields are those of Anthropic's `computer_20250124`, so that calls of all back
+/// ends are alike.
 pub(super) fn definition(width: u32, height: u32) -> Value {
     let description = format!(
         "Screen, mouse and keyboard of a computer. The screen is {width} pixels wide and {height} high. A \
-         coordinate is [x, y] in pixels from the top left corner. Look at the newest screenshot before you click, \
-         and click into the middle of things."
+         coordinate is [x, y] in pixels from the top left corner. Look at the newest screenshot before you \
+         click, and click into the middle of things."
     );
     let point = json!({
         "type": "array",
@@ -35,8 +35,8 @@ pub(super) fn definition(width: u32, height: u32) -> Value {
                         "type": "string",
                         "enum": [
                             "screenshot", "left_click", "right_click", "middle_click", "double_click",
-                            "triple_click", "left_click_drag", "left_mouse_down", "left_mouse_up", "mouse_move",
-                            "cursor_position", "scroll", "type", "key", "hold_key", "wait",
+                            "triple_click", "left_click_drag", "left_mouse_down", "left_mouse_up",
+                            "mouse_move", "cursor_position", "scroll", "type", "key", "hold_key", "wait",
                         ],
                         "description": "What to do.",
                     },
@@ -46,8 +46,8 @@ pub(super) fn definition(width: u32, height: u32) -> Value {
                     "start_coordinate": described("Begin of left_click_drag."),
                     "text": {
                         "type": "string",
-                        "description": "Text of type; key or keys of key and hold_key, such as ctrl+s; keys that \
-                                        are held during a click or scroll.",
+                        "description": "Text of type; key or keys of key and hold_key, such as ctrl+s; keys \
+                                        that are held during a click or scroll.",
                     },
                     "scroll_direction": {"type": "string", "enum": ["up", "down", "left", "right"]},
                     "scroll_amount": {

@@ -1,7 +1,7 @@
 //! Replies of OpenAI-compatible servers, from the chunks of their stream.
 //!
-//! Servers differ. Calls may lack an index, an id or a type; the last chunks may lack `usage` or `[DONE]`; the reason
-//! for the end of a turn with calls may be `stop`. Ids of calls may repeat those of earlier turns.
+//! Servers differ. Calls may lack an index, an id or a type; the last chunks may lack `usage` or `[DONE]`;
+//! the reason for the end of a turn with calls may be `stop`. Ids of calls may repeat those of earlier turns.
 
 use std::collections::HashSet;
 

@@ -73,8 +73,8 @@ fn definition(tool: &Tool) -> Value {
     }
 }
 
-/// Adds the messages for one of the user: results of tools, which are messages of their own, then the rest. Results
-/// hold no pictures, so these are in the rest.
+/// Adds the messages for one of the user: results of tools, which are messages of their own, then the rest.
+/// Results hold no pictures, so these are in the rest.
 fn push_user(message: &Message, messages: &mut Vec<Value>) {
     let mut parts = Vec::new();
     for part in &message.content {
@@ -292,7 +292,8 @@ mod tests {
         let definition = computer::definition(1280, 720);
         assert_eq!(definition["function"]["name"], "computer");
         let parameters = &definition["function"]["parameters"];
-        let fields: Vec<&String> = parameters["properties"].as_object().expect("fields").keys().collect();
+        let mut fields: Vec<&String> = parameters["properties"].as_object().expect("fields").keys().collect();
+        fields.sort();
         assert_eq!(
             fields,
             [

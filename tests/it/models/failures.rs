@@ -9,7 +9,7 @@ use hotdesk::model::conversation::Delta;
 use hotdesk::model::{ModelErrorKind, ModelErrorKind::*};
 use tokio::net::TcpListener;
 
-use super::{BOTH, CLAUDE, SCRIPTED, catalog, open, outcome, quick, reply, text, user};
+use super::{BOTH, CLAUDE, KEY, SCRIPTED, catalog, open, outcome, quick, reply, text, user};
 use crate::harness::models::{ScriptedModels, Turn};
 
 /// Attempts of a request that always fails.
@@ -42,6 +42,7 @@ async fn refusals_have_their_kinds_and_only_transient_ones_are_repeated() {
             assert_eq!((error.kind, seen, deltas.len()), (kind, requests, 0), "{name} {status}: {error:#}");
             assert_eq!(error.is_context_overflow(), status == 413, "{name} {status}");
             assert!(error.to_string().len() <= 500 && !error.to_string().contains("script"), "{error}");
+            assert!(!format!("{error:#} {error:?}").contains(KEY), "{name} {status}: {error:#}");
         }
     }
 }

@@ -116,7 +116,8 @@ async fn reply(handle: &ModelHandle, messages: Vec<Message>) -> (Result<ModelRep
     (outcome, deltas)
 }
 
-/// Sends "Go." to a model of a new server with this script. Returns the outcome, the parts, and the number of requests.
+/// Sends "Go." to a model of a new server with this script. Returns the outcome, the parts, and the number of
+/// requests.
 async fn outcome(
     name: &str,
     turns: Vec<Turn>,

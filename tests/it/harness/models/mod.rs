@@ -1,7 +1,7 @@
 //! Scripted server with the HTTP of Anthropic's Messages API and of OpenAI's Chat Completions API.
 //!
-//! Each request gets the next turn of the script, in the form of the API that it used. A request that the vendor would
-//! refuse gets the vendor's error and uses no turn.
+//! Each request gets the next turn of the script, in the form of the API that it used. A request that the
+//! vendor would refuse gets the vendor's error and uses no turn.
 
 use std::collections::VecDeque;
 use std::io;
@@ -103,8 +103,8 @@ impl ScriptedModels {
         format!("http://{}", self.address)
     }
 
-    /// Lines of a configuration file: the Claude models on the Anthropic side, and `scripted` on the OpenAI side, which
-    /// costs $3 and $15 too. `key_file` has the key of the former.
+    /// Lines of a configuration file: the Claude models on the Anthropic side, and `scripted` on the OpenAI
+    /// side, which costs $3 and $15 too. `key_file` has the key of the former.
     pub fn configuration(&self, key_file: &std::path::Path) -> String {
         let url = self.url();
         format!(
@@ -157,7 +157,10 @@ async fn answer(State(script): State<Arc<Script>>, uri: Uri, headers: HeaderMap,
     let open = OpenStream::new(&script);
     match turn.kind {
         TurnKind::Refusal { status, retry_after } => {
-            refuse(vendor, status, "as the script says", retry_after.as_deref())
+            // Some servers quote keys.
+            let keys = ["x-api-key", "authorization"].map(|name| field(&headers, name));
+            let message = format!("as the script says to {}", keys.join(""));
+            refuse(vendor, status, &message, retry_after.as_deref())
         }
         TurnKind::Silence => std::future::pending().await,
         TurnKind::NoStream => axum::Json(json!({"choices": []})).into_response(),
