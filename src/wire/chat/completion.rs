@@ -204,7 +204,7 @@ pub struct PendingCall {
 }
 
 /// An event of a streamed answer: `data:` of each line but the last, which is `[DONE]`.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChatCompletionChunk {
     /// The same id in each event.
     pub id: String,
@@ -225,7 +225,7 @@ pub struct ChatCompletionChunk {
 }
 
 /// Part of the answer of the model.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChunkChoice {
     /// Always 0.
     pub index: u32,
@@ -236,7 +236,7 @@ pub struct ChunkChoice {
 }
 
 /// What an event adds to the answer.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ChunkDelta {
     /// `assistant`, in the first event.
     #[serde(default, skip_serializing_if = "Option::is_none")]

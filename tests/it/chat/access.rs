@@ -1,4 +1,4 @@
-//! Who may start runs.
+//! Access of keys to runs.
 
 use reqwest::Method;
 use serde_json::json;

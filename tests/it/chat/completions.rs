@@ -51,7 +51,7 @@ async fn a_run_clicks_runs_a_command_and_answers() {
     let thread = scene.until_run(&thread, "done").await;
     let texts: Vec<&Value> = thread["messages"].as_array().expect("messages").iter().collect();
     assert_eq!(texts.len(), 3, "the user's, and two of the model: {texts:?}");
-    let steps = scene.steps(thread["id"].as_str().expect("an id")).await;
+    let steps = scene.steps(thread["remoteId"].as_str().expect("an id")).await;
     assert_eq!(steps.len(), 2);
     assert_eq!((&steps[0]["text"], &steps[0]["call"]["name"]), (&json!("I click. "), &json!("computer")));
     assert!(steps[0]["screenshot"].is_string() && steps[1]["screenshot"].is_null(), "{steps:?}");

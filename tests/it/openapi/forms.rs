@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{document, operations, schema};
 
 /// Bodies that may have unknown fields (docs/api/compatibility.md#fields-without-effect).
-const TOLERANT_BODIES: [&str; 3] = ["CreateComputer", "PollDevice", "StartDevice"];
+const TOLERANT_BODIES: [&str; 4] = ["ChatCompletionRequest", "CreateComputer", "PollDevice", "StartDevice"];
 
 /// Calls `visit` with every object of a JSON value and its path.
 fn each_object(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Map<String, Value>)) {

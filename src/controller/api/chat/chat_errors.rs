@@ -6,7 +6,6 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::completions::THREAD_ID;
 use hotdesk_domain::error::{Error, Field, Kind};
 use hotdesk_http::edge::RequestId;
 use hotdesk_http::error_response::{self, CarriedError};
@@ -17,6 +16,8 @@ const ROUTE: &str = "/v1/chat/completions";
 /// Tells clients of the OpenAI API whether they may repeat a request by themselves (openai-python,
 /// `_should_retry`). They repeat 409, 429 and 5xx otherwise, so a run would be executed twice.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+/// Header of a response with the id of the run's thread.
+pub(super) const THREAD_ID: HeaderName = HeaderName::from_static("x-thread-id");
 /// Field of an error with the id of the thread of a run.
 const THREAD_FIELD: &str = "thread_id";
 /// Field of an error with what is left of a client's cap, in cents.

@@ -17,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::chat_errors;
+use super::chat_errors::{self, THREAD_ID};
 use crate::AppState;
 use crate::chat::runs::{RunEnd, RunEvent, RunHandle, RunRequest};
 use crate::identity::auth::AuthenticatedCaller;
@@ -38,8 +38,6 @@ use hotdesk_wire::chat::completion::{
 const MODEL_KEY: HeaderName = HeaderName::from_static("x-anthropic-key");
 /// Longest such key, in bytes: real ones have about 110.
 const MAX_MODEL_KEY: usize = 512;
-/// Header of a response with the id of the run's thread.
-pub(super) const THREAD_ID: HeaderName = HeaderName::from_static("x-thread-id");
 /// Longest text of a plain answer, in bytes: 250 turns of a page each.
 const MAX_TEXT: usize = 1024 * 1024;
 /// Data of the last event of a stream.
@@ -90,7 +88,7 @@ impl IntoResponses for ChatFailures {
     request_body = ChatCompletionRequest,
     responses(ChatFailures,
         (status = 200, description = "The model has finished, or the run has reached a bound",
-            content((ChatCompletion = "application/json"), (ChatCompletionChunk = "text/event-stream")),
+            content((ChatCompletion = "application/json"), (String = "text/event-stream")),
             headers(("X-Thread-Id" = String, description = "The id of the run's thread"))),
         (status = 502, description = "A program in the computer cannot be reached", body = ChatErrorBody)))]
 async fn complete(

@@ -376,7 +376,10 @@ impl Executor {
             screen: self.screen.clone(),
             ..Bash::default()
         };
-        let (computer, guest) = self.reach().await?;
+        let (computer, guest) = match self.reach().await {
+            Ok(reached) => reached,
+            Err(error) => return self.unsent(error),
+        };
         let allowed = QUICK_TIMEOUT + Duration::from_secs_f64(timeout);
         let sent = guest.act("/bash", (), &body, None, None, allowed);
         let ran: BashResult = match sent.await {

@@ -150,11 +150,11 @@ impl Runs {
         let thread = services.threads.open(&caller, &computer, request.thread.as_deref()).await?;
         claim.set_thread(thread);
         audit::set_target(thread);
-        let beginning = match continued {
-            None => Ok(Beginning { conversation: Conversation::default(), approved: Vec::new() }),
+        let initial = match continued {
+            None => Ok(InitialState { conversation: Conversation::default(), approved: Vec::new() }),
             Some(_) => self.continued(thread, request.is_approved).await,
         };
-        let Beginning { mut conversation, approved } = beginning?;
+        let InitialState { mut conversation, approved } = initial?;
         if approved.is_empty() {
             request.messages.iter().for_each(|message| conversation.add(message.clone()));
             conversation.add_first_screenshot(picture);
@@ -196,7 +196,7 @@ impl Runs {
     }
 
     /// Reads a thread to continue it. With `is_approved`, its unanswered calls are executed first.
-    async fn continued(&self, thread: ThreadId, is_approved: bool) -> Result<Beginning> {
+    async fn continued(&self, thread: ThreadId, is_approved: bool) -> Result<InitialState> {
         let mut history = RepairedHistory::of(self.services.threads.history(thread).await?);
         if is_approved && history.unanswered.is_empty() {
             return Err(Error::conflict("No call of this thread waits to be confirmed")
@@ -204,12 +204,12 @@ impl Runs {
         }
         let approved = if is_approved { std::mem::take(&mut history.unanswered) } else { Vec::new() };
         history.answer_rest();
-        Ok(Beginning { conversation: Conversation::new(history.messages), approved })
+        Ok(InitialState { conversation: Conversation::new(history.messages), approved })
     }
 }
 
 /// What a run begins with.
-struct Beginning {
+struct InitialState {
     conversation: Conversation,
     /// Calls that are executed first.
     approved: Vec<ToolCall>,

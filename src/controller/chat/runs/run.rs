@@ -98,7 +98,7 @@ struct TurnRecord {
 }
 
 /// How a run ended.
-enum Ending {
+enum EndCause {
     Finished(EndReason),
     Failed(Error),
     Cancelled,
@@ -124,10 +124,10 @@ impl Run {
         let lease = Arc::clone(&self.parts.lease);
         let ending = tokio::select! {
             biased;
-            () = stopping.cancelled() => Ending::Stopped,
-            () = cancel.cancelled() => Ending::Cancelled,
-            error = lease.lost() => Ending::Failed(error),
-            worked = self.work() => worked.map_or_else(Ending::Failed, Ending::Finished),
+            () = stopping.cancelled() => EndCause::Stopped,
+            () = cancel.cancelled() => EndCause::Cancelled,
+            error = lease.lost() => EndCause::Failed(error),
+            worked = self.work() => worked.map_or_else(EndCause::Failed, EndCause::Finished),
         };
         // A computer that does not answer releases the buttons by itself.
         let _late = tokio::time::timeout(END_TIMEOUT, self.parts.executor.release()).await;
@@ -137,7 +137,7 @@ impl Run {
                 "could not record an interrupted step of a run"
             );
         }
-        let is_stopped = matches!(ending, Ending::Stopped);
+        let is_stopped = matches!(ending, EndCause::Stopped);
         let outcome = self.outcome(&ending);
         if let Err(error) = self.parts.services.threads.finish(self.done.thread, outcome).await {
             tracing::warn!(error = format_args!("{error:#}"), "could not record the end of a run");
@@ -152,21 +152,21 @@ impl Run {
         }
     }
 
-    fn outcome(&self, ending: &Ending) -> RunOutcome {
+    fn outcome(&self, ending: &EndCause) -> RunOutcome {
         match ending {
-            Ending::Finished(_) => RunOutcome::Done,
-            Ending::Failed(error) => RunOutcome::Failed { message: error.message.clone() },
-            Ending::Cancelled => RunOutcome::Cancelled,
-            Ending::Stopped => RunOutcome::Failed { message: stopped().message },
+            EndCause::Finished(_) => RunOutcome::Done,
+            EndCause::Failed(error) => RunOutcome::Failed { message: error.message.clone() },
+            EndCause::Cancelled => RunOutcome::Cancelled,
+            EndCause::Stopped => RunOutcome::Failed { message: stopped().message },
         }
     }
 
-    async fn last_event(&mut self, ending: Ending) -> RunEvent {
+    async fn last_event(&mut self, ending: EndCause) -> RunEvent {
         let reason = match ending {
-            Ending::Finished(reason) => reason,
-            Ending::Failed(error) => return RunEvent::Failed(Box::new(self.done.explain(error))),
-            Ending::Stopped => return RunEvent::Failed(Box::new(self.done.explain(stopped()))),
-            Ending::Cancelled => {
+            EndCause::Finished(reason) => reason,
+            EndCause::Failed(error) => return RunEvent::Failed(Box::new(self.done.explain(error))),
+            EndCause::Stopped => return RunEvent::Failed(Box::new(self.done.explain(stopped()))),
+            EndCause::Cancelled => {
                 let cancelled = Error::conflict("The run was cancelled");
                 return RunEvent::Failed(Box::new(self.done.explain(cancelled)));
             }

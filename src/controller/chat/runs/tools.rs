@@ -1,4 +1,4 @@
-//! What a model is told: its instructions and its tools.
+//! Instructions and tools of a model.
 
 use serde_json::json;
 
