@@ -3,7 +3,6 @@
 
 pub mod audit;
 pub mod billing;
-pub mod chat;
 pub mod computer;
 pub mod desktop;
 pub mod error;

@@ -11,3 +11,4 @@ pub mod resolution;
 pub mod rfb;
 pub mod stream;
 pub mod terminal;
+pub mod thread;

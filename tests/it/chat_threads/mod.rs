@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hotdesk::base::ids::ThreadId;
 use hotdesk::base::wait;
-use hotdesk::domain::chat::thread::{MAX_PICTURES, RunOutcome};
+use hotdesk::domain::desktop::thread::{MAX_PICTURES, RunOutcome};
 use hotdesk::store::Store;
 use hotdesk::store::fleet::threads::NewThreadStep;
 use reqwest::Method;

@@ -1,6 +1,6 @@
 //! Threads whose controller ends in the middle of a run.
 
-use hotdesk::domain::chat::thread::RunOutcome;
+use hotdesk::domain::desktop::thread::RunOutcome;
 use hotdesk::store::Store;
 use serde_json::{Value, json};
 

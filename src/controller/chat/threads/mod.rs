@@ -15,14 +15,14 @@
 
 mod pictures;
 
-pub use hotdesk_domain::chat::thread::RunOutcome;
+pub use hotdesk_domain::desktop::thread::RunOutcome;
 
 use serde_json::{Value, json};
 
 use crate::computers::directory::Directory;
 use crate::data_dir::blobs::BlobStore;
 use hotdesk_base::ids::{ComputerId, ThreadId};
-use hotdesk_domain::chat::thread::{MAX_STEP_FIELD, check_title, cut_step_text, title_of};
+use hotdesk_domain::desktop::thread::{MAX_STEP_FIELD, check_title, cut_step_text, title_of};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Role as MemberRole};
 use hotdesk_model::conversation::{Content, Image, Message, Role, ToolCall, Usage};

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::data_dir::blobs::{BlobStore, StepPictureSweep};
 use hotdesk_base::ids::ThreadId;
-use hotdesk_domain::chat::thread::MAX_PICTURE_BYTES;
+use hotdesk_domain::desktop::thread::MAX_PICTURE_BYTES;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_store::Store;
 

@@ -9,7 +9,7 @@ use crate::{Store, Write, failed};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, ThreadId};
 use hotdesk_base::time::UnixMillis;
-use hotdesk_domain::chat::thread::{MAX_MESSAGE_BYTES, MAX_MESSAGES, MAX_THREAD_BYTES, RunState};
+use hotdesk_domain::desktop::thread::{MAX_MESSAGE_BYTES, MAX_MESSAGES, MAX_THREAD_BYTES, RunState};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -244,7 +244,7 @@ mod tests {
     use super::super::ThreadChange;
     use super::super::tests::Fixture;
     use super::*;
-    use hotdesk_domain::chat::thread::RunOutcome;
+    use hotdesk_domain::desktop::thread::RunOutcome;
 
     fn contents(messages: Vec<StoredMessage>) -> Vec<(i64, String)> {
         messages.into_iter().map(|message| (message.number, message.content)).collect()

@@ -18,7 +18,7 @@ use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId, ThreadId};
 use hotdesk_base::time::UnixMillis;
-use hotdesk_domain::chat::thread::{MAX_COMPUTER_BYTES, MAX_THREADS, RunOutcome, RunState};
+use hotdesk_domain::desktop::thread::{MAX_COMPUTER_BYTES, MAX_THREADS, RunOutcome, RunState};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 

@@ -7,11 +7,11 @@ use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId, ThreadId};
 use hotdesk_base::time::UnixMillis;
-use hotdesk_domain::chat::thread::{MAX_PICTURES, MAX_STEPS, MAX_STEPS_BYTES, RunState};
+use hotdesk_domain::desktop::thread::{MAX_PICTURES, MAX_STEPS, MAX_STEPS_BYTES, RunState};
 use hotdesk_domain::error::Result;
 
 /// A step to store. Its texts are within
-/// [`MAX_STEP_FIELD`](hotdesk_domain::chat::thread::MAX_STEP_FIELD).
+/// [`MAX_STEP_FIELD`](hotdesk_domain::desktop::thread::MAX_STEP_FIELD).
 #[derive(Clone, Debug, Default)]
 pub struct NewThreadStep {
     /// The call of the tool, as JSON.
@@ -332,7 +332,7 @@ impl Write {
 mod tests {
     use super::super::tests::Fixture;
     use super::*;
-    use hotdesk_domain::chat::thread::MAX_STEP_FIELD;
+    use hotdesk_domain::desktop::thread::MAX_STEP_FIELD;
 
     fn step(result: &str, picture: Option<Uuid>) -> NewThreadStep {
         let picture = picture.map(|picture| (picture, 7));

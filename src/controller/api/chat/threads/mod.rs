@@ -16,7 +16,7 @@ use crate::chat::threads::{MessageText, RequestedChange};
 use crate::data_dir::blobs::{BlobKind, BlobStore};
 use crate::identity::auth::AuthenticatedCaller;
 use crate::web::origin::Origin;
-use hotdesk_domain::chat::thread::RunState;
+use hotdesk_domain::desktop::thread::RunState;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::name::MAX_CHARACTERS;
 use hotdesk_http::error_response::Result;

@@ -1,3 +1,0 @@
-//! Chat: threads of language models with computers.
-
-pub mod thread;
