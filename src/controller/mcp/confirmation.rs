@@ -32,8 +32,9 @@ const QUESTIONS: [(&str, &str, &str); 4] = [
 /// Asks the person before a destructive tool runs.
 ///
 /// # Errors
-/// `Forbidden` when the person does not agree; `TimedOut` without an answer in time; `Unavailable` when the
-/// client cannot be asked.
+/// `NotFound` or `Forbidden` for what would be destroyed; `Forbidden` when the person does not agree;
+/// `Conflict` when the client cancels the call meanwhile; `TimedOut` without an answer in time; `Unavailable`
+/// when the client cannot be asked.
 pub(super) async fn obtain(
     context: &RequestContext<RoleServer>,
     parts: &Parts,
@@ -47,14 +48,25 @@ pub(super) async fn obtain(
     if !parts.headers.contains_key(SESSION) || !can_ask(&context.peer) {
         return Ok(());
     }
-    // A call without it, or without access, is refused by the tool itself.
+    // A call without it is refused by the tool itself.
     let Some(id) = arguments[field].as_str() else { return Ok(()) };
     let found = match *field {
         "workspace_id" => call.app.directory.find_workspace(&call.caller, id).await.map(|it| it.name),
         _ => call.app.directory.find_computer(&call.caller, id).await.map(|it| it.name),
     };
-    let Ok(name) = found else { return Ok(()) };
-    ask(&context.peer, format!("{question}: {name:?} ({id})? This cannot be undone.")).await
+    let name = found?;
+    let question = format!("{question}: {name:?} ({id})? This cannot be undone.");
+    tokio::select! {
+        // Also an answer that comes with the cancellation changes nothing.
+        biased;
+        () = context.ct.cancelled() => Err(cancelled()),
+        answered = ask(&context.peer, question) => answered,
+    }
+}
+
+/// Error of a call that its client has cancelled. The client does not see it, the audit log does.
+pub(super) fn cancelled() -> Error {
+    Error::conflict("The client cancelled the call; nothing was changed")
 }
 
 /// Whether the client declared that it shows forms. A client that declares no mode means forms.

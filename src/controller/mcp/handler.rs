@@ -103,6 +103,9 @@ impl McpHandler {
         let work = async {
             let _permit = self.permit(&call)?;
             confirmation::obtain(context, parts, &call, name, &arguments).await?;
+            if context.ct.is_cancelled() {
+                return Err(confirmation::cancelled());
+            }
             tool.call(call, arguments).await
         };
         // The name is a constant, not client input.

@@ -108,11 +108,15 @@ async fn tools_say_what_they_are_and_do_it() {
         ]
         .contains(&tool["name"].as_str().unwrap());
         assert_eq!(hints["readOnlyHint"], looks, "{tool}");
+        if tool["name"] == "resize_computer" {
+            assert_eq!(hints["destructiveHint"], true, "it may restart: {tool}");
+        }
         assert!(hints["destructiveHint"].is_boolean() && hints["idempotentHint"].is_boolean(), "{tool}");
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert!(tool["description"].as_str().is_some_and(|text| text.len() > 20), "{tool}");
         for (name, field) in tool["inputSchema"]["properties"].as_object().expect("fields") {
-            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            assert!(name.bytes().all(is_plain), "{name}");
             assert!(field["description"].is_string(), "{name}: {field}");
         }
     }

@@ -64,7 +64,8 @@ pub(super) fn tools() -> Vec<Tool> {
         ),
         tool(
             "resize_computer",
-            ToolEffect::Ensure,
+            // A restart loses what the memory has.
+            ToolEffect::Discard,
             "Changes the number of vCPUs, the RAM or the disk of a running computer: live if possible, \
              otherwise with a restart.",
             resize_computer,
