@@ -25,7 +25,8 @@ TOOLS = ["list_workspaces", "get_workspace", "workspace_by_name", "create_worksp
          "screenshot", "click", "move", "drag", "scroll", "type", "key", "wait",
          "list_elements", "marked_screenshot", "click_element", "set_element_value", "focus_element",
          "bash", "exec", "list_files", "read_file", "write_file",
-         "list_workspace_files", "upload_file", "export_file", "download_file"]
+         "list_workspace_files", "upload_file", "export_file", "download_file",
+         "list_threads", "get_thread", "thread_steps", "delete_thread", "run_agent"]
 
 
 async def use_all_tools(base, computer, elsewhere, transport, mode):

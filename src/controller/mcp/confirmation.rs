@@ -22,11 +22,12 @@ use hotdesk_domain::error::{Error, Result};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Tools that destroy what cannot be made again, with what they do to the named thing.
-const QUESTIONS: [(&str, &str, &str); 4] = [
+const QUESTIONS: [(&str, &str, &str); 5] = [
     ("delete_workspace", "workspace_id", "Delete this workspace with all its computers and files"),
     ("delete_computer", "computer_id", "Delete this computer with its disk and its snapshots"),
     ("rollback", "computer_id", "Roll this computer back, so that everything after the snapshot is lost"),
     ("delete_snapshot", "computer_id", "Delete a snapshot of this computer"),
+    ("delete_thread", "thread_id", "Delete this chat thread with its messages, steps and pictures"),
 ];
 
 /// Asks the person before a destructive tool runs.
@@ -52,6 +53,10 @@ pub(super) async fn obtain(
     let Some(id) = arguments[field].as_str() else { return Ok(()) };
     let found = match *field {
         "workspace_id" => call.app.directory.find_workspace(&call.caller, id).await.map(|it| it.name),
+        "thread_id" => {
+            let found = call.app.threads.find(&call.caller, id).await;
+            found.map(|(thread, ..)| thread.title.unwrap_or_else(|| "without a title".to_owned()))
+        }
         _ => call.app.directory.find_computer(&call.caller, id).await.map(|it| it.name),
     };
     let name = found?;

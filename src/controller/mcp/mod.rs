@@ -39,7 +39,6 @@ mod confirmation;
 mod handler;
 mod output_schema;
 mod progress;
-mod resources;
 mod sessions;
 mod subscriptions;
 mod tools;

@@ -5,3 +5,4 @@ pub mod execution;
 pub mod files;
 pub mod fleet;
 pub mod templates;
+pub mod threads;

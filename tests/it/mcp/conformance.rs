@@ -13,6 +13,7 @@ use hotdesk::base::tasks::Tasks;
 use serde_json::Value;
 
 use super::scene::Scene;
+use super::tools::agent;
 use crate::harness::capability::Capability;
 use crate::oauth::{scenarios, suite};
 
@@ -127,7 +128,8 @@ async fn a77_a78_the_protocol_s_own_suite_finds_nothing() {
     if suite().is_none() {
         return Capability::Conformance.skip("no conformance suite (make deps-test)");
     }
-    let scene = Scene::boot().await;
+    // The suite reads a screen, so that the agents must take pictures.
+    let scene = Scene::boot_with(agent()).await;
     let client = crate::harness::client();
     let state = TokenProxy { client, base: scene.controller.base.clone(), token: scene.token.clone() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -105,6 +105,9 @@ async fn tools_say_what_they_are_and_do_it() {
             "wait",
             "list_files",
             "read_file",
+            "list_threads",
+            "get_thread",
+            "thread_steps",
         ]
         .contains(&tool["name"].as_str().unwrap());
         assert_eq!(hints["readOnlyHint"], looks, "{tool}");
@@ -340,6 +343,31 @@ async fn files_of_the_workspace_are_stored_listed_and_exported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn threads_are_listed_read_and_deleted_within_the_workspace() {
+    let scene = Scene::boot().await;
+    let create = async |computer: &str| {
+        let made = scene.controller.post("/chat/threads", json!({"desktopId": computer})).await;
+        made.body["remoteId"].as_str().expect("an id").to_owned()
+    };
+    let (own, foreign) = (create(&scene.computer).await, create(&scene.elsewhere).await);
+    let listed = scene.call("list_threads", json!({"computer_id": scene.computer})).await;
+    let page = &listed["structuredContent"];
+    assert_eq!((&page["total"], &page["threads"][0]["id"]), (&json!(1), &json!(own)), "{listed}");
+    let read = scene.call("get_thread", json!({"thread_id": own})).await;
+    assert_eq!(read["structuredContent"]["thread"]["computer_id"], json!(scene.computer), "{read}");
+    let steps = scene.call("thread_steps", json!({"thread_id": own})).await;
+    assert_eq!(steps["structuredContent"]["steps"], json!([]), "{steps}");
+    for tool in ["get_thread", "thread_steps", "delete_thread"] {
+        let refused = scene.call(tool, json!({"thread_id": foreign})).await;
+        assert_eq!(refused["structuredContent"]["code"], "workspace_scope_mismatch", "{tool}: {refused}");
+    }
+    let without = scene.call("run_agent", json!({"computer_id": scene.computer, "prompt": ""})).await;
+    assert_eq!(without["isError"], true, "{without}");
+    assert_eq!(scene.call("delete_thread", json!({"thread_id": own})).await["isError"], false);
+    assert_eq!(scene.call("get_thread", json!({"thread_id": own})).await["isError"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_tool_answers_is_bounded() {
     let scene = Scene::boot_with(agent()).await;
     let ran = scene.call("bash", json!({"computer_id": scene.computer, "command": "long"})).await;
@@ -432,6 +460,8 @@ async fn a66_a_connection_acts_in_its_workspace_alone() {
         ("export_file", json!({"path": "a"})),
         ("upload_file", json!({"filename": "a", "text": "x"})),
         ("list_workspace_files", json!({})),
+        ("list_threads", json!({})),
+        ("run_agent", json!({"prompt": "x"})),
     ] {
         let mut arguments = more;
         arguments["computer_id"] = json!(scene.elsewhere);

@@ -7,7 +7,7 @@ use crate::AppState;
 pub(super) mod chat_errors;
 mod completions;
 mod prompt;
-mod threads;
+pub(crate) mod threads;
 
 /// Returns the routes of chat.
 pub fn router() -> OpenApiRouter<AppState> {

@@ -31,6 +31,7 @@ mod lifecycle;
 mod snapshots;
 mod stored_files;
 mod templates;
+mod threads;
 mod workspaces;
 
 pub(super) use desktop::screen_image;
@@ -164,6 +165,7 @@ pub(super) static ALL: LazyLock<Vec<Tool>> = LazyLock::new(|| {
         execution::tools(),
         files::tools(),
         stored_files::tools(),
+        threads::tools(),
     ]
     .into_iter()
     .flatten()

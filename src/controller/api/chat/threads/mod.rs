@@ -49,7 +49,7 @@ pub fn router() -> OpenApiRouter<AppState> {
 /// Lists the threads of a computer.
 #[utoipa::path(get, path = "/chat/threads", tag = "threads", params(ThreadListQuery),
     responses((status = 200, description = "Threads, the last changed first", body = ThreadList)))]
-async fn list(
+pub(crate) async fn list(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Query(query): Query<ThreadListQuery>,
@@ -91,7 +91,7 @@ async fn create(
 /// Returns a thread with its messages.
 #[utoipa::path(get, path = "/chat/threads/{id}", tag = "threads", params(("id" = String, Path)),
     responses((status = 200, description = "The thread", body = ThreadRecord)))]
-async fn read(
+pub(crate) async fn read(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -140,7 +140,7 @@ async fn change(
 /// A run that writes to it fails.
 #[utoipa::path(delete, path = "/chat/threads/{id}", tag = "threads", params(("id" = String, Path)),
     responses((status = 200, description = "The thread was removed", body = Acknowledgement)))]
-async fn remove(
+pub(crate) async fn remove(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
@@ -174,7 +174,7 @@ async fn make_title(
 #[utoipa::path(get, path = "/chat/threads/{id}/steps", tag = "threads", params(("id" = String, Path),
     ThreadStepQuery),
     responses((status = 200, description = "A page of steps, in their order", body = ThreadStepPage)))]
-async fn steps(
+pub(crate) async fn steps(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,

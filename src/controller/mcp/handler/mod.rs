@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::answer::{ToolResult, call_result};
 use super::subscriptions::Subscriptions;
 use super::tools::{self, Call, Tool};
-use super::{confirmation, progress, resources};
+use super::{confirmation, progress};
 use crate::web::origin::Origin;
 use crate::web::request_lease;
 use crate::{AppState, audit};
@@ -27,10 +27,12 @@ use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{Caller, Intent};
 use hotdesk_http::edge::RequestId;
 
+mod resources;
+
 /// Concurrent tool calls of one account. Calls of a disconnected client continue.
 const MAX_CALLS: usize = 32;
 /// Characters of a method's name that its refusal repeats: several times the longest name of the protocol.
-pub(super) const MAX_METHOD_NAME: usize = 100;
+const MAX_METHOD_NAME: usize = 100;
 /// Instructions for models.
 const INSTRUCTIONS: &str = "Virtual Linux desktops. \
     Look first (list_computers, screenshot), then act (click, type, key, scroll, bash). \

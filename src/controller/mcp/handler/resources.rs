@@ -9,11 +9,11 @@ use rmcp::model::{
     ResourceTemplate,
 };
 
-use super::handler::McpHandler;
-use super::tools::{Call, screen_image};
+use super::McpHandler;
 use crate::api::fleet::computers;
 use crate::audit;
 use crate::identity::auth::AuthenticatedCaller;
+use crate::mcp::tools::{Call, screen_image};
 use crate::web::request_lease;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::identity::access::Intent;
@@ -35,7 +35,7 @@ fn screen_uri(computer: &str) -> String {
 }
 
 /// Returns the computer in the address of a screen; `None` for another address.
-pub(super) fn computer_of(uri: &str) -> Option<&str> {
+fn computer_of(uri: &str) -> Option<&str> {
     let id = uri.strip_prefix(SCREEN.0)?.strip_suffix(SCREEN.1)?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
@@ -124,7 +124,7 @@ impl McpHandler {
 
 /// Error of an address that is not of a screen.
 fn unknown(uri: &str) -> ErrorData {
-    let shown: String = uri.chars().take(super::handler::MAX_METHOD_NAME).collect();
+    let shown: String = uri.chars().take(super::MAX_METHOD_NAME).collect();
     ErrorData::resource_not_found(format!("There is no such resource: {shown}"), None)
 }
 
