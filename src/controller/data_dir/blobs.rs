@@ -160,16 +160,14 @@ impl BlobStore {
     /// `Unavailable` (`disk_full`) when the disk is full, and for more than an account may store; `Internal` when
     /// the disk fails. Nothing is stored then.
     pub async fn put_screenshot(&self, owner: AccountId, bytes: &[u8]) -> Result<Uuid> {
-        Ok(self.put_picture(&self.screenshots, owner, bytes).await?.0)
+        self.put_picture(&self.screenshots, owner, bytes).await.0
     }
 
     /// Stores the picture of a step in a thread of an account's computer. The oldest pictures of steps make
-    /// room for it. Returns its id, and the ids of those that were removed. It is not synced to the disk: after
-    /// a power cut the step has no picture.
-    ///
-    /// # Errors
-    /// The errors of [`Self::put_screenshot`].
-    pub async fn put_step_picture(&self, owner: AccountId, bytes: &[u8]) -> Result<(Uuid, Vec<Uuid>)> {
+    /// room for it. Returns its id, or an error of [`Self::put_screenshot`], and in both cases the ids of those
+    /// that made room: no step may have them any more. It is not synced to the disk: after a power cut the step
+    /// has no picture.
+    pub async fn put_step_picture(&self, owner: AccountId, bytes: &[u8]) -> (Result<Uuid>, Vec<Uuid>) {
         self.put_picture(&self.step_pictures, owner, bytes).await
     }
 
@@ -178,26 +176,19 @@ impl BlobStore {
         pictures: &Pictures,
         owner: AccountId,
         bytes: &[u8],
-    ) -> Result<(Uuid, Vec<Uuid>)> {
+    ) -> (Result<Uuid>, Vec<Uuid>) {
         let (kind, size) = (pictures.kind, bytes.len() as u64);
-        if !pictures.ledger().fits(size) {
-            return Err(Error::unavailable(
-                "The screenshot is larger than what one account may store: use response_format=binary",
-            )
-            .code(ErrorCode::DiskFull));
+        if let Err(error) = self.check_room(pictures, size) {
+            return (Err(error), Vec::new());
         }
-        self.check_free_space(size)?;
         let id = Uuid::new_v4();
         let path = self.path(kind, id);
         // It counts before it is written, so that pictures at the same time count each other.
         let oldest = pictures.ledger().add(Some(owner), id, size);
-        let written = async {
-            for id in &oldest {
-                self.remove(kind, *id).await?;
-            }
-            self.write_pieces(&path, bytes).await
-        };
-        let written = written.await;
+        for id in &oldest {
+            self.evict(pictures, *id).await;
+        }
+        let written = self.write_pieces(&path, bytes).await;
         // Larger pictures of others may have taken its place meanwhile.
         let counts = pictures.ledger().has(Some(owner), id);
         if written.is_err() || !counts {
@@ -205,8 +196,30 @@ impl BlobStore {
             let _removed = tokio::fs::remove_file(&path).await;
             pictures.ledger().forget(&HashSet::from([id]));
         }
-        written?;
-        if counts { Ok((id, oldest)) } else { Err(failed("keep", &path, &io::ErrorKind::StorageFull.into())) }
+        let kept = written.and_then(|()| match counts {
+            true => Ok(id),
+            false => Err(failed("keep", &path, &io::ErrorKind::StorageFull.into())),
+        });
+        (kept, oldest)
+    }
+
+    fn check_room(&self, pictures: &Pictures, size: u64) -> Result<()> {
+        if !pictures.ledger().fits(size) {
+            return Err(Error::unavailable(
+                "The screenshot is larger than what one account may store: use response_format=binary",
+            )
+            .code(ErrorCode::DiskFull));
+        }
+        self.check_free_space(size)
+    }
+
+    /// Removes a picture that the ledger has given up. One that cannot be removed counts on, until a later
+    /// picture or a sweep removes it.
+    async fn evict(&self, pictures: &Pictures, id: Uuid) {
+        let Err(error) = self.remove(pictures.kind, id).await else { return };
+        tracing::warn!(picture = %id, error = format_args!("{error:#}"), "could not remove the oldest picture");
+        let stored = tokio::fs::metadata(self.path(pictures.kind, id)).await;
+        pictures.ledger().restore(id, stored.map_or(0, |stored| stored.len()));
     }
 
     /// Writes a file, and looks for free space before each piece.
@@ -372,9 +385,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let blobs = BlobStore::open(folder.path(), "secret").unwrap();
         let owner = AccountId::random();
-        let (kept, nothing) = blobs.put_step_picture(owner, b"kept").await.unwrap();
+        let (kept, nothing) = blobs.put_step_picture(owner, b"kept").await;
         assert_eq!(nothing, Vec::<Uuid>::new());
-        let (removed, _) = blobs.put_step_picture(owner, b"removed").await.unwrap();
+        let (removed, _) = blobs.put_step_picture(owner, b"removed").await;
+        let (kept, removed) = (kept.unwrap(), removed.unwrap());
         blobs.forget_step_pictures(&[removed]).await;
         let path = |id| blobs.path(BlobKind::StepPicture, id);
         assert!(path(kept).exists() && !path(removed).exists());
@@ -394,8 +408,31 @@ mod tests {
         let blobs = BlobStore::open(folder.path(), "secret").unwrap();
         let recorded: Vec<_> = (0..=MAX_COUNT).map(|_| (owner, Uuid::new_v4(), 0)).collect();
         assert_eq!(blobs.count_step_pictures(recorded.iter().copied()), [recorded[0].1]);
-        let (_, oldest) = blobs.put_step_picture(owner, b"x").await.unwrap();
+        let (stored, oldest) = blobs.put_step_picture(owner, b"x").await;
+        assert!(stored.is_ok());
         assert_eq!(oldest, [recorded[1].1]);
+    }
+
+    #[tokio::test]
+    async fn a_picture_that_cannot_be_removed_counts_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = BlobStore::open(folder.path(), "secret").unwrap();
+        let owner = AccountId::random();
+        let recorded: Vec<_> = (0..MAX_COUNT).map(|_| (owner, Uuid::new_v4(), 0)).collect();
+        assert_eq!(blobs.count_step_pictures(recorded.iter().copied()), Vec::<Uuid>::new());
+        // A folder is no file to remove.
+        std::fs::create_dir(blobs.path(BlobKind::StepPicture, recorded[0].1)).unwrap();
+        let (stored, oldest) = blobs.put_step_picture(owner, b"x").await;
+        assert!(
+            blobs.path(BlobKind::StepPicture, stored.unwrap()).exists(),
+            "a failed removal stops nothing"
+        );
+        assert_eq!(oldest, [recorded[0].1], "its step loses it");
+        assert!(blobs.step_pictures.ledger().has(None, recorded[0].1));
+        // Those that made room are told also when the new picture cannot be written.
+        std::fs::rename(folder.path().join("blobs/step-pictures"), folder.path().join("away")).unwrap();
+        let (stored, oldest) = blobs.put_step_picture(owner, b"x").await;
+        assert!(stored.is_err() && !oldest.is_empty());
     }
 
     #[test]

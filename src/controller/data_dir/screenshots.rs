@@ -47,11 +47,7 @@ impl Ledger {
     /// the oldest of the account that has the most.
     pub(super) fn add(&mut self, owner: Option<AccountId>, id: Uuid, bytes: u64) -> Vec<Uuid> {
         let room = self.most_bytes / ACCOUNT_PART;
-        let one = self.owners.entry(owner).or_default();
-        one.stored.push_back((id, bytes));
-        one.bytes += bytes;
-        self.bytes += bytes;
-        self.count += 1;
+        self.insert(owner, id, bytes);
         let mut removed = Vec::new();
         while owner.is_some() && self.owners.get(&owner).is_some_and(|one| one.bytes > room) {
             removed.extend(self.remove_oldest(owner));
@@ -63,6 +59,20 @@ impl Ledger {
             removed.extend(self.remove_oldest_of(|one| one.stored.len() as u64));
         }
         removed
+    }
+
+    /// Counts a screenshot again that could not be removed. Nobody owns it, and nothing makes room for it: the
+    /// next addition does.
+    pub(super) fn restore(&mut self, id: Uuid, bytes: u64) {
+        self.insert(None, id, bytes);
+    }
+
+    fn insert(&mut self, owner: Option<AccountId>, id: Uuid, bytes: u64) {
+        let one = self.owners.entry(owner).or_default();
+        one.stored.push_back((id, bytes));
+        one.bytes += bytes;
+        self.bytes += bytes;
+        self.count += 1;
     }
 
     /// Whether a screenshot still counts.

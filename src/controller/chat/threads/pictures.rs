@@ -60,11 +60,11 @@ impl StepPictures {
             return Ok(None);
         }
         let owner = self.store.thread_owner(thread).await?.ok_or_else(super::unknown)?;
-        match self.blobs.put_step_picture(owner, picture).await {
-            Ok((id, unused)) => {
-                self.store.detach_step_pictures(&unused).await?;
-                Ok(Some((id, i64::try_from(picture.len()).unwrap_or(i64::MAX))))
-            }
+        let (stored, unused) = self.blobs.put_step_picture(owner, picture).await;
+        // They are gone, whether the new picture was stored or not.
+        self.store.detach_step_pictures(&unused).await?;
+        match stored {
+            Ok(id) => Ok(Some((id, i64::try_from(picture.len()).unwrap_or(i64::MAX)))),
             // A full disk for pictures must not end the run.
             Err(error) if error.kind == Kind::Unavailable => {
                 tracing::warn!(%thread, error = format_args!("{error:#}"), "a step has no picture");
