@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt};
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::WorkerTransport;
 use rmcp::transport::streamable_http_server::session::local::{
@@ -23,7 +23,7 @@ use hotdesk_domain::identity::access::{Caller, Credential};
 const MAX_PER_ACCOUNT: usize = 32;
 /// Most sessions in total; each has two tasks and about 20 KB.
 const MAX_SESSIONS: usize = 1024;
-/// Idle timeout of a session: people think and models compute.
+/// Idle timeout of a session without a stream for notifications: people think and models compute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Timeout of the end of one session. It takes one message to the session's worker; a worker that is stuck
 /// must not delay the ends of other sessions.
@@ -48,15 +48,16 @@ impl SessionOwner {
 struct OpenSession {
     owner: SessionOwner,
     used: Instant,
+    /// Number of open streams for notifications. A client that only listens uses the session.
+    streams: usize,
     /// Ends with the connection.
     lease: Lease<Credential>,
 }
 
 impl OpenSession {
-    /// Whether its connection is revoked, or its worker has ended. A worker counts its idle time from its
-    /// last message, which may be later than the last request, so the limit is twice the timeout.
+    /// Whether its connection is revoked, or nobody has used it for long.
     fn has_ended(&self) -> bool {
-        self.lease.is_revoked() || self.used.elapsed() > 2 * IDLE_TIMEOUT
+        self.lease.is_revoked() || (self.streams == 0 && self.used.elapsed() > IDLE_TIMEOUT)
     }
 }
 
@@ -70,7 +71,8 @@ pub(super) struct McpSessions {
 impl Default for McpSessions {
     fn default() -> Self {
         let mut config = SessionConfig::default();
-        config.keep_alive = Some(IDLE_TIMEOUT);
+        // A worker knows nothing of its open streams; [`McpSessions::close_ended`] ends idle sessions.
+        config.keep_alive = None;
         config.channel_capacity = WAITING;
         let mut workers = LocalSessionManager::default();
         workers.session_config = config;
@@ -95,7 +97,7 @@ impl McpSessions {
         now: Instant,
     ) -> Vec<SessionId> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(id, OpenSession { owner, used: now, lease });
+        open.insert(id, OpenSession { owner, used: now, streams: 0, lease });
         let of_account = open.values().filter(|session| session.owner.account == owner.account).count();
         let all = open.len();
         let mut gone = Vec::new();
@@ -112,8 +114,7 @@ impl McpSessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Ends the sessions of revoked connections, and their streams. Also forgets idle sessions: their workers
-    /// end by themselves, but their leases would be looked up until the grant expires.
+    /// Ends the sessions of revoked connections, and their streams, and idle sessions.
     pub(super) async fn close_ended(&self) {
         let ended: Vec<SessionId> = {
             let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,6 +133,35 @@ impl McpSessions {
         if let Err(error) = self.workers.close_session(id).await {
             tracing::debug!(%error, "could not close a session that has ended already");
         }
+    }
+}
+
+/// An open stream of a session for notifications.
+struct OpenStream {
+    all: Arc<McpSessions>,
+    session: SessionId,
+}
+
+impl OpenStream {
+    fn of(all: &Arc<McpSessions>, session: &SessionId) -> Self {
+        let opened = Self { all: Arc::clone(all), session: SessionId::clone(session) };
+        opened.note(|session| session.streams += 1);
+        opened
+    }
+
+    /// Notes a use of the session, if it is still open.
+    fn note(&self, change: impl FnOnce(&mut OpenSession)) {
+        let mut open = self.all.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = open.get_mut(&self.session) {
+            session.used = Instant::now();
+            change(session);
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.note(|session| session.streams = session.streams.saturating_sub(1));
     }
 }
 
@@ -195,7 +225,9 @@ impl SessionManager for OwnedSessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        self.all.workers.create_standalone_stream(id).await
+        let stream = self.all.workers.create_standalone_stream(id).await?;
+        let open = OpenStream::of(&self.all, id);
+        Ok(stream.inspect(move |_| open.note(|_| ())))
     }
 
     async fn resume(
@@ -203,7 +235,9 @@ impl SessionManager for OwnedSessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        self.all.workers.resume(id, last_event_id).await
+        let stream = self.all.workers.resume(id, last_event_id).await?;
+        let open = OpenStream::of(&self.all, id);
+        Ok(stream.inspect(move |_| open.note(|_| ())))
     }
 }
 
@@ -280,5 +314,27 @@ mod tests {
         }
         sessions.close_ended().await;
         assert!(!sessions.is_of("1", one) && sessions.is_of("2", one));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_only_listens_uses_its_session() {
+        let (sessions, one) = (Arc::new(McpSessions::default()), owner());
+        let registry = RevocationRegistry::default();
+        let make_idle = || {
+            let mut open = sessions.open.lock().unwrap();
+            open.get_mut("1").unwrap().used = Instant::now().checked_sub(3 * IDLE_TIMEOUT).unwrap();
+        };
+        sessions.note(id(1), one, registry.lease(one.credential), Instant::now());
+        let stream = OpenStream::of(&sessions, &id(1));
+        make_idle();
+        sessions.close_ended().await;
+        assert!(sessions.open.lock().unwrap().contains_key("1"), "its stream is open");
+        make_idle();
+        drop(stream);
+        sessions.close_ended().await;
+        assert!(sessions.is_of("1", one), "the end of the stream is a use");
+        make_idle();
+        sessions.close_ended().await;
+        assert!(!sessions.is_of("1", one));
     }
 }

@@ -4,6 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use hotdesk::base::tasks::Tasks;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -150,5 +151,41 @@ async fn a_refused_key_is_an_error_of_each_request() {
     let refused = relay.ask(&initialize()).await;
     let message = refused["error"]["message"].as_str().expect("a text");
     assert!(message.starts_with("Invalid API key"), "{refused}");
+    assert_eq!(relay.end().await.0, Some(0));
+}
+
+/// A server whose answers are those of a broken proxy, by the method of the request.
+async fn broken_server() -> String {
+    let answer = async |axum::Json(message): axum::Json<Value>| {
+        let result = json!({"jsonrpc": "2.0", "id": message["id"], "result": {}}).to_string();
+        let (kind, body) = match message["method"].as_str() {
+            Some("empty") => ("application/json", String::new()),
+            Some("foreign") => ("text/html", "<html></html>".to_owned()),
+            Some("other") => ("application/json", result.replace("\"id\":", "\"id\":9")),
+            // A second answer, and an event that breaks the stream.
+            _ => {
+                ("text/event-stream", format!("data: {result}\n\ndata: {result}\n\n{}", "x".repeat(9 << 20)))
+            }
+        };
+        ([("content-type", kind)], body)
+    };
+    let router = axum::Router::new().fallback(answer);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let _serving = Tasks::new().spawn("broken server", async move { axum::serve(listener, router).await });
+    format!("http://{address}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_request_is_answered_once() {
+    let mut relay = Relay::start(&broken_server().await, "sk_live_x");
+    for (id, method) in [(1, "empty"), (2, "foreign"), (3, "other")] {
+        let refused = relay.ask(&json!({"jsonrpc": "2.0", "id": id, "method": method})).await;
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(id), &json!(-32000)), "{method}");
+    }
+    let answered = relay.ask(&json!({"jsonrpc": "2.0", "id": 4, "method": "twice"})).await;
+    assert_eq!((&answered["id"], &answered["result"]), (&json!(4), &json!({})));
+    let next = relay.ask(&json!({"jsonrpc": "2.0", "id": 5, "method": "empty"})).await;
+    assert_eq!(next["id"], 5, "no second answer to the fourth: {next}");
     assert_eq!(relay.end().await.0, Some(0));
 }

@@ -25,6 +25,16 @@ pub struct ClientMessage {
     /// Header fields that repeat values of a message without a session.
     pub fields: Vec<(&'static str, String)>,
     cancelled: Option<Value>,
+    subscription: Option<Subscription>,
+}
+
+/// A change of the client's subscriptions, with the address of the resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subscription {
+    /// `resources/subscribe`.
+    Begin(String),
+    /// `resources/unsubscribe`.
+    End(String),
 }
 
 impl ClientMessage {
@@ -47,7 +57,13 @@ impl ClientMessage {
         let cancelled = is_cancellation.then(|| message["params"]["requestId"].clone());
         let fields = method.as_deref().map(|method| fields(method, &message["params"])).unwrap_or_default();
         // A line of standard output is one message, and so is a body.
-        Ok(Self { text, id, method, fields, cancelled })
+        let uri = message["params"]["uri"].as_str().map(str::to_owned);
+        let subscription = match method.as_deref() {
+            Some("resources/subscribe") => uri.map(Subscription::Begin),
+            Some("resources/unsubscribe") => uri.map(Subscription::End),
+            Some(_) | None => None,
+        };
+        Ok(Self { text, id, method, fields, cancelled, subscription })
     }
 
     /// Whether it opens a session.
@@ -68,6 +84,11 @@ impl ClientMessage {
     /// Whether later messages must wait until the server has it.
     pub fn is_ordered(&self) -> bool {
         self.id.is_none() || self.is_initialize()
+    }
+
+    /// How it changes the subscriptions of the client, if the server accepts it.
+    pub fn subscription(&self) -> Option<&Subscription> {
+        self.subscription.as_ref()
     }
 
     /// Id of the request that it cancels.
@@ -124,6 +145,17 @@ mod tests {
         assert!(cancel.is_ordered() && cancel.cancelled() == Some(&json!(7)) && cancel.id.is_none());
         let answer = parse(&json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
         assert!(answer.is_ordered() && answer.id.is_none());
+    }
+
+    #[test]
+    fn subscriptions_are_seen() {
+        let of = |method: &str| {
+            let message = parse(&json!({"id": 1, "method": method, "params": {"uri": "a:b"}}));
+            message.subscription().cloned()
+        };
+        assert_eq!(of("resources/subscribe"), Some(Subscription::Begin("a:b".to_owned())));
+        assert_eq!(of("resources/unsubscribe"), Some(Subscription::End("a:b".to_owned())));
+        assert_eq!(of("resources/read"), None);
     }
 
     #[test]

@@ -3,20 +3,22 @@
 //! ```text
 //! initialize -> POST -> session id -> GET: notifications of the session
 //! request    -> POST -> JSON, or events until the answer
-//!                 \-> 404: the session has ended -> initialize again, then the request again, once
+//!                 \-> 404: the session has ended -> initialize and subscribe again, then the request, once
 //! ```
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 
 use super::lines::MAX_MESSAGE;
-use super::message::{ClientMessage, RELAY_ERROR, error_reply};
+use super::message::{ClientMessage, RELAY_ERROR, Subscription, error_reply};
 use crate::client::api::{Api, REQUEST_TIMEOUT};
 use crate::client::event_stream::EventStream;
 use crate::failure::{Failure, Outcome};
@@ -26,8 +28,14 @@ use hotdesk_wire::error::ErrorBody;
 /// Longest wait for the head of an answer. Without a session it comes with the result, and the longest call
 /// creates a computer (seven minutes).
 const CALL_TIMEOUT: Duration = Duration::from_secs(600);
-/// Pause before notifications are requested again, for a server that restarts.
+/// Pause before notifications are requested again, for a server that restarts. It doubles with each failure.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// Longest such pause that this program chooses: notifications are late by it after an outage.
+const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(60);
+/// Longest such pause that the server chooses (`Retry-After`).
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
+/// Most subscriptions that are made again in a new session; the server allows 8 at once.
+const MAX_SUBSCRIPTIONS: usize = 64;
 /// Longest wait for the end of a session at the end of this program. The server ends it anyway.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest answer in bytes: a picture of 700,000 bytes in base64, and a record twice.
@@ -49,6 +57,8 @@ pub struct Upstream<'a> {
     session: watch::Sender<Option<LiveSession>>,
     /// The client's first message, with which a session is opened again. Locked while one is opened.
     opening: Mutex<Option<ClientMessage>>,
+    /// Addresses to which the client has subscribed.
+    subscribed: StdMutex<BTreeSet<String>>,
 }
 
 /// Where the result of an exchange goes.
@@ -63,7 +73,8 @@ enum Answers {
 impl<'a> Upstream<'a> {
     /// Creates the upstream without a session.
     pub fn new(api: &'a Api) -> Self {
-        Self { api, session: watch::Sender::new(None), opening: Mutex::new(None) }
+        let (session, opening) = (watch::Sender::new(None), Mutex::new(None));
+        Self { api, session, opening, subscribed: StdMutex::default() }
     }
 
     /// Delivers a message, and writes what the server answers. A failure becomes an error for the client.
@@ -97,24 +108,73 @@ impl<'a> Upstream<'a> {
         let session = self.exchange(message, None, Answers::Forwarded).await?.session;
         if session.is_some() {
             *opening = Some(message.clone());
+            self.subscribed().clear();
             self.session.send_replace(session);
         }
         Ok(())
     }
 
     async fn deliver_in(&self, message: &ClientMessage, session: LiveSession) -> Result<(), RelayFailure> {
-        if !self.exchange(message, Some(&session), Answers::Forwarded).await?.is_session_gone {
-            return Ok(());
+        let mut answer = self.exchange(message, Some(&session), Answers::Forwarded).await?;
+        if answer.is_session_gone {
+            let session = self.open_again(&session).await?;
+            if message.is_initialized() {
+                // Opening it again has sent this notification.
+                return Ok(());
+            }
+            answer = self.exchange(message, Some(&session), Answers::Forwarded).await?;
+            if answer.is_session_gone {
+                return Err(upstream("the session on the server ended twice; try again"));
+            }
         }
-        let session = self.open_again(&session).await?;
-        if message.is_initialized() {
-            // Opening it again has sent this notification.
-            return Ok(());
-        }
-        if self.exchange(message, Some(&session), Answers::Forwarded).await?.is_session_gone {
-            return Err(upstream("the session on the server ended twice; try again"));
+        if answer.is_success {
+            self.remember(message);
         }
         Ok(())
+    }
+
+    fn subscribed(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers how an accepted message changes the subscriptions.
+    fn remember(&self, message: &ClientMessage) {
+        let Some(change) = message.subscription() else { return };
+        let mut subscribed = self.subscribed();
+        match change {
+            Subscription::Begin(uri) if subscribed.len() < MAX_SUBSCRIPTIONS => {
+                subscribed.insert(uri.clone());
+            }
+            Subscription::Begin(uri) => {
+                eprintln!("hotdesk: the subscription to {uri} ends with the session: there are too many");
+            }
+            Subscription::End(uri) => {
+                subscribed.remove(uri);
+            }
+        }
+    }
+
+    /// Subscribes in a new session to what the client has subscribed to. What the server refuses, for example
+    /// because the computer was deleted, is forgotten.
+    async fn subscribe_again(&self, session: &LiveSession) {
+        let all = self.subscribed().clone();
+        for uri in all {
+            let request = json!({"jsonrpc": "2.0", "id": format!("hotdesk: {uri}"),
+                "method": "resources/subscribe", "params": {"uri": uri}});
+            // It is a message.
+            let Ok(request) = ClientMessage::parse(request.to_string().into()) else { continue };
+            match self.exchange(&request, Some(session), Answers::Dropped).await {
+                // The session after one that has gone is subscribed again.
+                Ok(answer) if answer.is_success || answer.is_session_gone => {}
+                Ok(_) => {
+                    eprintln!("hotdesk: the server ended the subscription to {uri}");
+                    self.subscribed().remove(&uri);
+                }
+                Err(RelayFailure::Upstream(why) | RelayFailure::Output(why)) => {
+                    eprintln!("hotdesk: cannot subscribe to {uri} again: {}", why.text());
+                }
+            }
+        }
     }
 
     /// Opens a session in place of one that has ended, unless another message did so.
@@ -132,6 +192,7 @@ impl<'a> Upstream<'a> {
         let initialized = ClientMessage::parse(initialized.into()).map_err(|_| upstream("no message"))?;
         self.exchange(&initialized, Some(&session), Answers::Dropped).await?;
         self.session.send_replace(Some(session.clone()));
+        self.subscribe_again(&session).await;
         Ok(session)
     }
 
@@ -152,54 +213,79 @@ impl<'a> Upstream<'a> {
         message: &ClientMessage,
         session: Option<&LiveSession>,
         answers: Answers,
-    ) -> Result<Exchanged, RelayFailure> {
+    ) -> Result<ExchangeOutcome, RelayFailure> {
         let mut request = self.request(Method::POST, session).header(CONTENT_TYPE, "application/json");
         for (name, value) in &message.fields {
             request = request.header(*name, value);
         }
-        let sent = tokio::time::timeout(CALL_TIMEOUT, request.body(message.text.clone()).send()).await;
-        let sent = sent.map_err(|_| upstream("the server did not answer in ten minutes"))?;
-        let response = sent.map_err(|error| RelayFailure::Upstream(self.api.transport_failure(error)))?;
+        // What is no request is accepted at once, and standard input waits for it.
+        let timeout = if message.id.is_some() { CALL_TIMEOUT } else { REQUEST_TIMEOUT };
+        let sent = tokio::time::timeout(timeout, request.body(message.text.clone()).send()).await;
+        let late = |_| upstream(&format!("the server did not answer in {} seconds", timeout.as_secs()));
+        let response = sent.map_err(late)?;
+        let response = response.map_err(|error| RelayFailure::Upstream(self.api.transport_failure(error)))?;
         let (status, headers) = (response.status(), response.headers().clone());
         if status == StatusCode::NOT_FOUND && session.is_some() {
-            return Ok(Exchanged { is_session_gone: true, session: None });
+            return Ok(ExchangeOutcome { is_session_gone: true, ..ExchangeOutcome::default() });
         }
-        let mut first = None;
-        if is_kind(&headers, "text/event-stream") {
-            let mut events = EventStream::of(self.api, response, MAX_ANSWER);
-            let mut is_answered = message.id.is_none();
-            while let Some(data) = events.next_data().await.map_err(RelayFailure::Upstream)? {
-                let Ok(event) = serde_json::from_str::<Value>(&data) else { continue };
-                is_answered |= event["id"] == json!(message.id) && event.get("method").is_none();
-                if answers == Answers::Forwarded {
-                    write_message(&event).await.map_err(RelayFailure::Output)?;
-                }
-                if is_answered {
-                    first.get_or_insert(event);
-                }
+        let Some(id) = &message.id else {
+            if status.is_success() {
+                return Ok(ExchangeOutcome::default());
             }
-            if !is_answered {
-                return Err(upstream("the server ended the stream before its answer"));
-            }
-        } else if let Some(body) = self.body(response).await? {
-            let is_message = body.get("jsonrpc").is_some();
-            if is_message {
-                if answers == Answers::Forwarded {
-                    write_message(&body).await.map_err(RelayFailure::Output)?;
-                }
-                first = Some(body);
-            } else if !status.is_success() {
-                return Err(upstream(&refusal(status, &body)));
-            }
-        } else if !status.is_success() {
-            return Err(upstream(&format!("the server answered {status}")));
-        }
-        let session = first.filter(|_| message.is_initialize()).and_then(|answer| {
+            let body = self.body(response).await?.unwrap_or_default();
+            return Err(upstream(&refusal(status, &body)));
+        };
+        let answer = if is_kind(&headers, "text/event-stream") {
+            self.streamed_answer(response, id, answers).await?
+        } else {
+            self.whole_answer(response, id, answers).await?
+        };
+        let session = message.is_initialize().then_some(&answer).and_then(|answer| {
             let id = headers.get("mcp-session-id")?.to_str().ok()?.to_owned();
             let version = answer["result"]["protocolVersion"].as_str()?.to_owned();
             Some(LiveSession { id, version })
         });
-        Ok(Exchanged { is_session_gone: false, session })
+        let is_success = answer.get("result").is_some();
+        Ok(ExchangeOutcome { is_session_gone: false, session, is_success })
+    }
+
+    /// Relays the messages of a stream up to the answer to a request. What a server sends after it is not
+    /// read, so that no failure becomes a second answer.
+    async fn streamed_answer(
+        &self,
+        response: Response,
+        id: &Value,
+        answers: Answers,
+    ) -> Result<Value, RelayFailure> {
+        let mut events = EventStream::of(self.api, response, MAX_ANSWER);
+        while let Some(data) = events.next_data().await.map_err(RelayFailure::Upstream)? {
+            let Ok(event) = serde_json::from_str::<Value>(&data) else { continue };
+            if answers == Answers::Forwarded {
+                write_message(&event).await.map_err(RelayFailure::Output)?;
+            }
+            if is_answer(&event, id) {
+                return Ok(event);
+            }
+        }
+        Err(upstream("the server ended the stream before its answer"))
+    }
+
+    /// Relays a body that is the answer to a request.
+    async fn whole_answer(
+        &self,
+        response: Response,
+        id: &Value,
+        answers: Answers,
+    ) -> Result<Value, RelayFailure> {
+        let status = response.status();
+        let body = self.body(response).await?.unwrap_or_default();
+        if !is_answer(&body, id) {
+            return Err(upstream(&refusal(status, &body)));
+        }
+        if answers == Answers::Forwarded {
+            write_message(&body).await.map_err(RelayFailure::Output)?;
+        }
+        Ok(body)
     }
 
     /// Reads an answer that is not a stream; `None` when it is empty or no JSON.
@@ -223,6 +309,7 @@ impl<'a> Upstream<'a> {
     /// When standard output cannot be written.
     pub async fn listen(&self) -> Outcome<Infallible> {
         let mut sessions = self.session.subscribe();
+        let mut pause = RECONNECT_PAUSE;
         loop {
             let session = sessions.borrow_and_update().clone();
             let Some(session) = session else {
@@ -230,27 +317,53 @@ impl<'a> Upstream<'a> {
                 let _ = sessions.changed().await;
                 continue;
             };
-            let is_refused = tokio::select! {
+            let end = tokio::select! {
                 heard = self.hear(&session) => heard?,
                 _ = sessions.changed() => continue,
             };
-            if is_refused {
-                // The next message opens another.
-                let _ = sessions.changed().await;
-            } else {
-                tokio::time::sleep(RECONNECT_PAUSE).await;
+            let wait = match end {
+                // Not only with the next message: a client may wait for notifications alone.
+                ListenEnd::Gone => match self.open_again(&session).await {
+                    Ok(_) => {
+                        let wait = grow(&mut pause);
+                        if wait == RECONNECT_PAUSE {
+                            continue;
+                        }
+                        // The last new session was gone at once.
+                        sessions.mark_unchanged();
+                        wait
+                    }
+                    Err(RelayFailure::Output(failure)) => return Err(failure),
+                    Err(RelayFailure::Upstream(why)) => {
+                        eprintln!("hotdesk: no session for notifications: {}", why.text());
+                        grow(&mut pause)
+                    }
+                },
+                ListenEnd::Refused => {
+                    // The same request would be refused again; the next session may not.
+                    let _ = sessions.changed().await;
+                    continue;
+                }
+                ListenEnd::Failed(retry_after) => grow(&mut pause).max(retry_after.unwrap_or_default()),
+                ListenEnd::Ended => {
+                    pause = RECONNECT_PAUSE;
+                    pause
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = sessions.changed() => pause = RECONNECT_PAUSE,
             }
         }
     }
 
-    /// Writes notifications until the stream ends. Returns whether the server refuses the session.
-    async fn hear(&self, session: &LiveSession) -> Outcome<bool> {
+    /// Writes notifications until the stream ends.
+    async fn hear(&self, session: &LiveSession) -> Outcome<ListenEnd> {
         let Ok(response) = self.api.stream(self.request(Method::GET, Some(session))).await else {
-            return Ok(false);
+            return Ok(ListenEnd::Failed(None));
         };
         if !response.status().is_success() {
-            // A refusal, such as of an ended session or key, would only come again.
-            return Ok(response.status().is_client_error());
+            return Ok(ListenEnd::of_refusal(response.status(), response.headers()));
         }
         let mut events = EventStream::of(self.api, response, MAX_ANSWER);
         // A stream that breaks is opened again.
@@ -259,7 +372,7 @@ impl<'a> Upstream<'a> {
                 write_message(&event).await?;
             }
         }
-        Ok(false)
+        Ok(ListenEnd::Ended)
     }
 
     /// Ends the session, if there is one.
@@ -274,11 +387,41 @@ impl<'a> Upstream<'a> {
 }
 
 /// Result of an exchange.
-struct Exchanged {
+#[derive(Default)]
+struct ExchangeOutcome {
     /// Whether the server does not know the session any more.
     is_session_gone: bool,
     /// The session that was opened.
     session: Option<LiveSession>,
+    /// Whether the answer to the request is a result.
+    is_success: bool,
+}
+
+/// Why notifications of a session end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListenEnd {
+    /// The server does not know the session any more.
+    Gone,
+    /// The server refuses the credential, or has no notifications.
+    Refused,
+    /// The server could not be reached or could not answer; after this time it may.
+    Failed(Option<Duration>),
+    /// The stream ended.
+    Ended,
+}
+
+impl ListenEnd {
+    fn of_refusal(status: StatusCode, headers: &HeaderMap) -> Self {
+        if status == StatusCode::NOT_FOUND {
+            return Self::Gone;
+        }
+        let lasting = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::METHOD_NOT_ALLOWED];
+        if lasting.contains(&status) {
+            return Self::Refused;
+        }
+        let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        Self::Failed(seconds.map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER)))
+    }
 }
 
 /// Why a message was not relayed.
@@ -303,8 +446,24 @@ fn refusal(status: StatusCode, body: &Value) -> String {
     match serde_json::from_value::<ErrorBody>(body.clone()) {
         Ok(ErrorBody { error, request_id: Some(id), .. }) => format!("{error} (request {id})"),
         Ok(ErrorBody { error, .. }) => error,
-        Err(_) => format!("the server answered {status}"),
+        Err(_) => match body["error"]["message"].as_str() {
+            Some(message) => message.to_owned(),
+            None if status.is_success() => format!("the server answered {status} without a message"),
+            None => format!("the server answered {status}"),
+        },
     }
+}
+
+/// Returns the pause before the next attempt, and doubles it for the one after that.
+fn grow(pause: &mut Duration) -> Duration {
+    let wait = *pause;
+    *pause = (wait * 2).min(MAX_RECONNECT_PAUSE);
+    wait
+}
+
+/// Whether a message answers a request.
+fn is_answer(message: &Value, id: &Value) -> bool {
+    message["jsonrpc"].is_string() && message.get("method").is_none() && message["id"] == *id
 }
 
 /// Writes a message as one line of standard output.
@@ -315,4 +474,60 @@ pub async fn write_message(message: &Value) -> Outcome<()> {
     let line = Bytes::from(format!("{message}\n"));
     let written = stdio::write(OutputStream::Out, line).await;
     written.map_err(|error| format!("cannot write to standard output: {error}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_lasting_refusals_end_the_listening() {
+        let end = |status: u16, retry_after: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            if let Some(value) = retry_after {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
+            }
+            ListenEnd::of_refusal(StatusCode::from_u16(status).unwrap(), &headers)
+        };
+        let failed = |seconds: u64| ListenEnd::Failed(Some(Duration::from_secs(seconds)));
+        assert_eq!(end(404, None), ListenEnd::Gone);
+        for status in [401, 403, 405] {
+            assert_eq!(end(status, Some("1")), ListenEnd::Refused, "{status}");
+        }
+        assert_eq!((end(429, Some("7")), end(503, Some("99999"))), (failed(7), failed(600)));
+        for (status, retry_after) in [(429, None), (409, Some("soon")), (400, None), (502, None)] {
+            assert_eq!(end(status, retry_after), ListenEnd::Failed(None), "{status}");
+        }
+    }
+
+    #[test]
+    fn the_pause_grows_to_a_minute() {
+        let mut pause = RECONNECT_PAUSE;
+        let waits: Vec<u64> = (0..8).map(|_| grow(&mut pause).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn an_answer_has_the_id_of_its_request() {
+        let is = |message: Value| is_answer(&message, &json!(1));
+        assert!(is(json!({"jsonrpc": "2.0", "id": 1, "result": {}})));
+        for foreign in [
+            Value::Null,
+            json!([]),
+            json!({"id": 1}),
+            json!({"jsonrpc": "2.0", "id": 2, "result": {}}),
+            json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}),
+        ] {
+            assert!(!is(foreign.clone()), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_text_of_the_server() {
+        let text = |body: Value| refusal(StatusCode::OK, &body);
+        assert_eq!(text(json!({"jsonrpc": "2.0", "id": null, "error": {"code": 1, "message": "no"}})), "no");
+        assert_eq!(text(Value::Null), "the server answered 200 OK without a message");
+    }
 }
