@@ -220,7 +220,7 @@ pub struct BatchItem {
     pub error: Option<BatchError>,
 }
 
-/// Error of one action.
+/// Error of one action, or of the end of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BatchError {
     /// HTTP status that its own route would answer.
@@ -250,6 +250,10 @@ pub struct BatchResult {
     /// Screenshot at the end, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotBase64>,
+    /// Why the wait or the screenshot at the end failed; what failed is absent then. The results of the
+    /// actions hold all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle_error: Option<BatchError>,
 }
 
 #[cfg(test)]
