@@ -41,8 +41,8 @@ pub(super) async fn to_screen(screen: &Screen, mut action: Action) -> Result<Act
     Ok(action)
 }
 
-/// Returns the first position with both axes: where the action begins, or the end of a drag that begins at the
-/// pointer.
+/// Returns the first position with both axes: where the action begins, or the end of a drag that begins at
+/// the pointer.
 fn target(positions: &[Coordinates<'_>]) -> Option<(f64, f64)> {
     positions.iter().find_map(|[x, y]| Some((*x.as_deref()?, *y.as_deref()?)))
 }
