@@ -222,7 +222,11 @@ mod tests {
         snapshots.want(early(4.0));
         snapshots.want(early(8.0));
         assert_eq!(next(), Some(spec(4.0, ServiceStart::AtLaunch)));
-        assert_eq!((next(), next()), (Some(spec(8.0, ServiceStart::AtLaunch)), None), "whatever the hardware");
+        assert_eq!(
+            (next(), next()),
+            (Some(spec(8.0, ServiceStart::AtLaunch)), None),
+            "whatever the hardware"
+        );
         let other = DesktopSpec { layers: vec![LayerId::random()], ..early(4.0) };
         snapshots.want(other.clone());
         assert_eq!((next(), next()), (Some(other), None), "another template is tried");
