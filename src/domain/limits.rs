@@ -25,6 +25,8 @@ pub const MAX_HOLD_MS: u32 = 10_000;
 pub const MAX_LIST_ACTIONS: usize = 200;
 /// Most actions that count as one action of a list: a triple click where the pointer is, with five keys held.
 pub const MAX_GROUP_ACTIONS: usize = 16;
+/// Longest duration of one list, without the wait at its end: longer lists are better split.
+pub const MAX_LIST_DURATION: Duration = Duration::from_secs(15 * 60);
 /// Longest wait of a model in seconds, the limit in the documentation of Anthropic's computer tool.
 pub const MAX_MODEL_WAIT_SECONDS: f64 = 300.0;
 /// Default time for watching a screen, in milliseconds.

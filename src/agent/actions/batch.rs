@@ -1,16 +1,17 @@
 //! Batches of actions: executed in order on one screen, without other clients' actions between them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{ActionRunner, after_delivery, check, check_screenshot, settle, settled_screenshot};
-use crate::display::Screen;
+use super::{ActionRunner, after_delivery, check, screenshot_options, settle, settled_screenshot};
+use crate::display::{Moment, Screen};
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::limits::{MAX_GROUP_ACTIONS, MAX_LIST_ACTIONS};
+use hotdesk_domain::limits::{MAX_GROUP_ACTIONS, MAX_LIST_ACTIONS, MAX_LIST_DURATION};
 use hotdesk_http::error_response;
-use hotdesk_wire::desktop::action::{Action, KeyPress};
+use hotdesk_wire::desktop::action::Action;
 use hotdesk_wire::desktop::batch::{Batch, BatchError, BatchItem, BatchResult};
-use hotdesk_wire::desktop::effect::{ActionResult, Settle};
+use hotdesk_wire::desktop::effect::{ActionResult, ScreenObservation, Settle};
 use hotdesk_wire::desktop::screenshot::ScreenshotBase64;
 
 /// Most bytes of base64 of all screenshots in one batch, with the one at its end; many large ones are better
@@ -23,13 +24,13 @@ impl ActionRunner {
     /// # Errors
     /// `Invalid` for an empty or too long batch, for groups of other actions than it has, or for a bad
     /// parameter of a wait or a screenshot; `NotFound`, `Unavailable` or `TimedOut` for the screen. Nothing
-    /// was done then. Later failures are in the batch's results, except those of the wait at the end
-    /// (`outcome_unknown`).
+    /// was done then. Later failures are in the batch's results, that of its end in `settle_error`.
     pub async fn act_all(&self, screen: Option<&str>, batch: Batch) -> Result<BatchResult> {
         let groups = groups(&batch)?;
+        check_duration(&batch.actions)?;
         batch.actions.iter().try_for_each(check)?;
-        check_settle(batch.settle.as_ref())?;
         let screen = self.displays.screen(screen)?;
+        check_settle(batch.settle.as_ref(), screen.size())?;
         let _turn = screen.acquire_turn().await?;
         // A screen that is not running fails the whole batch: nothing of it was done.
         let from = screen.moment().await?;
@@ -59,16 +60,36 @@ impl ActionRunner {
             }
         }
         progress.pressed = false;
-        let (mut settle, mut screenshot) = (None, None);
-        if let Some(wanted) = &batch.settle {
-            let watched = settle::wait_until_quiet(&screen, from, wanted).await.map_err(after_delivery)?;
-            settle = Some(watched);
-            screenshot = settled_screenshot(&screen, wanted).await.map_err(after_delivery)?;
-            progress.count_picture(screenshot.as_ref()).map_err(after_delivery)?;
-        }
+        // The results must reach the client whatever happens now: the input was delivered.
+        let End { settle, screenshot, error } = match &batch.settle {
+            Some(wanted) => progress.end(from, wanted).await,
+            None => End::default(),
+        };
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(BatchResult { success, not_tried: count - results.len(), results, took_ms, settle, screenshot })
+        let not_tried = count - results.len();
+        let settle_error = error.map(batch_error);
+        Ok(BatchResult { success, results, not_tried, took_ms, settle, screenshot, settle_error })
     }
+}
+
+/// What a batch saw at its end, until the failure if there was one.
+#[derive(Default)]
+struct End {
+    settle: Option<ScreenObservation>,
+    screenshot: Option<ScreenshotBase64>,
+    error: Option<Error>,
+}
+
+/// Checks how long the actions take at most.
+///
+/// # Errors
+/// `Invalid` when that is too long.
+fn check_duration(actions: &[Action]) -> Result<()> {
+    if actions.iter().map(Action::duration).sum::<Duration>() <= MAX_LIST_DURATION {
+        return Ok(());
+    }
+    let minutes = MAX_LIST_DURATION.as_secs() / 60;
+    Err(Error::invalid(format!("the actions of the list could take more than {minutes} minutes: split it")))
 }
 
 /// The sizes of a batch's groups; an action without a group is its own.
@@ -92,10 +113,12 @@ fn groups(batch: &Batch) -> Result<Vec<usize>> {
     Ok(groups)
 }
 
-fn check_settle(wanted: Option<&Settle>) -> Result<()> {
+/// Checks the wait and the screenshot at the end, on a screen of this size.
+fn check_settle(wanted: Option<&Settle>, size: Size) -> Result<()> {
     let Some(wanted) = wanted else { return Ok(()) };
     settle::check(wanted)?;
-    check_screenshot(wanted.screenshot.as_ref())
+    let Some(query) = &wanted.screenshot else { return Ok(()) };
+    screenshot_options(query)?.region.map_or(Ok(()), |region| region.within(size))
 }
 
 /// A batch in progress. It is dropped in progress when its client disconnects; the actions that would release
@@ -110,63 +133,77 @@ struct BatchInProgress<'a> {
 }
 
 impl BatchInProgress<'_> {
-    /// Executes the actions of one group until one fails. Keys that the group has pressed are released then,
-    /// as its later actions would have done. Returns the result of the last action that is more than a part
-    /// of holding a key.
+    /// Executes the actions of one group until one fails. When the group has pressed something, everything
+    /// that is held is released then, because its later actions would have done so. Returns the result of the
+    /// last action that is more than a part of holding a key.
     async fn act_group(&mut self, group: Vec<Action>) -> Result<ActionResult> {
-        let mut held: Vec<KeyPress> = Vec::new();
-        let (mut main, mut last, mut failure) = (None, None, None);
+        let is_alone = group.len() == 1;
+        let (mut main, mut last, mut has_pressed) = (None, None, false);
         for action in group {
-            if failure.is_some() && !releases(&action, &held) {
-                continue;
-            }
-            self.pressed |= matches!(action, Action::MouseDown(_) | Action::KeyDown(_));
+            // Before the attempt: one that fails may have pressed all the same.
+            has_pressed |= matches!(action, Action::MouseDown(_) | Action::KeyDown(_));
+            self.pressed |= has_pressed;
             let is_part = matches!(action, Action::KeyDown(_) | Action::KeyUp(_) | Action::Wait(_));
-            let pressed = if let Action::KeyDown(body) = &action { Some(body.clone()) } else { None };
             match self.act(action).await {
-                Ok(result) if is_part => {
-                    held.extend(pressed);
-                    last = Some(result);
-                }
+                Ok(result) if is_part => last = Some(result),
                 Ok(result) => main = Some(result),
-                Err(error) if failure.is_none() => failure = Some(error),
-                Err(error) => tracing::warn!(
-                    screen = self.screen.id,
-                    error = format_args!("{error:#}"),
-                    "cannot release a key after a failed action"
-                ),
+                Err(error) => {
+                    if has_pressed && !is_alone {
+                        release_held(&self.screen).await;
+                    }
+                    return Err(error);
+                }
             }
         }
-        match (failure, main.or(last)) {
-            (Some(error), _) => Err(error),
-            (None, Some(result)) => Ok(result),
-            (None, None) => Err(Error::internal("a group without actions")),
-        }
+        main.or(last).ok_or_else(|| Error::internal("a group without actions"))
     }
 
     async fn act(&mut self, action: Action) -> Result<ActionResult> {
+        let is_input = action.options().is_some();
         let result = self.runner.act_in_turn(&self.screen, action).await?;
-        self.count_picture(result.screenshot.as_ref())?;
-        Ok(result)
+        match self.count_picture(result.screenshot.as_ref()) {
+            Err(error) if is_input => Err(after_delivery(error)),
+            counted => counted.map(|()| result),
+        }
     }
 
-    /// Counts a screenshot of the answer.
+    /// Waits for a stable screen, and takes the screenshot at the end.
+    async fn end(&mut self, from: Moment, wanted: &Settle) -> End {
+        let settle = match settle::wait_until_quiet(&self.screen, from, wanted).await {
+            Ok(watched) => Some(watched),
+            Err(error) => return End { error: Some(error), ..End::default() },
+        };
+        let taken = settled_screenshot(&self.screen, wanted).await;
+        match taken.and_then(|taken| self.count_picture(taken.as_ref()).map(|()| taken)) {
+            Ok(screenshot) => End { settle, screenshot, error: None },
+            Err(error) => End { settle, screenshot: None, error: Some(error) },
+        }
+    }
+
+    /// Counts a screenshot of the answer, if it fits.
     ///
     /// # Errors
     /// `TooLarge` for too many bytes.
     fn count_picture(&mut self, picture: Option<&ScreenshotBase64>) -> Result<()> {
-        self.pictures += picture.map_or(0, |picture| picture.image.len());
-        if self.pictures > MAX_PICTURES {
+        let pictures = self.pictures + picture.map_or(0, |picture| picture.image.len());
+        if pictures > MAX_PICTURES {
             let message = format!("the screenshots of the batch are larger than {MAX_PICTURES} bytes");
             return Err(Error::too_large(message));
         }
+        self.pictures = pictures;
         Ok(())
     }
 }
 
-/// Whether an action releases one of these pressed keys.
-fn releases(action: &Action, held: &[KeyPress]) -> bool {
-    if let Action::KeyUp(body) = action { held.iter().any(|down| down.key == body.key) } else { false }
+/// Releases all keys and buttons that clients hold on a screen.
+async fn release_held(screen: &Screen) {
+    if let Err(error) = screen.release_held_input().await {
+        tracing::warn!(
+            screen = screen.id,
+            error = format_args!("{error:#}"),
+            "cannot release the keys and buttons of a batch that failed or was interrupted"
+        );
+    }
 }
 
 impl Drop for BatchInProgress<'_> {
@@ -176,13 +213,7 @@ impl Drop for BatchInProgress<'_> {
         }
         let screen = Arc::clone(&self.screen);
         let _task = self.runner.tasks.spawn("release of an interrupted batch", async move {
-            if let Err(error) = screen.release_held_input().await {
-                tracing::warn!(
-                    screen = screen.id,
-                    error = format_args!("{error:#}"),
-                    "cannot release the keys and buttons of an interrupted batch"
-                );
-            }
+            release_held(&screen).await;
         });
     }
 }
@@ -201,6 +232,16 @@ fn batch_error(error: Error) -> BatchError {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_list_takes_a_quarter_of_an_hour_at_most() {
+        let of = |count: usize| {
+            let actions = json!(vec![json!({"action": "wait", "seconds": 60}); count]);
+            super::check_duration(&serde_json::from_value::<Vec<_>>(actions).unwrap())
+        };
+        assert!(of(15).is_ok());
+        assert!(of(16).unwrap_err().message.contains("more than 15 minutes"));
+    }
 
     #[test]
     fn groups_have_all_actions_of_the_list() {

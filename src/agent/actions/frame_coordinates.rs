@@ -29,8 +29,8 @@ pub(super) async fn to_screen(screen: &Screen, mut action: Action) -> Result<Act
     let record = screen.frame_record(frame)?;
     let mut positions = action.body_mut().positions();
     positions.iter_mut().try_for_each(|position| convert(&record, position))?;
-    if refuse_stale && let Some([Some(x), Some(y)]) = positions.first() {
-        let at = Point::parse(**x, **y, screen.size())?;
+    if refuse_stale && let Some((x, y)) = target(&positions) {
+        let at = Point::parse(x, y, screen.size())?;
         let change = screen.change_since(record.moment()).await?;
         let area = Area::near(at.x, at.y, MARGIN);
         if !change.known || change.areas.iter().any(|painted| painted.touches(area)) {
@@ -39,6 +39,12 @@ pub(super) async fn to_screen(screen: &Screen, mut action: Action) -> Result<Act
         }
     }
     Ok(action)
+}
+
+/// Returns the first position with both axes: where the action begins, or the end of a drag that begins at
+/// the pointer.
+fn target(positions: &[Coordinates<'_>]) -> Option<(f64, f64)> {
+    positions.iter().find_map(|[x, y]| Some((*x.as_deref()?, *y.as_deref()?)))
 }
 
 /// Converts a position. With only one axis the pointer keeps the other one; the frame's origin replaces it
@@ -52,4 +58,23 @@ fn convert(record: &FrameRecord, [x, y]: &mut Coordinates<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_target_of_a_drag_from_the_pointer_is_its_end() {
+        for (action, expected) in [
+            (json!({"action": "drag", "end_x": 3, "end_y": 4}), Some((3.0, 4.0))),
+            (json!({"action": "drag", "start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4}), Some((1.0, 2.0))),
+            (json!({"action": "scroll", "direction": "up", "y": 9}), None),
+        ] {
+            let mut action: Action = serde_json::from_value(action).unwrap();
+            assert_eq!(target(&action.body_mut().positions()), expected);
+        }
+    }
 }

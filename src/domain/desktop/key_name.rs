@@ -10,7 +10,7 @@ pub const MAX_PRESSES: usize = 100;
 pub const MAX_KEYS_TEXT: usize = 20_000;
 
 /// Names of modifiers in lower case, and the API's names.
-pub const MODIFIER_NAMES: [(&str, &str); 23] = [
+pub const MODIFIER_NAMES: [(&str, &str); 24] = [
     ("alt", "alt"),
     ("alt_l", "alt"),
     ("alt_r", "alt"),
@@ -29,6 +29,7 @@ pub const MODIFIER_NAMES: [(&str, &str); 23] = [
     ("command", "super"),
     ("meta", "super"),
     ("meta_l", "super"),
+    ("meta_r", "super"),
     ("super", "super"),
     ("super_l", "super"),
     ("super_r", "super"),
@@ -149,6 +150,17 @@ impl HeldKeys {
     }
 }
 
+/// Returns the presses of one combination in the syntax of xdotool. One with a key before its end that is no
+/// modifier is returned as it is: the computer refuses it.
+pub fn combination_presses(combination: &str) -> Vec<String> {
+    let parts = split(combination);
+    let is_modifier = |key: &&str| lookup(&MODIFIER_NAMES, key).is_some();
+    if parts.split_last().is_some_and(|(_, before)| !before.iter().all(is_modifier)) {
+        return vec![combination.to_owned()];
+    }
+    HeldKeys::sort(&[combination]).presses()
+}
+
 /// Splits a text into combinations at white space, as `xdotool key` takes several. White space around a `+`
 /// joins (`ctrl + s`). A text of white space alone is these keys.
 pub fn combinations(text: &str) -> Vec<String> {
@@ -236,6 +248,23 @@ mod tests {
             (&[""], &[""]),
         ] {
             assert_eq!(HeldKeys::sort(names).presses(), presses, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn only_modifiers_stand_before_the_end_of_a_combination() {
+        for (combination, press) in [
+            ("Meta_R+a", "super+a"),
+            ("Control_L+Shift_R+t", "ctrl+shift+t"),
+            ("ctrl++", "ctrl+plus"),
+            ("ctrl", "ctrl"),
+            (" ", "space"),
+            // The agent refuses these.
+            ("Hyper_L+x", "Hyper_L+x"),
+            ("ctrl+a+b", "ctrl+a+b"),
+            ("a+ctrl", "a+ctrl"),
+        ] {
+            assert_eq!(combination_presses(combination), [press], "{combination}");
         }
     }
 

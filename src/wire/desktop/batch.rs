@@ -16,6 +16,10 @@ use crate::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
 use crate::desktop::vendor::{ActionFormat, AnthropicAction, ConvertedList, OpenaiAction};
 use crate::field;
 
+/// Longest `frame` and longest text among the options of a list's screenshot, in bytes. Each is copied into
+/// every action of the list. Names of frames and regions have at most 29.
+const MAX_COPIED_TEXT: usize = 40;
+
 /// `POST actions` in our vocabulary. A bare array is accepted as `actions`.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[schema(example = json!({"actions": [{"action": "click", "x": 10, "y": 10}, {"action": "type", "text": "hello"}]}))]
@@ -74,6 +78,7 @@ pub struct AnthropicList {
     /// `frame` of the screenshot that the model saw: coordinates are its pixels, for any scale and region.
     /// Without it, coordinates are screen pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 40)]
     pub frame: Option<String>,
     /// Conditions of the wait at the end, and options for its screenshot, which is always taken.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,6 +101,7 @@ pub struct OpenaiList {
     /// `frame` of the screenshot that the model saw: coordinates are its pixels, for any scale and region.
     /// Without it, coordinates are screen pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 40)]
     pub frame: Option<String>,
     /// Conditions of the wait at the end, and options for its screenshot, which is always taken.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,7 +140,9 @@ impl Fields {
         }
         let list: Vec<Value> = serde_json::from_str(actions.get()).map_err(|error| error.to_string())?;
         let mut settle = settle.unwrap_or_default();
-        let look = settle.screenshot.get_or_insert_default().clone();
+        let look = settle.screenshot.get_or_insert_default();
+        check_copied(frame.as_deref(), look)?;
+        let look = look.clone();
         let ConvertedList { mut actions, groups } = format.convert(list, frame.as_deref())?;
         actions.iter_mut().for_each(|action| use_options(action, &look));
         let groups = groups.iter().any(|size| *size != 1).then_some(groups);
@@ -142,8 +150,28 @@ impl Fields {
     }
 }
 
+/// Checks the texts that each action of a list gets a copy of.
+///
+/// # Errors
+/// A sentence that names the field of a too long text.
+fn check_copied(frame: Option<&str>, look: &ScreenshotQuery) -> Result<(), String> {
+    let texts = [
+        ("frame", frame),
+        ("settle.screenshot.response_format", look.response_format.as_deref()),
+        ("settle.screenshot.format", look.format.as_deref()),
+        ("settle.screenshot.region", look.region.as_deref()),
+        ("settle.screenshot.cursor", look.cursor.as_deref()),
+        ("settle.screenshot.screen", look.screen.as_deref()),
+    ];
+    let is_long = |text: Option<&str>| text.is_some_and(|text| text.len() > MAX_COPIED_TEXT);
+    match texts.into_iter().find(|(_, text)| is_long(*text)) {
+        Some((field, _)) => Err(format!("{field} must have at most {MAX_COPIED_TEXT} bytes")),
+        None => Ok(()),
+    }
+}
+
 /// Gives a screenshot of the list the options of the one at its end: the model gets pictures of one size. A
-/// zoom is at full scale.
+/// zoom is at full scale, within the same `max_bytes`.
 fn use_options(action: &mut Action, look: &ScreenshotQuery) {
     if let Action::Screenshot(query) = action {
         query.clone_from(look);
@@ -192,7 +220,7 @@ pub struct BatchItem {
     pub error: Option<BatchError>,
 }
 
-/// Error of one action.
+/// Error of one action, or of the end of a list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BatchError {
     /// HTTP status that its own route would answer.
@@ -222,6 +250,10 @@ pub struct BatchResult {
     /// Screenshot at the end, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotBase64>,
+    /// Why the wait or the screenshot at the end failed; what failed is absent then. The results of the
+    /// actions hold all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle_error: Option<BatchError>,
 }
 
 #[cfg(test)]
@@ -308,6 +340,15 @@ mod tests {
             (
                 json!({"actions": [{"action": "wait", "seconds": 1}], "frame": "x"}),
                 "frame is for a list with a format",
+            ),
+            (
+                json!({"format": "openai", "actions": wait, "frame": "x".repeat(41)}),
+                "frame must have at most 40 bytes",
+            ),
+            (
+                json!({"format": "openai", "actions": wait,
+                    "settle": {"screenshot": {"region": "1".repeat(41)}}}),
+                "settle.screenshot.region must have at most 40 bytes",
             ),
             (json!({"actions": [{"action": "left_click"}]}), "unknown variant `left_click`"),
             (json!({"actions": wait}), "missing field `action`"),

@@ -1,5 +1,7 @@
 //! Applications of a template: services, health checks, ports and autostart.
 
+use std::time::Duration;
+
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::prepared::services::{
     LaunchFacts, PrestartObstacle, ServiceStart, service_start,
@@ -182,6 +184,8 @@ impl TemplateDefinition {
     ) -> std::result::Result<ServiceStart, PrestartObstacle> {
         let starts_early =
             |app: &TemplateApp| app.prestart && !(app.services.is_empty() && app.autostart.is_empty());
+        let delays = self.apps.iter().filter(|app| app.prestart).flat_map(|app| &app.autostart);
+        let delays = delays.filter_map(|program| timing::milliseconds(program.delay.as_deref()?));
         service_start(&LaunchFacts {
             isolation,
             prestart: self.apps.iter().any(starts_early),
@@ -189,6 +193,7 @@ impl TemplateDefinition {
             boot_hooks: self.hooks.on_first_boot.is_some() || self.hooks.on_every_boot.is_some(),
             runtime_files: self.files.iter().any(|file| file.when == FileMoment::Runtime),
             egress_policy,
+            delay: Duration::from_millis(delays.max().unwrap_or_default()),
         })
     }
 }

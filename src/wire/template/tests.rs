@@ -319,6 +319,14 @@ fn services_start_before_a_launch_where_the_definition_has_nothing_against_it() 
         let definition = validate(document.as_bytes()).unwrap();
         assert_eq!(definition.service_start(Isolation::Sandbox, false), expected, "{fields}");
     }
+    for (delay, expected) in
+        [("100s", Ok(ServiceStart::BeforeLaunch)), ("1m41s", Err(PrestartObstacle::LongDelay))]
+    {
+        let app = format!("{{name: a, prestart: true, autostart: [{{run: x}}, {{run: y, delay: {delay}}}]}}");
+        let document = format!("api_version: hotdesk/v1\nname: lab@1.0.0\napps: [{app}]\n");
+        let definition = validate(document.as_bytes()).unwrap();
+        assert_eq!(definition.service_start(Isolation::Sandbox, false), expected, "{delay}");
+    }
     for app in [
         "{name: a, services: [{name: s, run: x}]}",
         "{name: a, prestart: true, health: {type: tcp, port: 80}}",

@@ -291,6 +291,34 @@ async fn a_list_is_done_in_order_with_nothing_between_and_ends_at_a_failure() {
 }
 
 #[tokio::test]
+async fn what_a_list_did_is_told_though_its_end_fails() {
+    let fixture = DisplayFixture::bare(400, 300).await;
+    let window = Window::open(&fixture.display(), 0, 0, 400, 300, 0);
+    let click = json!({"action": "click", "x": 3, "y": 3});
+    let list = |screenshot| json!({"actions": [click], "settle": {"quiet_ms": 10, "screenshot": screenshot}});
+    let result = fixture.ok("POST", "/actions", list(json!({"max_bytes": 1}))).await;
+    assert_eq!(result["success"], true);
+    assert_eq!(result["results"][0]["result"]["action"], "click");
+    assert_eq!(result["settle_error"]["code"], "budget_too_small");
+    assert!(result["screenshot"].is_null() && result["settle"].is_object(), "{result}");
+    assert_eq!(window.clicks().len(), 2);
+    // What is known before is refused before.
+    fixture.fails("POST", "/actions", list(json!({"region": "0,0,401,300"})), 400).await;
+    let mut long = vec![json!({"action": "wait", "seconds": 60}); 16];
+    long.insert(0, click.clone());
+    fixture.fails("POST", "/actions", json!(long), 400).await;
+    assert_eq!(window.clicks(), []);
+
+    let group = json!({"groups": [3], "actions": [{"action": "mouse_down", "x": 5, "y": 5},
+        {"action": "click", "x": 999, "y": 3}, {"action": "mouse_up"}]});
+    let failed = fixture.ok("POST", "/actions", group).await;
+    assert_eq!(failed["results"][0]["error"]["status"], 400);
+    let now = fixture.ok("GET", "/cursor_position", Value::Null).await;
+    assert_eq!(now["buttons"], json!([]));
+    fixture.close().await;
+}
+
+#[tokio::test]
 async fn typing_tells_when_another_window_takes_the_keyboard() {
     const MANY: usize = 10_000;
     let fixture = DisplayFixture::bare(400, 300).await;

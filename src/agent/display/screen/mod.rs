@@ -32,9 +32,15 @@ use x11_worker::{CancelCheck, Job, JobStart, SeenSize, X11Worker};
 /// How long work may wait in a queue: the longest drag and a little more.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// The right to act on a screen; dropping it passes it on.
+/// The right to act on a screen; dropping it passes it on. It locks the end of the last turn.
 #[derive(Debug)]
-pub struct ActionTurn(#[allow(dead_code)] tokio::sync::OwnedMutexGuard<()>);
+pub struct ActionTurn(tokio::sync::OwnedMutexGuard<Instant>);
+
+impl Drop for ActionTurn {
+    fn drop(&mut self) {
+        *self.0 = Instant::now();
+    }
+}
 
 /// Lifecycle phase of a screen.
 #[derive(Clone, Debug)]
@@ -64,10 +70,8 @@ pub struct Screen {
     pub(in crate::display) stop: CancellationToken,
     /// Cancelled when nothing of the screen runs any more.
     pub(in crate::display) ended: CancellationToken,
-    /// Lock of the actions, in the order of the requests.
-    turn: Arc<tokio::sync::Mutex<()>>,
-    /// Start of the last action.
-    last_action: Mutex<Instant>,
+    /// Lock of the actions, in the order of the requests, and when the last of them ended.
+    turn: Arc<tokio::sync::Mutex<Instant>>,
     /// Whether a task exists that will release input that clients hold.
     pub(in crate::display) release_claimed: AtomicBool,
     /// Screenshots of this screen.
@@ -96,8 +100,7 @@ impl Screen {
             ended: CancellationToken::new(),
             screenshot_cache: Arc::default(),
             encoders,
-            turn: Arc::default(),
-            last_action: Mutex::new(Instant::now()),
+            turn: Arc::new(tokio::sync::Mutex::new(Instant::now())),
             release_claimed: AtomicBool::new(false),
             clipboard: Clipboard::new(display),
         }
@@ -207,14 +210,13 @@ impl Screen {
     pub async fn acquire_turn(&self) -> Result<ActionTurn> {
         let turn = Arc::clone(&self.turn).lock_owned();
         let turn = tokio::time::timeout(QUEUE_TIMEOUT, turn).await.map_err(|_| self.busy())?;
-        *self.last_action.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         Ok(ActionTurn(turn))
     }
 
-    /// Waits until no action began for `timeout`.
+    /// Waits until nobody has had the turn for `timeout`. A list has it from its first action to its end.
     pub async fn wait_until_idle(&self, timeout: Duration) {
         loop {
-            let idle = self.last_action.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+            let idle = self.turn.lock().await.elapsed();
             if idle >= timeout {
                 return;
             }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Parts, all_services, health};
-use hotdesk_domain::computer::prepared::services::{PRESTART_TIMEOUT, ServiceProgress, ServiceRun};
+use hotdesk_domain::computer::prepared::services::{
+    MAX_PRESTART_DELAY, PRESTART_TIMEOUT, ServiceProgress, ServiceRun, UP_SECONDS,
+};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_wire::programs::service::{ServiceProgram, TemplatePrograms};
 
@@ -27,13 +29,20 @@ impl Parts {
     /// actions begin with the launch.
     ///
     /// # Errors
-    /// `Conflict` when they are not up and healthy after [`PRESTART_TIMEOUT`], or never will be; `Internal`
-    /// when their start cannot be recorded.
+    /// `Conflict` when they are not up and healthy after [`PRESTART_TIMEOUT`], or never will be, and for a
+    /// delay above [`MAX_PRESTART_DELAY`]; `Internal` when their start cannot be recorded.
     pub(super) async fn prestart(&self, programs: &TemplatePrograms) -> Result<()> {
         let services: Vec<ServiceProgram> =
             all_services(programs).into_iter().filter(|service| service.prestart).collect();
         if services.is_empty() {
             return Ok(());
+        }
+        let delays = programs.autostart.iter().filter(|program| program.prestart).map(|it| it.delay_ms);
+        let delay = Duration::from_millis(delays.max().unwrap_or_default());
+        if delay > MAX_PRESTART_DELAY {
+            return Err(Error::conflict(
+                "A program of autostart has too long a delay for a start before launches",
+            ));
         }
         self.begin_logs(programs)?;
         let deadline = Instant::now() + PRESTART_TIMEOUT;
@@ -44,10 +53,10 @@ impl Parts {
             let marked = fs::create_dir_all(&self.folder).and_then(|()| fs::write(mark, ""));
             marked.map_err(Error::internal)?;
         }
-        // A program with a delay counts as running while it waits.
-        let delays = programs.autostart.iter().filter(|program| program.prestart).map(|it| it.delay_ms);
-        let delay = Duration::from_millis(delays.max().unwrap_or_default());
-        tokio::time::sleep(delay.min(PRESTART_TIMEOUT)).await;
+        // A program with a delay counts as running while it waits, and must be up for a time after it.
+        if !delay.is_zero() {
+            tokio::time::sleep(delay + Duration::from_secs(UP_SECONDS)).await;
+        }
         self.await_up(&services, deadline).await?;
         let prelude = self.prelude(programs);
         for program in programs.health.iter().filter(|program| program.prestart) {

@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use hotdesk_domain::limits::{MAX_COMMAND_SECONDS, bounded_seconds};
+use hotdesk_domain::limits::{MAX_COMMAND_SECONDS, MAX_LIST_DURATION, bounded_seconds};
 use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_wire::desktop::action::Action;
 use hotdesk_wire::desktop::batch::Batch;
-
-/// Longest duration of a list of actions; longer lists are better split.
-const MAX_LIST: Duration = Duration::from_secs(15 * 60);
 
 /// The timeout for one action.
 pub fn for_action(action: &Action) -> Duration {
@@ -17,8 +14,8 @@ pub fn for_action(action: &Action) -> Duration {
 
 /// The timeout for a list of actions, with the wait at its end.
 pub fn for_list(list: &Batch) -> Duration {
-    // The agent refuses an empty list, which takes a moment as well.
-    let actions = list.actions.iter().map(for_action).sum::<Duration>().min(MAX_LIST);
+    // The agent refuses an empty and a longer list, which takes a moment as well.
+    let actions = list.actions.iter().map(for_action).sum::<Duration>().min(MAX_LIST_DURATION);
     QUICK_TIMEOUT + actions + list.settle_duration()
 }
 

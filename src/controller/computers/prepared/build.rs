@@ -13,8 +13,7 @@ use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::prepared::services::{MAX_PRESTARTED_BYTES, ServiceStart};
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
-use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_engine::{Boot, MachineSpec};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::prepared::PreparedMachine;
@@ -37,6 +36,34 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(40);
 const GENERATION: u64 = 1;
 const FAILED: &str = "Desktop could not be prepared";
 
+/// Why a boot snapshot was not made.
+enum BuildFailure {
+    /// Its services cannot run in one.
+    Services(Error),
+    /// Anything else.
+    Other(Error),
+}
+
+impl BuildFailure {
+    fn error(&self) -> &Error {
+        match self {
+            Self::Services(error) | Self::Other(error) => error,
+        }
+    }
+
+    /// The agent answers `Conflict` for services that are not up or not healthy. All else may be the host's
+    /// fault.
+    fn of_prestart(error: Error) -> Self {
+        if error.kind == Kind::Conflict { Self::Services(error) } else { Self::Other(error) }
+    }
+}
+
+impl From<Error> for BuildFailure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
 impl Fleet {
     /// Starts to make the boot snapshots that creates want.
     pub fn start_boot_snapshots(&self) {
@@ -50,23 +77,29 @@ impl Fleet {
                     () = stop.cancelled() => break,
                     spec = shared.next_wanted() => spec,
                 };
-                let Err(error) = shared.make_boot_snapshot(&spec).await else { continue };
+                let Err(failure) = shared.make_boot_snapshot(&spec).await else { continue };
                 if stop.is_cancelled() {
                     break;
                 }
                 tracing::warn!(
                     size = DesktopSize::from(&spec).as_str(),
-                    error = format_args!("{error:#}"),
+                    error = format_args!("{:#}", failure.error()),
                     "could not make a boot snapshot; computers of this size boot"
                 );
-                // A host that is short of something may have it later.
-                if spec.services == ServiceStart::BeforeLaunch && error.code != Some(ErrorCode::NoCapacity) {
-                    shared.boot_snapshots.start_services_at_launch(spec);
-                    continue;
+                match failure {
+                    BuildFailure::Services(_) => {
+                        shared.boot_snapshots.start_services_at_launch(spec);
+                        continue;
+                    }
+                    BuildFailure::Other(_) => {}
                 }
                 tokio::select! {
                     () = stop.cancelled() => break,
                     () = tokio::time::sleep(RETRY_PAUSE) => {}
+                }
+                // A host that is short of something may have it now.
+                if spec.services == ServiceStart::BeforeLaunch {
+                    shared.boot_snapshots.want(spec);
                 }
             }
         });
@@ -88,7 +121,7 @@ impl FleetState {
     }
 
     /// Makes the boot snapshot of a size, unless there is one. A failed one leaves nothing.
-    async fn make_boot_snapshot(&self, spec: &DesktopSpec) -> Result<()> {
+    async fn make_boot_snapshot(&self, spec: &DesktopSpec) -> Result<(), BuildFailure> {
         let inputs = self.engine.boot_inputs(spec.isolation).await.map_err(Error::internal)?;
         let size = DesktopSize::from(spec);
         if self.store.boot_snapshot(&inputs, &size).await?.is_some() {
@@ -99,19 +132,20 @@ impl FleetState {
         let stop = self.tasks.stopping();
         let made = tokio::select! {
             made = self.boot_and_save(&new, snapshot, spec) => made,
-            () = stop.cancelled() => Err(stopping()),
+            () = stop.cancelled() => Err(stopping().into()),
         };
-        if let Err(error) = made {
+        if let Err(failure) = made {
             if let Err(left) = self.remove_boot_snapshot(new.id).await {
                 tracing::warn!(
                     error = format_args!("{left:#}"),
                     "could not remove an unfinished boot snapshot; the next start does"
                 );
             }
-            return Err(error);
+            return Err(failure);
         }
         tracing::info!(size = size.as_str(), "made a boot snapshot: computers of this size begin from it");
-        self.trim_boot_snapshots().await.map(drop)
+        self.trim_boot_snapshots().await?;
+        Ok(())
     }
 
     async fn boot_and_save(
@@ -119,7 +153,7 @@ impl FleetState {
         new: &PreparedMachine,
         snapshot: SnapshotId,
         spec: &DesktopSpec,
-    ) -> Result<()> {
+    ) -> Result<(), BuildFailure> {
         let failed = |error| refused(FAILED, &error);
         let guest = {
             let _turn = self.starts.acquire().await.map_err(Error::internal)?;
@@ -127,19 +161,21 @@ impl FleetState {
         };
         if spec.services == ServiceStart::BeforeLaunch {
             // Not in the turn of a start: it may take minutes.
-            guest.prepare_template(PrepareTemplate { prestart: true }).await?;
+            let prepared = guest.prepare_template(PrepareTemplate { prestart: true }).await;
+            prepared.map_err(BuildFailure::of_prestart)?;
             settle(&guest).await?;
         }
         let _turn = self.starts.acquire().await.map_err(Error::internal)?;
         let saved = self.engine.snapshot(new.id, snapshot.0, true).await.map_err(failed)?;
         if spec.services == ServiceStart::BeforeLaunch && saved.bytes > MAX_PRESTARTED_BYTES {
-            return Err(Error::conflict(format!(
+            return Err(BuildFailure::Services(Error::conflict(format!(
                 "memory and disk of its services take {} bytes, and at most {MAX_PRESTARTED_BYTES} are kept",
                 saved.bytes
-            )));
+            ))));
         }
         self.engine.stop(new.id, Duration::ZERO).await.map_err(failed)?;
-        self.store.use_boot_snapshot(new.id).await
+        self.store.use_boot_snapshot(new.id).await?;
+        Ok(())
     }
 
     /// Makes one machine for the pool. A failed one leaves nothing.

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, LayerId};
+use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::prepared::pool::{PoolLimits, PoolSize};
 use hotdesk_domain::computer::prepared::services::ServiceStart;
 use hotdesk_domain::computer::prepared::{DesktopSize, DesktopSpec};
@@ -27,7 +28,7 @@ impl PreparedDesktops {
 /// Most sizes that wait for a snapshot; others ask again with their next create.
 const MAX_WANTED: usize = 16;
 
-/// Most sizes whose services are known not to start before a launch; of more, the oldest are tried again.
+/// Most templates whose services are known not to start before a launch; of more, the oldest are tried again.
 const MAX_FAILED: usize = 64;
 
 /// Sizes of which snapshots are wanted.
@@ -41,9 +42,31 @@ pub(in crate::computers) struct BootSnapshots {
 #[derive(Default)]
 struct WantedSizes {
     specs: VecDeque<DesktopSpec>,
-    /// Those whose services did not start before a launch, the oldest first. Until the next start of the
-    /// controller they are not tried again: each attempt would be a boot.
-    failed: VecDeque<DesktopSize>,
+    /// Templates whose services did not start before a launch, the oldest first. Until the next start of the
+    /// controller they are not tried again, with any hardware: each attempt would be a boot of minutes.
+    failed: VecDeque<PrestartKey>,
+}
+
+/// The services of a template and the kernel behind them, whatever the hardware.
+#[derive(PartialEq)]
+struct PrestartKey {
+    isolation: Isolation,
+    layers: Vec<LayerId>,
+}
+
+impl From<&DesktopSpec> for PrestartKey {
+    fn from(spec: &DesktopSpec) -> Self {
+        Self { isolation: spec.isolation, layers: spec.layers.clone() }
+    }
+}
+
+impl WantedSizes {
+    /// Takes the first size without services, which is made in seconds; else the first one.
+    fn take(&mut self) -> Option<DesktopSpec> {
+        let is_fast = |spec: &DesktopSpec| spec.services == ServiceStart::AtLaunch;
+        let at = self.specs.iter().position(is_fast).unwrap_or_default();
+        self.specs.remove(at)
+    }
 }
 
 impl BootSnapshots {
@@ -58,7 +81,7 @@ impl BootSnapshots {
 
     pub(in crate::computers) fn want(&self, mut spec: DesktopSpec) {
         let mut wanted = self.wanted();
-        if wanted.failed.contains(&DesktopSize::from(&spec)) {
+        if wanted.failed.contains(&PrestartKey::from(&spec)) {
             spec.services = ServiceStart::AtLaunch;
         }
         let size = DesktopSize::from(&spec);
@@ -69,12 +92,16 @@ impl BootSnapshots {
         }
     }
 
-    /// Remembers that the services of a size do not start before a launch, and wants its snapshot without
+    /// Remembers that the services of a template do not start before a launch, and wants its snapshots without
     /// them.
     pub(in crate::computers) fn start_services_at_launch(&self, spec: DesktopSpec) {
         {
             let mut wanted = self.wanted();
-            wanted.failed.push_back(DesktopSize::from(&spec));
+            let key = PrestartKey::from(&spec);
+            for other in wanted.specs.iter_mut().filter(|other| PrestartKey::from(&**other) == key) {
+                other.services = ServiceStart::AtLaunch;
+            }
+            wanted.failed.push_back(key);
             if wanted.failed.len() > MAX_FAILED {
                 wanted.failed.pop_front();
             }
@@ -85,7 +112,7 @@ impl BootSnapshots {
     /// Waits for the next size of which there may be no snapshot.
     pub(in crate::computers) async fn next(&self) -> DesktopSpec {
         loop {
-            let next = self.wanted().specs.pop_front();
+            let next = self.wanted().take();
             match next {
                 Some(spec) => return spec,
                 None => self.added.notified().await,
@@ -174,7 +201,6 @@ impl Pool {
 mod tests {
     use super::*;
     use futures_util::FutureExt as _;
-    use hotdesk_domain::computer::isolation::Isolation;
     use hotdesk_domain::computer::{ComputerRequest, parse_computer_request};
 
     fn spec(ram: f64, services: ServiceStart) -> DesktopSpec {
@@ -196,6 +222,23 @@ mod tests {
         snapshots.want(early(4.0));
         snapshots.want(early(8.0));
         assert_eq!(next(), Some(spec(4.0, ServiceStart::AtLaunch)));
-        assert_eq!((next(), next()), (Some(early(8.0)), None), "another size is tried");
+        assert_eq!(
+            (next(), next()),
+            (Some(spec(8.0, ServiceStart::AtLaunch)), None),
+            "whatever the hardware"
+        );
+        let other = DesktopSpec { layers: vec![LayerId::random()], ..early(4.0) };
+        snapshots.want(other.clone());
+        assert_eq!((next(), next()), (Some(other), None), "another template is tried");
+    }
+
+    #[test]
+    fn sizes_without_services_come_first() {
+        let snapshots = BootSnapshots::new(4);
+        let next = || snapshots.next().now_or_never();
+        let (slow, fast) = (spec(4.0, ServiceStart::BeforeLaunch), spec(8.0, ServiceStart::AtLaunch));
+        snapshots.want(slow.clone());
+        snapshots.want(fast.clone());
+        assert_eq!((next(), next(), next()), (Some(fast), Some(slow), None));
     }
 }

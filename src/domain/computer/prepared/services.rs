@@ -8,6 +8,9 @@ use crate::computer::isolation::Isolation;
 /// Longest time until services that start before a launch are up and healthy: that of the check of a build
 /// (docs/templates.md#build-and-launch).
 pub const PRESTART_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest delay of a program of the desktop that starts before a launch: the rest of [`PRESTART_TIMEOUT`] is
+/// for its start.
+pub const MAX_PRESTART_DELAY: Duration = Duration::from_secs(100);
 /// Most bytes of a boot snapshot in which services of a template run. It counts for no account, and that of a
 /// desktop alone takes 100 to 400 MB (docs/lifecycle.md#boot-snapshots).
 pub const MAX_PRESTARTED_BYTES: u64 = 2 << 30;
@@ -39,6 +42,8 @@ pub struct LaunchFacts {
     pub runtime_files: bool,
     /// Whether the computer may reach only some destinations: services would start without the policy.
     pub egress_policy: bool,
+    /// The longest delay of a program of the desktop with `prestart`; zero without one.
+    pub delay: Duration,
 }
 
 /// Why services cannot start before a launch though their template asks for it.
@@ -56,6 +61,8 @@ pub enum PrestartObstacle {
     RuntimeFiles,
     /// An egress policy.
     EgressPolicy,
+    /// A delay above [`MAX_PRESTART_DELAY`].
+    LongDelay,
 }
 
 impl PrestartObstacle {
@@ -67,6 +74,7 @@ impl PrestartObstacle {
             Self::BootHooks => "the template has on_first_boot or on_every_boot",
             Self::RuntimeFiles => "the template has files of the moment runtime",
             Self::EgressPolicy => "the computer has an egress policy",
+            Self::LongDelay => "a program of autostart has a delay of more than 100 s",
         }
     }
 }
@@ -77,13 +85,15 @@ impl PrestartObstacle {
 /// # Errors
 /// The first obstacle of a template that asks for an earlier start.
 pub fn service_start(facts: &LaunchFacts) -> Result<ServiceStart, PrestartObstacle> {
-    let LaunchFacts { isolation, prestart, secrets, boot_hooks, runtime_files, egress_policy } = *facts;
+    let LaunchFacts { isolation, prestart, secrets, boot_hooks, runtime_files, egress_policy, delay } =
+        *facts;
     let obstacles = [
         (isolation != Isolation::Sandbox, PrestartObstacle::Isolation),
         (secrets, PrestartObstacle::Secrets),
         (boot_hooks, PrestartObstacle::BootHooks),
         (runtime_files, PrestartObstacle::RuntimeFiles),
         (egress_policy, PrestartObstacle::EgressPolicy),
+        (delay > MAX_PRESTART_DELAY, PrestartObstacle::LongDelay),
     ];
     if !prestart {
         return Ok(ServiceStart::AtLaunch);
@@ -153,6 +163,7 @@ mod tests {
             boot_hooks: false,
             runtime_files: false,
             egress_policy: false,
+            delay: Duration::ZERO,
         };
         let cases = [
             (free, Ok(ServiceStart::BeforeLaunch)),
@@ -163,6 +174,8 @@ mod tests {
             (LaunchFacts { boot_hooks: true, ..free }, Err(PrestartObstacle::BootHooks)),
             (LaunchFacts { runtime_files: true, ..free }, Err(PrestartObstacle::RuntimeFiles)),
             (LaunchFacts { egress_policy: true, ..free }, Err(PrestartObstacle::EgressPolicy)),
+            (LaunchFacts { delay: MAX_PRESTART_DELAY, ..free }, Ok(ServiceStart::BeforeLaunch)),
+            (LaunchFacts { delay: Duration::from_secs(101), ..free }, Err(PrestartObstacle::LongDelay)),
             // Who does not ask for it has no obstacle.
             (LaunchFacts { prestart: false, secrets: true, ..free }, Ok(ServiceStart::AtLaunch)),
             (LaunchFacts { secrets: true, egress_policy: true, ..free }, Err(PrestartObstacle::Secrets)),

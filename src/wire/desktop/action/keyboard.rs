@@ -46,7 +46,8 @@ impl ActionBody for Type {
     }
 
     fn duration(&self) -> Duration {
-        typing(self.text.chars().count() as u64)
+        let typed = typing(self.text.chars().count() as u64);
+        if self.mode.as_deref() == Some("paste") { typed.min(MAX_PASTE) } else { typed }
     }
 
     fn record(&self, entry: &mut TimelineEntry) {
@@ -97,6 +98,9 @@ impl ActionBody for KeyPress {
         entry.keys = Some(keys.take(MAX_RECORDED_KEYS).cloned().collect());
     }
 }
+
+/// Longest duration of a paste: the program takes the text in one piece, and the clipboard is restored.
+const MAX_PASTE: Duration = Duration::from_secs(10);
 
 /// Longest duration of typing this number of characters.
 fn typing(characters: u64) -> Duration {

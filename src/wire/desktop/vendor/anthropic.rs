@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::fields::{Coordinate, Fields, VendorActionError, check_range, required};
 use super::steps;
 use crate::desktop::action::{Action, Drag, PointerQuery, Zoom};
-use hotdesk_domain::desktop::key_name::{HeldKeys, MAX_PRESSES};
+use hotdesk_domain::desktop::key_name::{HeldKeys, MAX_PRESSES, combination_presses};
 use hotdesk_domain::desktop::pointer::MAX_SCROLL_STEPS;
 use hotdesk_domain::limits::{MAX_HOLD_MS, MAX_MODEL_WAIT_SECONDS, MAX_WAIT_SECONDS};
 
@@ -331,7 +331,7 @@ fn key(text: &str, repeat: Option<u32>) -> Result<Action, VendorActionError> {
         return Err(VendorActionError::of_field("repeat", format!("must be 1 to {MAX_PRESSES}")));
     }
     let combinations = steps::combinations_in("text", text)?;
-    let presses = combinations.iter().flat_map(|one| HeldKeys::sort(&[one]).presses());
+    let presses = combinations.iter().flat_map(|one| combination_presses(one));
     steps::press("text", presses.collect(), repeat)
 }
 
