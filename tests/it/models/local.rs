@@ -62,6 +62,7 @@ async fn a_real_model_streams_and_a_conversation_goes_on() {
         url: format!("{}/v1", server.url),
         key: None,
         needs_key: false,
+        client_keys: false,
         models: vec![ModelDefinition {
             name: name.to_owned(),
             upstream: name.to_owned(),
