@@ -121,6 +121,7 @@ async fn reply(handle: &ModelHandle, messages: Vec<Message>) -> (Result<ModelRep
     let request = request(handle, messages);
     let mut deltas = Vec::new();
     let outcome = handle.backend.reply(&request, &mut |delta| deltas.push(delta)).await;
+    deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
     (outcome, deltas)
 }
 
