@@ -45,8 +45,8 @@ pub struct BackendSettings {
     /// Whether it needs a key. Not set: whether it is an Anthropic one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_required: Option<bool>,
-    /// Whether it gets keys of clients: `x-anthropic-key` and secrets. Not set: whether it is the vendor's own
-    /// server. Turns with such a key cost the operator's clients nothing here.
+    /// Whether it gets keys of clients: `x-anthropic-key` and secrets. Not set: whether it is the vendor's
+    /// own server. Turns with such a key cost the operator's clients nothing here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_keys: Option<bool>,
     /// Its models by name. None: the Claude models that hotdesk knows, for an Anthropic back end.

@@ -59,9 +59,9 @@ impl ClientAccount {
         }
     }
 
-    /// Records the cost of a turn, in millionths of a cent, and returns whether the client may go on. A cost with
-    /// the same `entry` is recorded once. A turn
-    /// that exceeds the cap counts up to the cap: it has been paid already, and the cap is never exceeded.
+    /// Records the cost of a turn, in millionths of a cent, and returns whether the client may go on. A cost
+    /// with the same `entry` is recorded once. A turn that exceeds the cap counts up to the cap: it has been
+    /// paid already, and the cap is never exceeded.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.

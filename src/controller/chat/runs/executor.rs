@@ -165,8 +165,8 @@ impl Executor {
         self.frame.as_ref().map(|frame| frame.id.as_str())
     }
 
-    /// Says which picture the model saw when it made the next call: coordinates are pixels of it, and the call
-    /// is refused when its target has changed since.
+    /// Says which picture the model saw when it made the next call: coordinates are pixels of it, and the
+    /// call is refused when its target has changed since.
     pub fn set_seen(&mut self, frame: Option<String>) {
         self.seen = frame;
     }
@@ -436,8 +436,8 @@ impl Executor {
     }
 }
 
-/// The groups of a call's `own` actions, which count as one so that its keys are released when it fails, and of
-/// those that were added to them: `all` together.
+/// The groups of a call's `own` actions, which count as one so that its keys are released when it fails, and
+/// of those that were added to them: `all` together.
 fn groups(own: usize, all: usize) -> Vec<u32> {
     // A call has at most 16 actions.
     let own = u32::try_from(own).unwrap_or(u32::MAX);
@@ -445,8 +445,9 @@ fn groups(own: usize, all: usize) -> Vec<u32> {
     std::iter::once(own).chain(std::iter::repeat_n(1, added)).collect()
 }
 
-/// Completes actions before they are sent: the first with a position refuses a changed target, and the last waits until the
-/// screen has settled and returns a picture. Returns whether the picture shows only a part of the screen.
+/// Completes actions before they are sent: the first with a position refuses a changed target, and the last
+/// waits until the screen has settled and returns a picture. Returns whether the picture shows only a part of
+/// the screen.
 fn prepare(
     actions: &mut Vec<Action>,
     refuses_stale: bool,

@@ -119,8 +119,7 @@ impl Runs {
     /// # Errors
     /// `NotFound` (`computer_not_found`) or `Forbidden` for the computer; those of `Fleet::guest` when it does not run;
     /// `Invalid` (`invalid_model`); `PaymentRequired` (`credits_exhausted`); `Conflict` (`run_in_progress`,
-    /// `no_pending_call`);
-    /// `RateLimited` (`too_many_runs`); those of [`Threads::open`].
+    /// `no_pending_call`); `RateLimited` (`too_many_runs`); those of [`Threads::open`].
     pub async fn start(&self, caller: &Caller, request: RunRequest) -> Result<RunHandle> {
         let services = &self.services;
         let caller = caller.for_change();

@@ -114,8 +114,8 @@ impl RunTotals {
         self.microcents = self.microcents.saturating_add(microcents);
     }
 
-    /// Adds to an error what the run had done. After a step the request is not safe to repeat: the error has no
-    /// `Retry-After`, and no status that asks for another attempt.
+    /// Adds to an error what the run had done. After a step the request is not safe to repeat: the error has
+    /// no `Retry-After`, and no status that asks for another attempt.
     pub fn explain(&self, error: Error) -> Error {
         let (steps, thread) = (self.steps, self.thread);
         let done = match steps {

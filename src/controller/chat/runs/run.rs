@@ -258,7 +258,8 @@ impl Run {
         }
     }
 
-    /// Counts the cost of the last turn, as far as its tokens are known. Returns whether the client may go on.
+    /// Counts the cost of the last turn, as far as its tokens are known. Returns whether the client may go
+    /// on.
     async fn count_turn(&mut self) -> Result<bool> {
         let Some(turn) = &mut self.uncounted else { return Ok(true) };
         let cost = self.parts.model.model.prices.cost(&turn.usage);

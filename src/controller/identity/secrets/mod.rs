@@ -121,8 +121,8 @@ impl Secrets {
         }
     }
 
-    /// Returns the values of all secrets that a caller may use on a computer, also of those that another one of
-    /// the same name hides: an owner has at most 100.
+    /// Returns the values of all secrets that a caller may use on a computer, also of those that another one
+    /// of the same name hides: an owner has at most 100.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails, or a value was changed by another program.

@@ -104,7 +104,8 @@ row! {
 
 const SELECT: &str = "SELECT t.id, t.computer_id, t.account_id, t.title, t.archived, t.run_state, t.failure, \
     t.messages, t.steps, t.waiting_call, t.waiting_frame, t.input_tokens, t.output_tokens, \
-    t.cache_read_tokens, t.cache_write_tokens, t.cost_microcents, t.created_at, t.updated_at FROM threads t WHERE ";
+    t.cache_read_tokens, t.cache_write_tokens, t.cost_microcents, t.created_at, \
+    t.updated_at FROM threads t WHERE ";
 
 impl TryFrom<Row> for Thread {
     type Error = Error;
