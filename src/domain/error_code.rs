@@ -341,6 +341,8 @@ error_codes! {
     ContextOverflow = "context_overflow",
     /// A run works on the screen or continues the thread already.
     RunInProgress = "run_in_progress",
+    /// No call of the thread waits to be confirmed.
+    NoPendingCall = "no_pending_call",
     /// The account has its maximum number of runs.
     TooManyRuns = "too_many_runs",
     /// Neither the request nor the service has a key for the back end of the model.

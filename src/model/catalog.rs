@@ -49,6 +49,11 @@ impl BackendKind {
             Self::OpenAi => "https://api.openai.com/v1",
         }
     }
+
+    /// Whether an address is that of the vendor's own server.
+    pub fn is_vendor(self, url: &str) -> bool {
+        url.trim_end_matches('/') == self.vendor_url()
+    }
 }
 
 /// A back end, as the operator defines it.
@@ -64,6 +69,9 @@ pub struct BackendDefinition {
     pub key: Option<Secret>,
     /// Whether requests without a key are refused before they are sent.
     pub needs_key: bool,
+    /// Whether it gets keys of clients. Elsewhere they are ignored: a server that takes any key would serve
+    /// clients at the operator's cost, and a client's key is for its vendor.
+    pub client_keys: bool,
     /// Its models; empty: the Claude models that hotdesk knows, which only an Anthropic back end has.
     pub models: Vec<ModelDefinition>,
 }
@@ -105,7 +113,8 @@ pub struct CatalogModel {
     pub prices: Prices,
 }
 
-/// Keys of a request, which replace those of the operator. A key reaches only back ends of its API.
+/// Keys of a request, which replace those of the operator. A key reaches only back ends of its API that take
+/// keys of clients ([`BackendDefinition::client_keys`]).
 #[derive(Clone, Debug, Default)]
 pub struct ClientKeys {
     /// Key for Anthropic's API.
@@ -123,6 +132,8 @@ pub struct ModelHandle {
     pub model: CatalogModel,
     /// Whether the key is one of the request, so that the operator pays nothing.
     pub has_client_key: bool,
+    /// Whether there is no key, and the back end would take one of the client.
+    pub wants_client_key: bool,
 }
 
 impl fmt::Debug for ModelHandle {
@@ -130,6 +141,7 @@ impl fmt::Debug for ModelHandle {
         f.debug_struct("ModelHandle")
             .field("model", &self.model)
             .field("has_client_key", &self.has_client_key)
+            .field("wants_client_key", &self.wants_client_key)
             .finish_non_exhaustive()
     }
 }
@@ -159,7 +171,7 @@ impl fmt::Display for OpenError {
             }
             Self::MissingKey { kind: BackendKind::Anthropic } => f.write_str(
                 "The model needs a key, and the operator configured none: send yours in the header \
-                 x-anthropic-key.",
+                 x-anthropic-key, which only servers get that take keys of clients.",
             ),
             Self::MissingKey { kind: BackendKind::OpenAi } => {
                 f.write_str("The model needs a key, and the operator configured none.")
@@ -178,6 +190,7 @@ struct Backend {
     client: EndpointClient,
     key: Option<Secret>,
     needs_key: bool,
+    client_keys: bool,
 }
 
 #[derive(Debug)]
@@ -215,6 +228,7 @@ impl ModelCatalog {
                 url: BackendKind::Anthropic.vendor_url().to_owned(),
                 key: None,
                 needs_key: true,
+                client_keys: true,
                 models: Vec::new(),
             });
         }
@@ -265,11 +279,12 @@ impl ModelCatalog {
         let entry = self.entry(name).ok_or_else(|| OpenError::UnknownModel {
             known: self.models().map(|model| model.name.clone()).collect(),
         })?;
-        let Backend { kind, client, key, needs_key } = &*entry.backend;
+        let Backend { kind, client, key, needs_key, client_keys } = &*entry.backend;
         let own = match kind {
             BackendKind::Anthropic => keys.anthropic.as_ref(),
             BackendKind::OpenAi => keys.openai.as_ref(),
         };
+        let own = own.filter(|_| *client_keys);
         let key = own.or(key.as_ref());
         if key.is_none() && *needs_key {
             return Err(OpenError::MissingKey { kind: *kind });
@@ -280,7 +295,12 @@ impl ModelCatalog {
             BackendKind::Anthropic => Arc::new(AnthropicModel::new(client.clone(), header("")?)),
             BackendKind::OpenAi => Arc::new(OpenAiModel::new(client.clone(), header("Bearer ")?)),
         };
-        Ok(ModelHandle { backend, model: entry.model.clone(), has_client_key: own.is_some() })
+        Ok(ModelHandle {
+            backend,
+            model: entry.model.clone(),
+            has_client_key: own.is_some(),
+            wants_client_key: key.is_none() && *client_keys,
+        })
     }
 
     fn entry(&self, name: &str) -> Option<&Entry> {
@@ -309,7 +329,7 @@ fn open(
     definition: BackendDefinition,
     limits: RequestLimits,
 ) -> Result<(Backend, Vec<ModelDefinition>), String> {
-    let BackendDefinition { name: _, kind, url, key, needs_key, models } = definition;
+    let BackendDefinition { name: _, kind, url, key, needs_key, client_keys, models } = definition;
     let base = parse_url(&url)?;
     let (endpoint, models) = match kind {
         BackendKind::Anthropic if models.is_empty() => (AnthropicModel::endpoint(&base), claude_models()),
@@ -323,7 +343,7 @@ fn open(
         return Err(format!("model {:?}: its id is empty", model.name));
     }
     let client = EndpointClient::new(endpoint, limits).map_err(|error| format!("no client: {error}"))?;
-    Ok((Backend { kind, client, key, needs_key }, models))
+    Ok((Backend { kind, client, key, needs_key, client_keys }, models))
 }
 
 /// Parses an address to which paths can be added.
@@ -386,6 +406,7 @@ mod tests {
             url: url.to_owned(),
             key: None,
             needs_key: kind == BackendKind::Anthropic,
+            client_keys: true,
             models: models.collect(),
         }
     }
@@ -439,6 +460,35 @@ mod tests {
         let error = catalog.open("o", &anthropic).expect_err("another vendor's key");
         assert_eq!(error, OpenError::MissingKey { kind: BackendKind::OpenAi });
         assert!(catalog.open("a", &openai).is_err());
+    }
+
+    #[test]
+    fn a_server_that_takes_no_keys_of_clients_gets_the_operators() {
+        let url = "http://127.0.0.1:8000/v1";
+        let keys = ClientKeys { anthropic: Some(Secret::new("junk")), openai: Some(Secret::new("junk")) };
+        for kind in [BackendKind::Anthropic, BackendKind::OpenAi] {
+            for (client_keys, key, needs_key, expected) in [
+                (false, Some("operator"), true, Some((false, false))),
+                (false, None, false, Some((false, false))),
+                (false, None, true, None),
+                (true, Some("operator"), true, Some((true, false))),
+                (true, None, true, Some((true, false))),
+            ] {
+                let one = BackendDefinition {
+                    client_keys,
+                    needs_key,
+                    key: key.map(Secret::new),
+                    ..backend("b", kind, url, &["m"])
+                };
+                let opened = catalog(vec![one], "m").expect("a catalog").open("m", &keys).ok();
+                let found = opened.map(|model| (model.has_client_key, model.wants_client_key));
+                assert_eq!(found, expected, "{kind:?} {client_keys} {key:?} {needs_key}");
+            }
+            let one = BackendDefinition { needs_key: false, ..backend("b", kind, url, &["m"]) };
+            let opened = catalog(vec![one], "m").expect("a catalog").open("m", &ClientKeys::default());
+            assert!(opened.expect("a model").wants_client_key, "{kind:?}");
+            assert!(kind.is_vendor(&format!("{}/", kind.vendor_url())) && !kind.is_vendor(url));
+        }
     }
 
     #[test]

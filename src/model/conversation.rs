@@ -137,6 +137,8 @@ pub enum Delta {
     Text(String),
     /// Thinking.
     Thinking(String),
+    /// Tokens of the turn so far, as totals. A back end that tells them at the end alone passes none before.
+    Usage(Usage),
 }
 
 /// One turn of a model.

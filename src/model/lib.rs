@@ -21,8 +21,8 @@ use conversation::{Delta, ModelReply, ModelRequest};
 /// A back end that answers requests with one model turn.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Asks for one turn. Each part of text is passed to `deltas` as it arrives. The reply has the whole
-    /// turn. Dropping the future ends the request at the back end.
+    /// Asks for one turn. Each part of text, and each known number of tokens, is passed to `deltas` as it
+    /// arrives. The reply has the whole turn. Dropping the future ends the request at the back end.
     ///
     /// # Errors
     /// [`ModelError`], after the retries that its kind allows. Parts of text may have been passed on before.

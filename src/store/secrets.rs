@@ -237,6 +237,21 @@ impl Store {
         .map_err(failed("read the value of a secret"))?;
         row.map(|row| self.vault.open(&SECRET_VALUE, &row.id, &row.value)).transpose()
     }
+
+    /// Returns the values of all secrets that a request may use, in no order.
+    ///
+    /// # Errors
+    /// Those of [`Self::usable_secret`].
+    pub async fn usable_secrets(&self, usable: UsableSecrets) -> Result<Vec<Secret>> {
+        let rows: Vec<ValueRow> =
+            sqlx::query_as("SELECT id, value FROM secrets WHERE workspace_id = $1 OR account_id = $2")
+                .bind(usable.workspace.to_string())
+                .bind(usable.account.map(|account| account.to_string()))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed("read the values of secrets"))?;
+        rows.iter().map(|row| self.vault.open(&SECRET_VALUE, &row.id, &row.value)).collect()
+    }
 }
 
 impl Write {

@@ -134,6 +134,7 @@ async fn sweep(app: AppState) -> Result<()> {
     app.audit.trim(&app.config.audit).await?;
     idempotency::sweep(&app).await?;
     app.threads.sweep().await?;
+    app.runs.sweep().await?;
     let known = app.store.file_ids().await?;
     let blobs = app.blobs.clone();
     let removed =

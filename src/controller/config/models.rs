@@ -45,6 +45,10 @@ pub struct BackendSettings {
     /// Whether it needs a key. Not set: whether it is an Anthropic one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_required: Option<bool>,
+    /// Whether it gets keys of clients: `x-anthropic-key` and secrets. Not set: whether it is the vendor's
+    /// own server. Turns with such a key cost the operator's clients nothing here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_keys: Option<bool>,
     /// Its models by name. None: the Claude models that hotdesk knows, for an Anthropic back end.
     #[serde(default)]
     pub models: BTreeMap<String, BackendModel>,
@@ -115,6 +119,7 @@ impl BackendSettings {
             url: url.to_owned(),
             key,
             needs_key: self.key_required.unwrap_or(kind == BackendKind::Anthropic),
+            client_keys: self.client_keys.unwrap_or_else(|| kind.is_vendor(url)),
             models: models.collect::<Result<_>>()?,
         })
     }
@@ -145,6 +150,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, Flags};
+    use hotdesk_base::secret::Secret;
     use hotdesk_model::catalog::ClientKeys;
 
     /// Reads a configuration as `hotdesk serve` does.
@@ -177,6 +183,17 @@ mod tests {
             let opened = catalog.open(name, &ClientKeys::default()).expect("a model");
             assert!(!opened.has_client_key, "{name}");
         }
+        // Only the vendor's own server gets keys of clients, unless the file says otherwise.
+        let keys = || ClientKeys { anthropic: Some(Secret::new("k")), openai: Some(Secret::new("k")) };
+        let own =
+            |name: &str, catalog: &ModelCatalog| catalog.open(name, &keys()).expect("a model").has_client_key;
+        assert!(own("claude-opus-4.6", &catalog) && !own("qwen", &catalog));
+        let text = text.replace(
+            "[models.backends.lan.models.qwen]",
+            "client_keys = true\n[models.backends.lan.models.qwen]",
+        );
+        let catalog = load(folder.path(), &text).expect("settings").catalog().expect("a catalog");
+        assert!(own("qwen", &catalog));
         // `hotdesk config` prints it.
         let printed = serde_json::to_string(&settings).expect("JSON");
         assert!(printed.contains("192.0.2.7") && !printed.contains("sk-ant-1"), "{printed}");

@@ -46,6 +46,16 @@ pub enum RunState {
     Running,
     /// The model finished.
     Done,
+    /// A call waits for the client's confirmation.
+    Confirm,
+    /// The most calls of tools were executed.
+    MaxSteps,
+    /// A reply had the most tokens.
+    MaxTokens,
+    /// The run has cost what the request allows.
+    MaxCost,
+    /// The model refused.
+    Refused,
     /// The client or the operator ended the run.
     Cancelled,
     /// The run failed.
@@ -56,13 +66,29 @@ pub enum RunState {
 
 impl RunState {
     /// Every state.
-    pub const ALL: [Self; 5] = [Self::Running, Self::Done, Self::Cancelled, Self::Failed, Self::Interrupted];
+    pub const ALL: [Self; 10] = [
+        Self::Running,
+        Self::Done,
+        Self::Confirm,
+        Self::MaxSteps,
+        Self::MaxTokens,
+        Self::MaxCost,
+        Self::Refused,
+        Self::Cancelled,
+        Self::Failed,
+        Self::Interrupted,
+    ];
 
     /// Returns the name in the API and in the store.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Done => "done",
+            Self::Confirm => "confirm",
+            Self::MaxSteps => "max_steps",
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCost => "max_cost",
+            Self::Refused => "refused",
             Self::Cancelled => "cancelled",
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
@@ -75,11 +101,32 @@ impl RunState {
     }
 }
 
+/// A call that waits for the client's confirmation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingCall {
+    /// Id of the call.
+    pub call: String,
+    /// Id of the picture that the model saw: its coordinates are pixels of it.
+    pub frame: Option<String>,
+}
+
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
     /// The model finished.
     Done,
+    /// A call waits for the client's confirmation.
+    Confirm(WaitingCall),
+    /// The most calls of tools were executed.
+    MaxSteps,
+    /// A reply had the most tokens.
+    MaxTokens,
+    /// The run has cost what the request allows.
+    MaxCost,
+    /// The model refused.
+    Refused,
+    /// The service ended in the middle of the run.
+    Interrupted,
     /// The client or the operator ended the run.
     Cancelled,
     /// The run failed.
@@ -94,6 +141,12 @@ impl RunOutcome {
     pub fn state(&self) -> RunState {
         match self {
             Self::Done => RunState::Done,
+            Self::Confirm(_) => RunState::Confirm,
+            Self::MaxSteps => RunState::MaxSteps,
+            Self::MaxTokens => RunState::MaxTokens,
+            Self::MaxCost => RunState::MaxCost,
+            Self::Refused => RunState::Refused,
+            Self::Interrupted => RunState::Interrupted,
             Self::Cancelled => RunState::Cancelled,
             Self::Failed { .. } => RunState::Failed,
         }
@@ -102,8 +155,30 @@ impl RunOutcome {
     /// Returns the text about a failure, cut to its bound.
     pub fn failure(&self) -> Option<String> {
         match self {
-            Self::Done | Self::Cancelled => None,
             Self::Failed { message } => Some(message.chars().take(MAX_FAILURE).collect()),
+            Self::Done
+            | Self::Confirm(_)
+            | Self::MaxSteps
+            | Self::MaxTokens
+            | Self::MaxCost
+            | Self::Refused
+            | Self::Interrupted
+            | Self::Cancelled => None,
+        }
+    }
+
+    /// Returns the call that waits.
+    pub fn waiting(&self) -> Option<&WaitingCall> {
+        match self {
+            Self::Confirm(call) => Some(call),
+            Self::Done
+            | Self::MaxSteps
+            | Self::MaxTokens
+            | Self::MaxCost
+            | Self::Refused
+            | Self::Interrupted
+            | Self::Cancelled
+            | Self::Failed { .. } => None,
         }
     }
 }

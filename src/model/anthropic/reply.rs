@@ -218,11 +218,15 @@ impl ReplyAssembler for AnthropicAssembler {
             return Err(error.failure(None, None));
         }
         match Event::deserialize(document).map_err(malformed)? {
-            Event::MessageStart { message } => self.count(&message.usage),
+            Event::MessageStart { message } => {
+                self.count(&message.usage);
+                deltas(Delta::Usage(self.usage));
+            }
             Event::ContentBlockStart { index, content_block } => self.begin(index, content_block, deltas)?,
             Event::ContentBlockDelta { index, delta } => self.extend(index, delta, deltas)?,
             Event::MessageDelta { delta, usage } => {
                 self.count(&usage);
+                deltas(Delta::Usage(self.usage));
                 self.stop = delta.stop_reason.or(self.stop.take());
             }
             Event::MessageStop => return Ok(true),
@@ -279,11 +283,28 @@ mod tests {
     use super::*;
     use crate::error::ModelErrorKind;
 
+    fn push_part(deltas: &mut Vec<Delta>, delta: Delta) {
+        if !matches!(delta, Delta::Usage(_)) {
+            deltas.push(delta);
+        }
+    }
+
+    #[test]
+    fn tokens_are_told_from_the_first_event_on() {
+        let start =
+            json!({"type": "message_start", "message": {"usage": {"input_tokens": 7, "output_tokens": 1}}});
+        let (mut assembler, mut deltas) = (AnthropicAssembler::default(), Vec::new());
+        let event = SseEvent { data: start.to_string(), ..SseEvent::default() };
+        assert!(assembler.take(&event, &mut |delta| deltas.push(delta)).is_ok());
+        let usage = Usage { input_tokens: 7, output_tokens: 1, ..Usage::default() };
+        assert_eq!(deltas, [Delta::Usage(usage)]);
+    }
+
     fn assemble(events: &[Value]) -> (Result<ModelReply, Failure>, Vec<Delta>) {
         let (mut assembler, mut deltas) = (AnthropicAssembler::default(), Vec::new());
         for event in events {
             let event = SseEvent { name: String::new(), data: event.to_string() };
-            match assembler.take(&event, &mut |delta| deltas.push(delta)) {
+            match assembler.take(&event, &mut |delta| push_part(&mut deltas, delta)) {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(failure) => return (Err(failure), deltas),

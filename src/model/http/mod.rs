@@ -149,7 +149,7 @@ impl EndpointClient {
         loop {
             let attempt = {
                 let mut sink = |delta: Delta| {
-                    has_passed = true;
+                    has_passed |= !matches!(delta, Delta::Usage(_));
                     deltas(delta);
                 };
                 self.attempt(request, assembler(), deadline, &mut sink).await

@@ -215,6 +215,7 @@ impl ReplyAssembler for OpenAiAssembler {
         let chunk = Chunk::deserialize(document).map_err(malformed)?;
         if let Some(counts) = chunk.usage {
             self.usage = usage(&counts);
+            deltas(Delta::Usage(self.usage));
         }
         // One choice was asked for.
         let choices = chunk.choices.into_iter().flatten();
@@ -301,11 +302,17 @@ mod tests {
         }
     }
 
+    fn push_part(deltas: &mut Vec<Delta>, delta: Delta) {
+        if !matches!(delta, Delta::Usage(_)) {
+            deltas.push(delta);
+        }
+    }
+
     fn assemble(events: &[&str]) -> (Result<ModelReply, Failure>, Vec<Delta>) {
         let (mut assembler, mut deltas) = (OpenAiAssembler::new(&request("known")), Vec::new());
         for data in events {
             let event = SseEvent { name: String::new(), data: (*data).to_owned() };
-            match assembler.take(&event, &mut |delta| deltas.push(delta)) {
+            match assembler.take(&event, &mut |delta| push_part(&mut deltas, delta)) {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(failure) => return (Err(failure), deltas),

@@ -6,9 +6,12 @@ CREATE TABLE threads (
     account_id    TEXT REFERENCES accounts (id) ON DELETE SET NULL,
     title         TEXT,
     archived      BIGINT NOT NULL DEFAULT 0,
-    -- The last run: running, done, cancelled, failed or interrupted; NULL for a thread without a run.
+    -- The last run: running, interrupted, or how it ended; NULL for a thread without a run.
     run_state     TEXT,
     failure       TEXT,
+    -- The call that waits to be confirmed, and the picture that its coordinates are of.
+    waiting_call  TEXT,
+    waiting_frame TEXT,
     -- Numbers of the next message and step; a number is never used twice.
     next_message  BIGINT NOT NULL DEFAULT 1,
     next_step     BIGINT NOT NULL DEFAULT 1,
@@ -16,6 +19,12 @@ CREATE TABLE threads (
     message_bytes BIGINT NOT NULL DEFAULT 0,
     steps         BIGINT NOT NULL DEFAULT 0,
     step_bytes    BIGINT NOT NULL DEFAULT 0,
+    -- Tokens and cost of all turns of all runs that ended.
+    input_tokens       BIGINT NOT NULL DEFAULT 0,
+    output_tokens      BIGINT NOT NULL DEFAULT 0,
+    cache_read_tokens  BIGINT NOT NULL DEFAULT 0,
+    cache_write_tokens BIGINT NOT NULL DEFAULT 0,
+    cost_microcents    BIGINT NOT NULL DEFAULT 0,
     created_at    BIGINT NOT NULL,
     updated_at    BIGINT NOT NULL
 );

@@ -125,8 +125,8 @@ pub struct ThreadRecord {
     /// Account that began the thread; absent when it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account_id: Option<String>,
-    /// State of the last run: `running`, `done`, `cancelled`, `failed` or `interrupted`; absent without a
-    /// run.
+    /// State of the last run: `running`, `done`, `confirm`, `max_steps`, `max_tokens`, `max_cost`, `refused`,
+    /// `cancelled`, `failed` or `interrupted`; absent without a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Why the last run failed.
@@ -134,6 +134,10 @@ pub struct ThreadRecord {
     pub failure: Option<String>,
     /// Number of steps.
     pub step_count: i64,
+    /// Tokens of all turns of the runs that ended.
+    pub usage: ThreadUsage,
+    /// Cost of these turns in millionths of a cent.
+    pub cost_microcents: i64,
     /// Time of creation, ISO 8601.
     pub created_at: String,
     /// Time of the last change, ISO 8601.

@@ -107,7 +107,7 @@ async fn a_controller_that_stops_ends_its_runs_and_the_thread_can_be_continued()
     assert_eq!((&error["code"], &error["steps"]), (&json!("unavailable"), &json!(1)), "{events:?}");
     scene.controller.begin(&[]).await;
     scene.controller.until_status(&scene.computer, "running").await;
-    assert_eq!(scene.thread(&thread).await["run"], "failed");
+    assert_eq!(scene.thread(&thread).await["run"], "interrupted");
     assert_eq!(scene.steps(&thread).await.len(), 1);
     let again = scene.ask("go on", json!({"thread_id": thread})).await;
     assert_eq!(again.status, 200, "{}", again.body);

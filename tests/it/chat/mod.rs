@@ -4,6 +4,7 @@
 mod access;
 mod clients;
 mod completions;
+mod confirmations;
 mod desktop;
 mod ends;
 mod failures;

@@ -135,6 +135,7 @@ pub fn settings(url: &str) -> ModelSettings {
         base_url: format!("{url}/v1"),
         key_file: std::path::PathBuf::new(),
         key_required: None,
+        client_keys: None,
         models: [(MODEL.to_owned(), model)].into(),
     };
     let claude = BackendSettings {
@@ -142,6 +143,7 @@ pub fn settings(url: &str) -> ModelSettings {
         base_url: url.to_owned(),
         key_file: std::path::PathBuf::new(),
         key_required: Some(true),
+        client_keys: Some(true),
         models: std::collections::BTreeMap::new(),
     };
     let limits = RequestLimits {

@@ -62,6 +62,7 @@ async fn a_real_model_streams_and_a_conversation_goes_on() {
         url: format!("{}/v1", server.url),
         key: None,
         needs_key: false,
+        client_keys: false,
         models: vec![ModelDefinition {
             name: name.to_owned(),
             upstream: name.to_owned(),
@@ -81,6 +82,7 @@ async fn a_real_model_streams_and_a_conversation_goes_on() {
             .iter()
             .map(|part| match part {
                 Delta::Text(text) | Delta::Thinking(text) => text.as_str(),
+                Delta::Usage(_) => "",
             })
             .collect();
         assert_eq!(reply.content, [Content::Text { text: streamed.clone() }]);

@@ -41,7 +41,15 @@ fn quick() -> RequestLimits {
 fn catalog(url: &str, limits: RequestLimits) -> ModelCatalog {
     let definition = |name: &str, kind, url: String, key: Option<&str>, models: Vec<ModelDefinition>| {
         let key = key.map(Secret::new);
-        BackendDefinition { name: name.to_owned(), kind, url, key, needs_key: false, models }
+        BackendDefinition {
+            name: name.to_owned(),
+            kind,
+            url,
+            key,
+            needs_key: false,
+            client_keys: true,
+            models,
+        }
     };
     let scripted = ModelDefinition {
         name: SCRIPTED.to_owned(),
@@ -113,6 +121,7 @@ async fn reply(handle: &ModelHandle, messages: Vec<Message>) -> (Result<ModelRep
     let request = request(handle, messages);
     let mut deltas = Vec::new();
     let outcome = handle.backend.reply(&request, &mut |delta| deltas.push(delta)).await;
+    deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
     (outcome, deltas)
 }
 

@@ -1,7 +1,5 @@
 //! Costs of runs on computers of an operator's clients, which count against the client's monthly cap.
 
-use uuid::Uuid;
-
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ThreadId, WorkspaceId};
 use hotdesk_base::time::parse_month;
@@ -61,12 +59,13 @@ impl ClientAccount {
         }
     }
 
-    /// Records the cost of a turn, in millionths of a cent, and returns whether the client may go on. A turn
-    /// that exceeds the cap counts up to the cap: it has been paid already, and the cap is never exceeded.
+    /// Records the cost of a turn, in millionths of a cent, and returns whether the client may go on. A cost
+    /// with the same `entry` is recorded once. A turn that exceeds the cap counts up to the cap: it has been
+    /// paid already, and the cap is never exceeded.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
-    pub async fn charge(&self, thread: ThreadId, microcents: i64) -> Result<bool> {
+    pub async fn charge(&self, thread: ThreadId, entry: &str, microcents: i64) -> Result<bool> {
         let Some(client) = &self.client else { return Ok(true) };
         // Rounded up: no turn is free by rounding.
         let cost =
@@ -74,8 +73,8 @@ impl ClientAccount {
         if cost == 0 {
             return Ok(true);
         }
-        let (entry, note) = (format!("run {}", Uuid::new_v4()), thread.to_string());
-        let recorded = self.store.add_ai_cost(client, &entry, cost, &note).await;
+        let note = thread.to_string();
+        let recorded = self.store.add_ai_cost(client, entry, cost, &note).await;
         match recorded {
             Ok(_) => Ok(true),
             Err(error) if error.code == Some(ErrorCode::CreditsExhausted) => {
@@ -84,7 +83,7 @@ impl ClientAccount {
                     return Ok(false);
                 }
                 // Another run may use up the rest meanwhile.
-                match self.store.add_ai_cost(client, &entry, left.min(cost), &note).await {
+                match self.store.add_ai_cost(client, entry, left.min(cost), &note).await {
                     Ok(_) => Ok(false),
                     Err(error) if error.code == Some(ErrorCode::CreditsExhausted) => Ok(false),
                     Err(error) => Err(error),

@@ -16,7 +16,8 @@ const KEY_SECRETS: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 const RETRY_SECONDS: u32 = 5;
 
 /// Opens the model of a request. Its key is that of the request (`key`, for Anthropic), else the operator's,
-/// else a secret that the caller may use on the computer.
+/// else a secret that the caller may use on the computer. Keys of requests and of secrets go only to back
+/// ends that take keys of clients.
 ///
 /// # Errors
 /// `Invalid`: `invalid_model` when there is no such model, `model_key_missing` without a key, `model_key_refused` for a key
@@ -30,8 +31,8 @@ pub async fn open(
     let name = name.unwrap_or(&catalog.default_model().name);
     let keys = ClientKeys { anthropic: key, openai: None };
     match catalog.open(name, &keys) {
-        Ok(model) => return Ok(model),
-        Err(OpenError::MissingKey { kind: _ }) => {}
+        Ok(model) if !model.wants_client_key => return Ok(model),
+        Ok(_) | Err(OpenError::MissingKey { kind: _ }) => {}
         Err(error @ (OpenError::UnknownModel { known: _ } | OpenError::InvalidKey)) => {
             return Err(refusal(&error));
         }

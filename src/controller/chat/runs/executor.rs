@@ -16,7 +16,6 @@ use super::RunServices;
 use super::request::{AllowedTools, BASH};
 use super::tools::{DEFAULT_COMMAND_SECONDS, MAX_COMMAND_SECONDS};
 use crate::web::request_lease::RequestLease;
-use hotdesk_base::secret::Secret;
 use hotdesk_domain::desktop::image::detect_media_type;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::error_code::ErrorCode;
@@ -46,9 +45,15 @@ const QUALITY: u8 = 85;
 const MAX_CALL: Duration = Duration::from_secs(330);
 /// Longest result of a call for the model, in bytes: about 4,000 tokens.
 const MAX_TEXT: usize = 16 * 1024;
+/// Longest output of a command in its result: the rest is for the lines about its end and about what was left
+/// out.
+const MAX_OUTPUT: usize = MAX_TEXT - 128;
+/// Shortest value of a secret that is hidden in outputs, in bytes. A shorter one occurs in words and numbers:
+/// hiding it would make outputs useless, and would itself tell the value.
+const MIN_HIDDEN: usize = 4;
 /// Failures of the computer in a row after which a run ends: two may be a restart of its agent.
 const MAX_FAILURES: u32 = 3;
-/// Text in place of a password or a token of the computer.
+/// Text in place of a secret.
 const REDACTED: &str = "[redacted]";
 /// Result of an action whose target has changed since the picture.
 const STALE: &str = "The screen has changed at this place since the picture that you acted on. Nothing was done. Look at \
@@ -89,6 +94,8 @@ pub struct Executor {
     pixels: u32,
     allowed: AllowedTools,
     frame: Option<Frame>,
+    /// Id of the picture that the next call refers to, where that is not the newest one.
+    seen: Option<String>,
     /// Whether the last action was refused because of a change on the screen. The next one is not: a caret or
     /// a clock that changes all the time would refuse every action beside it.
     was_stale: bool,
@@ -141,6 +148,7 @@ impl Executor {
             pixels,
             allowed,
             frame: None,
+            seen: None,
             was_stale: false,
             failures: 0,
             held: Vec::new(),
@@ -150,6 +158,17 @@ impl Executor {
     /// The newest picture of the whole screen.
     pub fn frame(&self) -> Option<&Frame> {
         self.frame.as_ref()
+    }
+
+    /// The id of the newest picture.
+    pub fn frame_id(&self) -> Option<&str> {
+        self.frame.as_ref().map(|frame| frame.id.as_str())
+    }
+
+    /// Says which picture the model saw when it made the next call: coordinates are pixels of it, and the
+    /// call is refused when its target has changed since.
+    pub fn set_seen(&mut self, frame: Option<String>) {
+        self.seen = frame;
     }
 
     /// Takes a picture of the screen. Returns it with the id of the screen.
@@ -185,8 +204,12 @@ impl Executor {
         is_first: bool,
         wants_picture: bool,
     ) -> Result<CallResult> {
+        let seen = self.seen.take();
         let result = match call.name.as_str() {
-            COMPUTER if self.allowed.computer => self.act(&call.input, is_first, wants_picture).await?,
+            COMPUTER if self.allowed.computer => {
+                let frame = seen.or_else(|| self.frame_id().map(str::to_owned));
+                self.act(&call.input, frame, is_first, wants_picture).await?
+            }
             BASH if self.allowed.bash => self.run_command(&call.input).await?,
             name => CallResult::failed(format!("There is no tool {name}")),
         };
@@ -201,7 +224,7 @@ impl Executor {
             return;
         }
         let actions = held.into_iter().map(|button| Action::MouseUp(button)).collect();
-        if let Err(error) = self.send(actions).await {
+        if let Err(error) = self.send(actions, None).await {
             tracing::info!(
                 computer = self.computer,
                 error = format_args!("{error:#}"),
@@ -228,20 +251,25 @@ impl Executor {
         }
     }
 
-    /// Sends actions after filling in their secrets.
-    async fn send(&self, mut actions: Vec<Action>) -> Result<BatchResult> {
+    /// Sends actions after filling in their secrets. `groups` is [`Batch::groups`].
+    async fn send(&self, mut actions: Vec<Action>, groups: Option<Vec<u32>>) -> Result<BatchResult> {
         let (computer, guest) = self.reach().await?;
         self.services.secrets.fill(&self.caller, &computer, &mut actions).await?;
         let timeout = QUICK_TIMEOUT + actions.iter().map(Action::duration).sum::<Duration>().min(MAX_CALL);
-        let batch = Batch { actions, ..Batch::default() };
+        let batch = Batch { actions, groups, ..Batch::default() };
         let query = ScreenQuery { screen: self.screen.clone() };
         let reply: ActionReply<BatchResult> =
             guest.act("/actions", query, &batch, None, None, timeout).await?;
         Ok(reply.answer)
     }
 
-    async fn act(&mut self, input: &Value, is_first: bool, wants_picture: bool) -> Result<CallResult> {
-        let frame = self.frame.as_ref().map(|frame| frame.id.clone());
+    async fn act(
+        &mut self,
+        input: &Value,
+        frame: Option<String>,
+        is_first: bool,
+        wants_picture: bool,
+    ) -> Result<CallResult> {
         let read =
             AnthropicAction::read(input.clone()).and_then(|action| action.into_actions(frame.as_deref()));
         let mut actions = match read {
@@ -250,9 +278,11 @@ impl Executor {
         };
         // Only the first call of a turn: later ones follow changes that the model expects.
         let refuses_stale = is_first && frame.is_some() && !self.was_stale;
+        let own = actions.len();
         let sees_part = prepare(&mut actions, refuses_stale, wants_picture, &self.picture());
         self.note_held(&actions);
-        let done = match self.send(actions).await {
+        let groups = groups(own, actions.len());
+        let done = match self.send(actions, Some(groups)).await {
             Ok(done) => done,
             Err(error) => return self.unsent(error),
         };
@@ -357,6 +387,7 @@ impl Executor {
     fn note_held(&mut self, actions: &[Action]) {
         for action in actions {
             if let Action::MouseDown(body) = action {
+                self.held.retain(|held| held.button != body.button);
                 self.held.push(PointerButton { button: body.button.clone(), ..PointerButton::default() });
             } else if let Action::MouseUp(body) = action {
                 self.held.retain(|held| held.button != body.button);
@@ -380,6 +411,11 @@ impl Executor {
             Ok(reached) => reached,
             Err(error) => return self.unsent(error),
         };
+        // Before the command: without them, its output could not be shown.
+        let stored = match self.services.secrets.values(&self.caller, &computer).await {
+            Ok(stored) => stored,
+            Err(error) => return self.unsent(error),
+        };
         let allowed = QUICK_TIMEOUT + Duration::from_secs_f64(timeout);
         let sent = guest.act("/bash", (), &body, None, None, allowed);
         let ran: BashResult = match sent.await {
@@ -387,29 +423,39 @@ impl Executor {
             Err(error) => return self.unsent(error),
         };
         self.failures = 0;
-        let output = redact(ran.output, &[&computer.vnc_password, &computer.agent_token]);
+        let mut hidden: Vec<&str> = stored.iter().map(|secret| secret.reveal().trim()).collect();
+        hidden.extend([computer.vnc_password.reveal(), computer.agent_token.reveal()]);
+        let output = redact(ran.output, hidden);
         let end = if ran.timeout {
             format!("[killed after {timeout} seconds]")
         } else {
             format!("[exit code {}]", ran.exit_code)
         };
-        let text = format!("{}\n{end}", shorten(output, MAX_TEXT / 2).trim_end());
+        let text = format!("{}\n{end}", shorten(output, MAX_OUTPUT).trim_end());
         Ok(CallResult { text, is_error: ran.timeout, ..CallResult::default() })
     }
 }
 
-/// Completes actions before they are sent: the first refuses a changed target, and the last waits until the
-/// screen has settled and returns a picture. Returns whether the picture shows only a part of the screen.
+/// The groups of a call's `own` actions, which count as one so that its keys are released when it fails, and
+/// of those that were added to them: `all` together.
+fn groups(own: usize, all: usize) -> Vec<u32> {
+    // A call has at most 16 actions.
+    let own = u32::try_from(own).unwrap_or(u32::MAX);
+    let added = all.saturating_sub(own as usize);
+    std::iter::once(own).chain(std::iter::repeat_n(1, added)).collect()
+}
+
+/// Completes actions before they are sent: the first with a position refuses a changed target, and the last
+/// waits until the screen has settled and returns a picture. Returns whether the picture shows only a part of
+/// the screen.
 fn prepare(
     actions: &mut Vec<Action>,
     refuses_stale: bool,
     wants_picture: bool,
     picture: &ScreenshotQuery,
 ) -> bool {
-    if refuses_stale
-        && let Some(options) = actions.first_mut().and_then(options_mut)
-        && options.frame.is_some()
-    {
+    let mut placed = actions.iter_mut().filter_map(options_mut).filter(|options| options.frame.is_some());
+    if refuses_stale && let Some(options) = placed.next() {
         options.refuse_stale = Some(true);
     }
     let mut sees_part = false;
@@ -426,7 +472,10 @@ fn prepare(
     if sees {
         return sees_part;
     }
-    let screenshot = wants_picture.then(|| picture.clone());
+    let mut screenshot = wants_picture.then(|| picture.clone());
+    // The agent returns what a group's main action saw, and not what the release of its keys did.
+    let releases = matches!(actions.as_slice(), [_, .., Action::KeyUp(_)]);
+    let added = if releases { screenshot.take() } else { None };
     match actions.last_mut().and_then(options_mut) {
         Some(options) => {
             let settle = Settle {
@@ -436,6 +485,7 @@ fn prepare(
                 ..Settle::default()
             };
             options.settle = Some(settle);
+            actions.extend(added.map(Action::Screenshot));
         }
         // A wait has settled by itself.
         None => actions.extend(screenshot.map(Action::Screenshot)),
@@ -473,9 +523,11 @@ fn picture_of(shown: &ScreenshotBase64) -> Result<Image> {
     Ok(Image { media_type: media_type.to_owned(), data: Bytes::from(bytes) })
 }
 
-/// Replaces secrets of the computer in a text for the model.
-fn redact(text: String, secrets: &[&Secret]) -> String {
-    secrets.iter().map(|secret| secret.reveal()).filter(|secret| !secret.is_empty()).fold(
+/// Replaces secrets in a text for the model, the longest first: one may be a part of another.
+fn redact(text: String, mut secrets: Vec<&str>) -> String {
+    secrets.retain(|secret| secret.len() >= MIN_HIDDEN);
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets.iter().fold(
         text,
         |text, secret| {
             if text.contains(secret) { text.replace(secret, REDACTED) } else { text }
@@ -547,9 +599,22 @@ mod tests {
     }
 
     #[test]
-    fn secrets_of_the_computer_are_not_shown() {
-        let secrets = [&Secret::new("hunter2"), &Secret::new("")];
-        assert_eq!(redact("a hunter2 b".to_owned(), &secrets), "a [redacted] b");
+    fn secrets_are_not_shown() {
+        let secrets = vec!["hunter2", "", "a", "hunter2 hunter2"];
+        let shown = redact("a hunter2 b hunter2 hunter2".to_owned(), secrets);
+        assert_eq!(shown, "a [redacted] b [redacted]");
+    }
+
+    #[test]
+    fn the_actions_of_a_call_are_one_group() {
+        assert_eq!([groups(1, 1), groups(3, 4), groups(1, 2)], [vec![1], vec![3, 1], vec![1, 1]]);
+        let down = json!({"action": "key_down", "key": "ctrl"});
+        let click = json!({"action": "click", "x": 1.0, "y": 2.0, "frame": "f"});
+        let up = json!({"action": "key_up", "key": "ctrl"});
+        let (sent, _) = prepared(json!([down, click, up]), true, true);
+        assert_eq!(sent[1]["refuse_stale"], true, "the first with a position: {sent}");
+        assert_eq!((&sent[2]["settle"]["quiet_ms"], &sent[3]["action"]), (&json!(100), &json!("screenshot")));
+        assert!(sent[2]["settle"]["screenshot"].is_null(), "{sent}");
     }
 
     #[test]

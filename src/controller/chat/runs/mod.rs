@@ -9,6 +9,7 @@
 //! its credential or its access ends, and when the controller stops. Its thread says what was done in each case.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -54,6 +55,9 @@ use run::{Run, RunParts, RunPlan};
 
 /// Most runs of an account: each keeps three pictures and a conversation in memory, a few MB.
 const MAX_RUNS: usize = 100;
+/// Longest wait until the client of a run in the background takes an event: a connection that carries nothing
+/// for so long is broken, and such a run goes on without its client.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Seconds after which a client may retry when it has its maximum of runs.
 const RETRY_SECONDS: u32 = 5;
 
@@ -114,14 +118,18 @@ impl Runs {
     ///
     /// # Errors
     /// `NotFound` (`computer_not_found`) or `Forbidden` for the computer; those of `Fleet::guest` when it does not run;
-    /// `Invalid` (`invalid_model`); `PaymentRequired` (`credits_exhausted`); `Conflict` (`run_in_progress`);
-    /// `RateLimited` (`too_many_runs`); those of [`Threads::open`].
+    /// `Invalid` (`invalid_model`); `PaymentRequired` (`credits_exhausted`); `Conflict` (`run_in_progress`,
+    /// `no_pending_call`); `RateLimited` (`too_many_runs`); those of [`Threads::open`].
     pub async fn start(&self, caller: &Caller, request: RunRequest) -> Result<RunHandle> {
         let services = &self.services;
         let caller = caller.for_change();
         let lease = Arc::new(RequestLease::of(Some(services.store.credentials.lease(caller.credential))));
         let computer = lease.recording(self.find(&caller, &request.computer)).await?;
-        let continued = request.thread.as_deref().map(parse_thread).transpose()?;
+        // Before the claim: nobody claims a thread of another computer.
+        let continued = match request.thread.as_deref() {
+            Some(id) => Some(services.threads.open(&caller, &computer, Some(id)).await?),
+            None => None,
+        };
         let secrets = (&services.store, Secrets::usable(&caller, &computer));
         let model = back_end::open(&services.catalog, request.model.as_deref(), request.key, secrets).await?;
         let account = match model.has_client_key {
@@ -147,21 +155,25 @@ impl Runs {
         let mut executor = Executor::new(services.clone(), target);
         let (picture, screen) = executor.look().await?;
         let claim = self.active.claim(computer.id, &screen, continued)?;
-        let thread = services.threads.open(&caller, &computer, request.thread.as_deref()).await?;
+        let thread = match continued {
+            Some(thread) => thread,
+            None => services.threads.open(&caller, &computer, None).await?,
+        };
         claim.set_thread(thread);
         audit::set_target(thread);
         let initial = match continued {
-            None => Ok(InitialState { conversation: Conversation::default(), approved: Vec::new() }),
+            None => Ok(InitialState::default()),
             Some(_) => self.continued(thread, request.is_approved).await,
         };
-        let InitialState { mut conversation, approved } = initial?;
+        let InitialState { mut conversation, approved, seen } = initial?;
+        executor.set_seen(seen);
         if approved.is_empty() {
             request.messages.iter().for_each(|message| conversation.add(message.clone()));
             conversation.add_first_screenshot(picture);
         }
         let cancel = CancellationToken::new();
         let guard = (!request.is_background).then(|| cancel.clone().drop_guard());
-        let (reporter, events) = reporter::channel();
+        let (reporter, events) = reporter::channel(request.is_background.then_some(PATIENCE));
         let name = model.model.name.clone();
         let plan = RunPlan {
             instructions: tools::instructions(&request.instructions),
@@ -181,6 +193,14 @@ impl Runs {
         Ok(RunHandle { thread, model: name, events, _guard: guard })
     }
 
+    /// Marks threads whose run is gone as interrupted.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn sweep(&self) -> Result<()> {
+        self.services.threads.interrupt_lost(|thread| self.active.has(thread)).await
+    }
+
     /// Checks that a caller may run a model on a computer.
     ///
     /// # Errors
@@ -195,26 +215,36 @@ impl Runs {
         })
     }
 
-    /// Reads a thread to continue it. With `is_approved`, its unanswered calls are executed first.
+    /// Reads a thread to continue it. With `is_approved`, the call that waits is executed first, then those
+    /// after it. A call that a crash left unanswered does not wait: it may have been executed.
     async fn continued(&self, thread: ThreadId, is_approved: bool) -> Result<InitialState> {
-        let mut history = RepairedHistory::of(self.services.threads.history(thread).await?);
-        if is_approved && history.unanswered.is_empty() {
-            return Err(Error::conflict("No call of this thread waits to be confirmed")
-                .text("thread_id", thread.to_string()));
+        let threads = &self.services.threads;
+        let mut history = RepairedHistory::of(threads.history(thread).await?);
+        let (mut approved, mut seen) = (Vec::new(), None);
+        if is_approved {
+            let first = history.unanswered.first();
+            let waiting = threads.waiting(thread).await?;
+            let waiting = waiting.filter(|waiting| first.is_some_and(|call| call.id == waiting.call));
+            let waiting = waiting.ok_or_else(|| nothing_waits(thread))?;
+            (approved, seen) = (std::mem::take(&mut history.unanswered), waiting.frame);
         }
-        let approved = if is_approved { std::mem::take(&mut history.unanswered) } else { Vec::new() };
         history.answer_rest();
-        Ok(InitialState { conversation: Conversation::new(history.messages), approved })
+        Ok(InitialState { conversation: Conversation::new(history.messages), approved, seen })
     }
 }
 
 /// What a run begins with.
+#[derive(Default)]
 struct InitialState {
     conversation: Conversation,
     /// Calls that are executed first.
     approved: Vec<ToolCall>,
+    /// The picture that the first of them refers to.
+    seen: Option<String>,
 }
 
-fn parse_thread(id: &str) -> Result<ThreadId> {
-    id.parse().map_err(|()| Error::not_found("Thread not found"))
+fn nothing_waits(thread: ThreadId) -> Error {
+    Error::conflict("No call of this thread waits to be confirmed")
+        .code(ErrorCode::NoPendingCall)
+        .text("thread_id", thread.to_string())
 }

@@ -1,7 +1,8 @@
 //! Ends of runs: why a run ended, and what it did until then.
 
 use hotdesk_base::ids::ThreadId;
-use hotdesk_domain::error::Error;
+use hotdesk_domain::desktop::thread::{RunOutcome, WaitingCall};
+use hotdesk_domain::error::{Error, Kind};
 use hotdesk_model::conversation::{Message, ToolCall, Usage};
 use hotdesk_wire::chat::completion::{ChatUsage, PendingCall, PromptTokensDetails, RunSummary};
 
@@ -75,6 +76,20 @@ impl EndReason {
         }
     }
 
+    /// The outcome that the thread stores. `frame` is the picture that the model saw last.
+    pub fn outcome(&self, frame: Option<&str>) -> RunOutcome {
+        match self {
+            Self::Done => RunOutcome::Done,
+            Self::MaxSteps => RunOutcome::MaxSteps,
+            Self::MaxTokens => RunOutcome::MaxTokens,
+            Self::MaxCost => RunOutcome::MaxCost,
+            Self::Refused => RunOutcome::Refused,
+            Self::Confirm(call) => {
+                RunOutcome::Confirm(WaitingCall { call: call.id.clone(), frame: frame.map(str::to_owned) })
+            }
+        }
+    }
+
     /// Why the model has not finished, for people; `None` when it has.
     pub fn explanation(&self) -> Option<String> {
         match self {
@@ -99,7 +114,8 @@ impl RunTotals {
         self.microcents = self.microcents.saturating_add(microcents);
     }
 
-    /// Adds to an error what the run had done.
+    /// Adds to an error what the run had done. After a step the request is not safe to repeat: the error has
+    /// no `Retry-After`, and no status that asks for another attempt.
     pub fn explain(&self, error: Error) -> Error {
         let (steps, thread) = (self.steps, self.thread);
         let done = match steps {
@@ -108,7 +124,14 @@ impl RunTotals {
             steps => format!("The run had executed {steps} steps"),
         };
         let message = format!("{}. {done}; see thread {thread}", error.message.trim_end_matches('.'));
-        Error { message, ..error }.text("thread_id", thread.to_string()).number("steps", steps.into())
+        let mut error = Error { message, ..error };
+        if steps > 0 {
+            error.retry_after = None;
+            if error.kind == Kind::RateLimited {
+                error.kind = Kind::Unavailable;
+            }
+        }
+        error.text("thread_id", thread.to_string()).number("steps", steps.into())
     }
 }
 
@@ -175,6 +198,32 @@ mod tests {
                 ("steps", Field::Number(steps.into())),
             ];
             assert_eq!(error.fields, fields);
+        }
+    }
+
+    #[test]
+    fn a_failure_after_a_step_does_not_ask_for_another_attempt() {
+        for (steps, kind, retry) in [(0, Kind::RateLimited, Some(9)), (1, Kind::Unavailable, None)] {
+            let done = RunTotals { steps, ..totals() };
+            let error = done.explain(Error::rate_limited(9));
+            assert_eq!((error.kind, error.retry_after), (kind, retry), "{steps}");
+            let error = done.explain(Error::unavailable("Busy").retry_after(9));
+            assert_eq!((error.kind, error.retry_after), (Kind::Unavailable, retry), "{steps}");
+        }
+    }
+
+    #[test]
+    fn the_thread_stores_the_name_of_the_end() {
+        let call = ToolCall { id: "1".to_owned(), name: "bash".to_owned(), input: Default::default() };
+        for reason in [
+            EndReason::Done,
+            EndReason::MaxSteps,
+            EndReason::MaxTokens,
+            EndReason::MaxCost,
+            EndReason::Refused,
+            EndReason::Confirm(call),
+        ] {
+            assert_eq!(reason.outcome(None).state().name(), reason.name());
         }
     }
 

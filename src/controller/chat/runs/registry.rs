@@ -40,6 +40,11 @@ impl ActiveRuns {
         Ok(Claim { runs: self.clone(), screen })
     }
 
+    /// Whether a run works on a thread.
+    pub fn has(&self, thread: ThreadId) -> bool {
+        self.runs().values().any(|running| *running == Some(thread))
+    }
+
     fn runs(&self) -> MutexGuard<'_, HashMap<Screen, Option<ThreadId>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,7 +85,9 @@ mod tests {
         let first = runs.claim(computer, "default", None).unwrap();
         let refused = runs.claim(computer, "default", None).unwrap_err();
         assert_eq!((refused.code, refused.fields.len()), (Some(ErrorCode::RunInProgress), 0));
+        assert!(!runs.has(thread));
         first.set_thread(thread);
+        assert!(runs.has(thread));
         let named = vec![("thread_id", Field::Text(thread.to_string()))];
         assert_eq!(runs.claim(computer, "default", None).unwrap_err().fields, named);
         assert_eq!(runs.claim(computer, "screen-100", Some(thread)).unwrap_err().fields, named);

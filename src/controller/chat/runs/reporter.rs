@@ -1,5 +1,7 @@
 //! Events of a run for its client, through a bounded channel.
 
+use std::time::Duration;
+
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -37,13 +39,21 @@ pub struct Reporter {
     has_text: bool,
     /// Whether the next text begins a paragraph.
     begins_paragraph: bool,
+    /// Longest wait until the client takes an event; the run then goes on without it. `None`: no bound.
+    patience: Option<Duration>,
 }
 
-/// Opens a channel.
-pub fn channel() -> (Reporter, mpsc::Receiver<RunEvent>) {
+/// Opens a channel. `patience` is the longest wait until the client takes an event, after which it counts as
+/// gone; `None`: no bound.
+pub fn channel(patience: Option<Duration>) -> (Reporter, mpsc::Receiver<RunEvent>) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
-    let reporter =
-        Reporter { sender: Some(sender), waiting: Vec::new(), has_text: false, begins_paragraph: false };
+    let reporter = Reporter {
+        sender: Some(sender),
+        waiting: Vec::new(),
+        has_text: false,
+        begins_paragraph: false,
+        patience,
+    };
     (reporter, receiver)
 }
 
@@ -65,6 +75,7 @@ impl Reporter {
                 self.offer(RunEvent::Text(if begins { format!("\n\n{text}") } else { text }));
             }
             Delta::Thinking(text) => self.offer(RunEvent::Thinking(text)),
+            Delta::Usage(_) => {}
         }
     }
 
@@ -73,7 +84,12 @@ impl Reporter {
         self.waiting.push(event);
         for event in std::mem::take(&mut self.waiting) {
             let Some(sender) = &self.sender else { return };
-            if sender.send(event).await.is_err() {
+            let sent = sender.send(event);
+            let is_taken = match self.patience {
+                Some(most) => matches!(tokio::time::timeout(most, sent).await, Ok(Ok(()))),
+                None => sent.await.is_ok(),
+            };
+            if !is_taken {
                 self.sender = None;
             }
         }
@@ -112,7 +128,7 @@ mod tests {
 
     #[tokio::test]
     async fn texts_for_a_slow_client_are_joined_and_none_is_lost() {
-        let (mut reporter, mut events) = channel();
+        let (mut reporter, mut events) = channel(None);
         reporter.turn(1).await;
         for _ in 0..1000 {
             reporter.delta(text("ab"));
@@ -136,8 +152,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_run_goes_on_without_a_client_that_takes_nothing() {
+        let (mut reporter, events) = channel(Some(Duration::from_millis(10)));
+        for number in 0..=MAX_WAITING {
+            reporter.turn(u32::try_from(number).unwrap()).await;
+        }
+        assert!(reporter.sender.is_none());
+        assert_eq!(events.len(), MAX_WAITING);
+    }
+
+    #[tokio::test]
     async fn a_run_without_a_client_reports_nothing() {
-        let (mut reporter, events) = channel();
+        let (mut reporter, events) = channel(None);
         drop(events);
         reporter.turn(1).await;
         reporter.delta(text("a"));

@@ -10,7 +10,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::RunServices;
 use super::accounting::{ClientAccount, exhausted};
@@ -27,12 +29,15 @@ use hotdesk_base::ids::ThreadId;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_model::catalog::ModelHandle;
 use hotdesk_model::conversation::{
-    COMPUTER, Content, Message, ModelRequest, Role, StopReason, ToolCall, ToolResult, Usage,
+    COMPUTER, Content, Delta, Message, ModelReply, ModelRequest, Role, StopReason, ToolCall, ToolResult,
+    Usage,
 };
 
 /// Longest wait for the release of buttons, and for the client of a run that ends with the controller. Both
 /// are less than the controller waits for its tasks.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest wait for the client to take the last event. A client that reads at all takes it in less.
+const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Size of pictures that a model is told before the first one.
 const DEFAULT_SIZE: (u32, u32) = (1280, 720);
 /// Result of a call after one that failed in the same turn: its coordinates or its target may be wrong now.
@@ -85,8 +90,28 @@ pub struct Run {
     added: Vec<Message>,
     /// What the next recorded step begins with.
     turn: TurnRecord,
-    /// Call that is being executed.
-    in_flight: Option<(ToolCall, Instant)>,
+    /// Call that is being executed or recorded.
+    in_flight: Option<InFlight>,
+    /// Turn whose cost is not counted yet.
+    uncounted: Option<UncountedTurn>,
+}
+
+/// A call that the thread does not have yet.
+enum InFlight {
+    /// It is being executed.
+    Executing(ToolCall, Instant),
+    /// It was executed, and a task that nothing cancels records it.
+    Recording(JoinHandle<Option<Result<i64>>>, ToolResult),
+}
+
+/// A turn of the model from its request until its cost is counted.
+struct UncountedTurn {
+    /// Id of its cost, so that it is counted once.
+    entry: String,
+    /// Tokens so far.
+    usage: Usage,
+    /// Whether the totals of the run have it.
+    is_added: bool,
 }
 
 /// Part of a turn that its first step records.
@@ -110,7 +135,7 @@ impl Run {
     pub fn new(thread: ThreadId, conversation: Conversation, plan: RunPlan, parts: RunParts) -> Self {
         let done = RunTotals { thread, turns: 0, steps: 0, usage: Usage::default(), microcents: 0 };
         let turn = TurnRecord::default();
-        Self { plan, parts, conversation, done, added: Vec::new(), turn, in_flight: None }
+        Self { plan, parts, conversation, done, added: Vec::new(), turn, in_flight: None, uncounted: None }
     }
 
     /// Runs to the end. `release` gives the screen to the next run; it is called before the client knows of
@@ -137,27 +162,35 @@ impl Run {
                 "could not record an interrupted step of a run"
             );
         }
-        let is_stopped = matches!(ending, EndCause::Stopped);
+        // The back end bills a turn whose reply was dropped, too.
+        if let Err(error) = self.count_turn().await {
+            tracing::warn!(error = format_args!("{error:#}"), "could not count the cost of a turn");
+        }
         let outcome = self.outcome(&ending);
-        if let Err(error) = self.parts.services.threads.finish(self.done.thread, outcome).await {
+        let RunTotals { thread, usage, microcents, .. } = self.done;
+        if let Err(error) = self.parts.services.threads.finish(thread, outcome, &usage, microcents).await {
+            // A sweep marks the thread as interrupted.
             tracing::warn!(error = format_args!("{error:#}"), "could not record the end of a run");
         }
         let event = self.last_event(ending).await;
         release();
-        let told = self.parts.reporter.send(event);
-        if is_stopped {
-            let _late = tokio::time::timeout(END_TIMEOUT, told).await;
-        } else {
-            told.await;
+        let last_moment = async {
+            stopping.cancelled().await;
+            tokio::time::sleep(END_TIMEOUT).await;
+        };
+        tokio::select! {
+            () = self.parts.reporter.send(event) => {}
+            () = last_moment => {}
+            () = tokio::time::sleep(LAST_EVENT_TIMEOUT) => {}
         }
     }
 
     fn outcome(&self, ending: &EndCause) -> RunOutcome {
         match ending {
-            EndCause::Finished(_) => RunOutcome::Done,
+            EndCause::Finished(reason) => reason.outcome(self.parts.executor.frame_id()),
             EndCause::Failed(error) => RunOutcome::Failed { message: error.message.clone() },
             EndCause::Cancelled => RunOutcome::Cancelled,
-            EndCause::Stopped => RunOutcome::Failed { message: stopped().message },
+            EndCause::Stopped => RunOutcome::Interrupted,
         }
     }
 
@@ -183,6 +216,7 @@ impl Run {
     }
 
     async fn work(&mut self) -> Result<EndReason> {
+        self.parts.services.threads.begin(self.done.thread).await?;
         let approved = std::mem::take(&mut self.plan.approved);
         let is_confirmed = !approved.is_empty();
         if is_confirmed && let Some(end) = self.perform(approved, true).await? {
@@ -200,29 +234,53 @@ impl Run {
             }
             self.parts.account.check().await?;
             let reply = self.ask().await?;
-            let may_go_on = self.parts.account.charge(self.done.thread, self.turn.microcents).await?;
-            match reply.1 {
+            let may_go_on = self.count_turn().await?;
+            if !reply.content.is_empty() {
+                let message = Message { role: Role::Assistant, content: reply.content.clone() };
+                self.conversation.add(message.clone());
+                self.store(message).await?;
+            }
+            let called = calls(&reply.content);
+            match reply.stop {
                 StopReason::MaxTokens => return Ok(EndReason::MaxTokens),
                 StopReason::Refusal => return Ok(EndReason::Refused),
                 StopReason::EndTurn | StopReason::ToolCalls => {}
             }
-            if reply.0.is_empty() {
+            if called.is_empty() {
                 return Ok(EndReason::Done);
             }
             if !may_go_on {
                 return Err(exhausted());
             }
-            if let Some(end) = self.perform(reply.0, false).await? {
+            if let Some(end) = self.perform(called, false).await? {
                 return Ok(end);
             }
         }
     }
 
-    /// Asks the model for a turn. Returns its calls, and why it ended.
-    async fn ask(&mut self) -> Result<(Vec<ToolCall>, StopReason)> {
+    /// Counts the cost of the last turn, as far as its tokens are known. Returns whether the client may go
+    /// on.
+    async fn count_turn(&mut self) -> Result<bool> {
+        let Some(turn) = &mut self.uncounted else { return Ok(true) };
+        let cost = self.parts.model.model.prices.cost(&turn.usage);
+        let microcents = i64::try_from(cost).unwrap_or(i64::MAX);
+        if !turn.is_added {
+            turn.is_added = true;
+            self.done.add(&turn.usage, microcents);
+        }
+        let may_go_on = self.parts.account.charge(self.done.thread, &turn.entry, microcents).await?;
+        self.uncounted = None;
+        Ok(may_go_on)
+    }
+
+    /// Asks the model for a turn.
+    async fn ask(&mut self) -> Result<ModelReply> {
         self.done.turns += 1;
         self.parts.reporter.turn(self.done.turns).await;
         self.conversation.remove_old_screenshots();
+        let entry = format!("run {}", Uuid::new_v4());
+        let turn = UncountedTurn { entry, usage: Usage::default(), is_added: false };
+        let turn = self.uncounted.insert(turn);
         let RunParts { executor, model, reporter, .. } = &mut self.parts;
         let (width, height) = executor.frame().map_or(DEFAULT_SIZE, |frame| (frame.width, frame.height));
         let request = ModelRequest {
@@ -233,28 +291,28 @@ impl Run {
             max_tokens: self.plan.limits.tokens,
             thinking_budget: self.plan.limits.thinking,
         };
-        let mut report = |delta| reporter.delta(delta);
+        let mut report = |delta: Delta| {
+            if let Delta::Usage(usage) = &delta {
+                turn.usage = *usage;
+            }
+            reporter.delta(delta);
+        };
         let asked = model.backend.reply(&request, &mut report).await;
         self.conversation.messages = request.messages;
         let steps = self.done.steps;
         let reply = asked.map_err(|error| back_end::failure(&error, steps))?;
+        turn.usage = reply.usage;
         let cost = self.parts.model.model.prices.cost(&reply.usage);
         let microcents = i64::try_from(cost).unwrap_or(i64::MAX);
-        self.done.add(&reply.usage, microcents);
-        let called = calls(&reply.content);
         self.turn = TurnRecord { text: text_of(&reply.content), usage: reply.usage, microcents };
-        if !reply.content.is_empty() {
-            let message = Message { role: Role::Assistant, content: reply.content };
-            self.conversation.add(message.clone());
-            self.store(message).await?;
-        }
-        Ok((called, reply.stop))
+        Ok(reply)
     }
 
     /// Executes the calls of a turn. Returns why the run ends, if it does. With `is_confirmed` the first call
     /// needs no confirmation.
     async fn perform(&mut self, calls: Vec<ToolCall>, is_confirmed: bool) -> Result<Option<EndReason>> {
-        let last = calls.len().saturating_sub(1);
+        // Commands show nothing, so the last action of the turn does.
+        let last_look = calls.iter().rposition(|call| call.name == COMPUTER);
         let mut calls = calls.into_iter().enumerate();
         while let Some((at, call)) = calls.next() {
             if self.needs_confirmation(&call) && !(is_confirmed && at == 0) {
@@ -268,7 +326,7 @@ impl Run {
                 return Ok(Some(EndReason::MaxSteps));
             }
             let is_input = call.name == COMPUTER;
-            let failed = self.step(call, at == 0, at == last).await?;
+            let failed = self.step(call, at == 0, last_look == Some(at)).await?;
             if failed && is_input {
                 for (_, call) in calls {
                     self.skip(call, SKIPPED).await?;
@@ -285,19 +343,12 @@ impl Run {
     }
 
     /// Executes a call and records it. Returns whether it failed.
-    async fn step(&mut self, call: ToolCall, is_first: bool, is_last: bool) -> Result<bool> {
+    async fn step(&mut self, call: ToolCall, is_first: bool, wants_picture: bool) -> Result<bool> {
         self.parts.reporter.send(RunEvent::Call(call.clone())).await;
         let started = Instant::now();
-        self.in_flight = Some((call.clone(), started));
-        let executed = self.parts.executor.execute(&call, is_first, is_last).await;
-        let result = match executed {
-            Ok(result) => result,
-            Err(error) => {
-                // What came of it is unknown: it is recorded as interrupted.
-                return Err(error);
-            }
-        };
-        self.in_flight = None;
+        self.in_flight = Some(InFlight::Executing(call.clone(), started));
+        // When it fails, what came of the call is unknown: it is recorded as interrupted.
+        let result = self.parts.executor.execute(&call, is_first, wants_picture).await?;
         let failed = result.is_error;
         self.record(call, result, started).await?;
         Ok(failed)
@@ -319,9 +370,31 @@ impl Run {
             cost_microcents: microcents,
             took_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
-        self.parts.services.threads.record_step(self.done.thread, step).await?;
         let CallResult { text, is_error, image, .. } = result;
-        self.answer(ToolResult { call: call.id, text, image, is_error }).await
+        let answer = ToolResult { call: call.id, text, image, is_error };
+        let (threads, thread) = (self.parts.services.threads.clone(), self.done.thread);
+        let recording = self
+            .parts
+            .services
+            .tasks
+            .spawn("record of a step", async move { threads.record_step(thread, step).await });
+        self.in_flight = Some(InFlight::Recording(recording, answer));
+        self.finish_recording().await
+    }
+
+    /// Waits until the executed call is recorded, and adds its result to the conversation.
+    async fn finish_recording(&mut self) -> Result<()> {
+        let Some(InFlight::Recording(recording, _)) = &mut self.in_flight else { return Ok(()) };
+        let recorded = recording.await;
+        let Some(InFlight::Recording(_, answer)) = self.in_flight.take() else { return Ok(()) };
+        match recorded {
+            Ok(Some(recorded)) => {
+                let _number = recorded?;
+            }
+            Ok(None) => return Err(Error::internal("the record of a step panicked")),
+            Err(error) => return Err(Error::internal(error)),
+        }
+        self.answer(answer).await
     }
 
     async fn skip(&mut self, call: ToolCall, why: &str) -> Result<()> {
@@ -340,9 +413,16 @@ impl Run {
         Ok(())
     }
 
-    /// Records the call that was executed when the run ended.
+    /// Records the call that was executed or recorded when the run ended.
     async fn record_interruption(&mut self) -> Result<()> {
-        let Some((call, started)) = self.in_flight.take() else { return Ok(()) };
+        let (call, started) = match self.in_flight.take() {
+            None => return Ok(()),
+            Some(InFlight::Executing(call, started)) => (call, started),
+            Some(recording @ InFlight::Recording(..)) => {
+                self.in_flight = Some(recording);
+                return self.finish_recording().await;
+            }
+        };
         let text = INTERRUPTED.to_owned();
         self.record(call, CallResult { text, is_error: true, ..CallResult::default() }, started).await
     }

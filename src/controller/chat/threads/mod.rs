@@ -1,21 +1,21 @@
 //! Chat threads: conversations of language models with computers, which runs write and people read.
 //!
 //! A thread belongs to its computer: members of the workspace read and change it, viewers read it. Each
-//! message and step of a run is stored before the run goes on. [`Threads::append`] and
+//! message and step of a run is stored before the run goes on. [`Threads::begin`], [`Threads::append`] and
 //! [`Threads::record_step`] mark the thread as running and [`Threads::finish`] stores the outcome, so a
-//! thread that runs when the controller starts was interrupted.
+//! thread that runs when the controller starts, or without a run in memory, was interrupted.
 //!
 //! ```text
-//!            append, record_step              finish
-//!   no run ----------------------> running ------------> done, cancelled, failed
-//!                                    | start of a controller
+//!          begin, append, record_step         finish
+//!   no run ----------------------> running ------------> done, confirm, max_steps, cancelled, failed, ...
+//!                                    | start of a controller, a run that is not there
 //!                                    v
-//!                                interrupted      append or record_step: running again
+//!                                interrupted      begin, append or record_step: running again
 //! ```
 
 mod pictures;
 
-pub use hotdesk_domain::desktop::thread::RunOutcome;
+pub use hotdesk_domain::desktop::thread::{RunOutcome, WaitingCall};
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,9 @@ use hotdesk_domain::identity::access::{Caller, Role as MemberRole};
 use hotdesk_model::conversation::{Content, Image, Message, Role, ToolCall, Usage};
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
-use hotdesk_store::fleet::threads::{NewThreadStep, StoredMessage, Thread, ThreadChange, ThreadStep};
+use hotdesk_store::fleet::threads::{
+    NewThreadStep, StoredMessage, Thread, ThreadChange, ThreadCosts, ThreadStep,
+};
 use pictures::StepPictures;
 
 /// Most bytes of messages in a list, of each thread. With 200 threads the list has at most 1.6 MB.
@@ -119,6 +121,38 @@ impl Threads {
         self.pictures.sweep().await
     }
 
+    /// Marks threads that are running without a run as interrupted: their run panicked, or its end could not
+    /// be stored. `has_run` says whether a run of this controller works on a thread.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn interrupt_lost(&self, has_run: impl Fn(ThreadId) -> bool) -> Result<()> {
+        for (thread, changed) in self.store.running_threads().await? {
+            // A run is known before it changes its thread, so one that begins now is not marked.
+            if !has_run(thread) {
+                self.store.interrupt_run(thread, changed).await?;
+                tracing::info!(%thread, "a thread without a run is marked as interrupted");
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the call of a thread that waits to be confirmed.
+    ///
+    /// # Errors
+    /// `NotFound` when the thread does not exist; `Unavailable` or `Internal` when the store fails.
+    pub async fn waiting(&self, thread: ThreadId) -> Result<Option<WaitingCall>> {
+        Ok(self.store.thread(thread).await?.ok_or_else(unknown)?.waiting)
+    }
+
+    /// Marks a thread as running. It is the first call of a run; no call waits to be confirmed any longer.
+    ///
+    /// # Errors
+    /// `NotFound` when the thread does not exist; `Unavailable` or `Internal` when the store fails.
+    pub async fn begin(&self, thread: ThreadId) -> Result<()> {
+        self.store.begin_run(thread).await
+    }
+
     /// Returns the caller's thread `id` of this computer, or a new one, for a run that is about to begin.
     ///
     /// # Errors
@@ -197,12 +231,29 @@ impl Threads {
         }
     }
 
-    /// Stores how a run ended. It is the last call of a run.
+    /// Stores how a run ended, and adds its tokens and its cost, in millionths of a cent. It is the last call
+    /// of a run.
     ///
     /// # Errors
     /// `NotFound` when the thread does not exist; `Unavailable` or `Internal` when the store fails.
-    pub async fn finish(&self, thread: ThreadId, outcome: RunOutcome) -> Result<()> {
-        self.store.end_run(thread, &outcome).await
+    pub async fn finish(
+        &self,
+        thread: ThreadId,
+        outcome: RunOutcome,
+        usage: &Usage,
+        microcents: i64,
+    ) -> Result<()> {
+        let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let costs = ThreadCosts {
+            input_tokens: tokens(usage.input_tokens),
+            output_tokens: tokens(usage.output_tokens),
+            cache_read_tokens: tokens(usage.cache_read_tokens),
+            cache_write_tokens: tokens(usage.cache_write_tokens),
+            cost_microcents: microcents,
+        };
+        let counted = self.store.add_costs(thread, &costs).await;
+        self.store.end_run(thread, &outcome).await?;
+        counted
     }
 
     /// Finds a thread that the caller may use, with its computer and the caller's role there.

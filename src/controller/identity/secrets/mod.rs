@@ -121,6 +121,15 @@ impl Secrets {
         }
     }
 
+    /// Returns the values of all secrets that a caller may use on a computer, also of those that another one
+    /// of the same name hides: an owner has at most 100.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails, or a value was changed by another program.
+    pub async fn values(&self, caller: &Caller, computer: &Computer) -> Result<Vec<Secret>> {
+        self.store.usable_secrets(Self::usable(caller, computer)).await
+    }
+
     /// Returns the value of a secret.
     async fn value(&self, usable: UsableSecrets, name: &SecretName) -> Result<Secret> {
         self.store.usable_secret(usable, name).await?.ok_or_else(|| missing(name))

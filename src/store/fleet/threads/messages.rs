@@ -72,7 +72,8 @@ impl Store {
         write.insert_message(thread, target.next_message, content).await?;
         sqlx::query(
             "UPDATE threads SET next_message = next_message + 1, messages = messages + 1, \
-             message_bytes = message_bytes + $2, run_state = $3, failure = NULL, updated_at = $4 \
+             message_bytes = message_bytes + $2, run_state = $3, failure = NULL, waiting_call = NULL, \
+             waiting_frame = NULL, updated_at = $4 \
              WHERE id = $1",
         )
         .bind(thread.to_string())

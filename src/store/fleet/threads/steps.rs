@@ -169,7 +169,8 @@ impl Store {
         .map_err(failed("store a step"))?;
         sqlx::query(
             "UPDATE threads SET next_step = next_step + 1, steps = steps + 1, step_bytes = step_bytes + $2, \
-             run_state = $3, failure = NULL, updated_at = $4 WHERE id = $1",
+             run_state = $3, failure = NULL, waiting_call = NULL, \
+             waiting_frame = NULL, updated_at = $4 WHERE id = $1",
         )
         .bind(&text)
         .bind(bytes)

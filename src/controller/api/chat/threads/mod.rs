@@ -23,7 +23,7 @@ use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
 use hotdesk_http::untrusted_content::forbid_caching;
 use hotdesk_model::conversation::{Role, ToolCall, Usage};
-use hotdesk_store::fleet::threads::{Thread, ThreadStep};
+use hotdesk_store::fleet::threads::{Thread, ThreadCosts, ThreadStep};
 use hotdesk_wire::chat::thread::{
     ChangeThread, CreateThread, MakeThreadTitle, ThreadChanged, ThreadCreated, ThreadList, ThreadListQuery,
     ThreadMessage, ThreadRecord, ThreadRole, ThreadStepPage, ThreadStepQuery, ThreadStepRecord,
@@ -106,6 +106,8 @@ pub(crate) async fn read(
         run: thread.run.map(run),
         failure: thread.failure,
         step_count: thread.steps,
+        usage: usage_of(&thread.costs),
+        cost_microcents: thread.costs.cost_microcents,
         created_at: thread.created_at.iso8601(),
         updated_at: thread.updated_at.iso8601(),
         title: thread.title,
@@ -206,6 +208,17 @@ fn status(thread: &Thread) -> String {
 
 fn run(state: RunState) -> String {
     state.name().to_owned()
+}
+
+fn usage_of(costs: &ThreadCosts) -> ThreadUsage {
+    // The store adds only numbers that are not negative.
+    let tokens = |count: i64| u64::try_from(count).unwrap_or(0);
+    ThreadUsage {
+        input_tokens: tokens(costs.input_tokens),
+        output_tokens: tokens(costs.output_tokens),
+        cache_read_tokens: tokens(costs.cache_read_tokens),
+        cache_write_tokens: tokens(costs.cache_write_tokens),
+    }
 }
 
 fn role(role: Role) -> ThreadRole {
