@@ -38,8 +38,8 @@ use hotdesk_model::conversation::{
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for the client to take the last event. A client that reads at all takes it in less.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of a token in a reply that breaks off: what a token of an English text has on average. Back ends tell
-/// the number at the end alone.
+/// Bytes of a token in a reply that breaks off: what a token of an English text has on average. Back ends
+/// tell the number at the end alone.
 const TOKEN_BYTES: u64 = 4;
 /// Size of pictures that a model is told before the first one.
 const DEFAULT_SIZE: (u32, u32) = (1280, 720);
