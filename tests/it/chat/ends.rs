@@ -21,7 +21,8 @@ async fn a_client_that_disconnects_ends_its_run() {
         let (response, thread) = scene.stream("go", json!({})).await;
         scene.until_asked(2).await;
         drop(response);
-        scene.until_run(&thread, "cancelled").await;
+        let read = scene.until_run(&thread, "cancelled").await;
+        assert!(read["cost_microcents"].as_i64() >= Some(11_000), "the turn before it: {read}");
         until_model_is_idle(&scene).await;
         assert_eq!(scene.steps(&thread).await.len(), 1, "the thread says what was done");
         scene.models.push(Turn::text("Again."));

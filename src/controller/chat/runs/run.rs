@@ -38,6 +38,9 @@ use hotdesk_model::conversation::{
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for the client to take the last event. A client that reads at all takes it in less.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of a token in a reply that breaks off: what a token of an English text has on average. Back ends
+/// tell the number at the end alone.
+const TOKEN_BYTES: u64 = 4;
 /// Size of pictures that a model is told before the first one.
 const DEFAULT_SIZE: (u32, u32) = (1280, 720);
 /// Result of a call after one that failed in the same turn: its coordinates or its target may be wrong now.
@@ -108,8 +111,12 @@ enum InFlight {
 struct UncountedTurn {
     /// Id of its cost, so that it is counted once.
     entry: String,
-    /// Tokens so far.
+    /// Tokens so far, as the back end told them.
     usage: Usage,
+    /// Bytes of the reply so far, from which its tokens are estimated when it breaks off.
+    passed: u64,
+    /// Whether the reply is complete, and `usage` with it.
+    is_complete: bool,
     /// Whether the totals of the run have it.
     is_added: bool,
 }
@@ -262,11 +269,15 @@ impl Run {
     /// on.
     async fn count_turn(&mut self) -> Result<bool> {
         let Some(turn) = &mut self.uncounted else { return Ok(true) };
-        let cost = self.parts.model.model.prices.cost(&turn.usage);
+        let mut usage = turn.usage;
+        if !turn.is_complete {
+            usage.output_tokens = usage.output_tokens.max(turn.passed / TOKEN_BYTES);
+        }
+        let cost = self.parts.model.model.prices.cost(&usage);
         let microcents = i64::try_from(cost).unwrap_or(i64::MAX);
         if !turn.is_added {
             turn.is_added = true;
-            self.done.add(&turn.usage, microcents);
+            self.done.add(&usage, microcents);
         }
         let may_go_on = self.parts.account.charge(self.done.thread, &turn.entry, microcents).await?;
         self.uncounted = None;
@@ -279,7 +290,8 @@ impl Run {
         self.parts.reporter.turn(self.done.turns).await;
         self.conversation.remove_old_screenshots();
         let entry = format!("run {}", Uuid::new_v4());
-        let turn = UncountedTurn { entry, usage: Usage::default(), is_added: false };
+        let turn =
+            UncountedTurn { entry, usage: Usage::default(), passed: 0, is_complete: false, is_added: false };
         let turn = self.uncounted.insert(turn);
         let RunParts { executor, model, reporter, .. } = &mut self.parts;
         let (width, height) = executor.frame().map_or(DEFAULT_SIZE, |frame| (frame.width, frame.height));
@@ -292,8 +304,9 @@ impl Run {
             thinking_budget: self.plan.limits.thinking,
         };
         let mut report = |delta: Delta| {
-            if let Delta::Usage(usage) = &delta {
-                turn.usage = *usage;
+            match &delta {
+                Delta::Usage(usage) => turn.usage = *usage,
+                Delta::Text(text) | Delta::Thinking(text) => turn.passed += text.len() as u64,
             }
             reporter.delta(delta);
         };
@@ -301,7 +314,7 @@ impl Run {
         self.conversation.messages = request.messages;
         let steps = self.done.steps;
         let reply = asked.map_err(|error| back_end::failure(&error, steps))?;
-        turn.usage = reply.usage;
+        (turn.usage, turn.is_complete) = (reply.usage, true);
         let cost = self.parts.model.model.prices.cost(&reply.usage);
         let microcents = i64::try_from(cost).unwrap_or(i64::MAX);
         self.turn = TurnRecord { text: text_of(&reply.content), usage: reply.usage, microcents };
