@@ -17,9 +17,13 @@ BODIES = {
     "POST /files/upload": ("projectId", os.environ["WORKSPACE"]),
     "POST /files/export": ("desktopId", os.environ["COMPUTER"]),
     "PUT /secrets/{name}": ("workspace_id", os.environ["WORKSPACE"]),
+    "POST /chat/threads": ("desktopId", os.environ["COMPUTER"]),
+    "POST /v1/chat/completions": ("computer_id", os.environ["COMPUTER"]),
 }
 # Operations whose query names an object. Where a query only narrows a list, an empty list is a correct response.
-QUERIES = {"GET /files/download", "DELETE /files/delete"}
+QUERIES = {"GET /files/download", "DELETE /files/delete", "GET /chat/threads"}
+# Operations about objects that all accounts have.
+SHARED = {"GET /v1/models/{model}"}
 # Refused, not found, unauthenticated (for a request that lost its key), and malformed, which may be checked first. Not success, and
 # not 402 or 409, which would reveal the object's state.
 REFUSALS = {400, 401, 403, 404, 405, 412, 413, 415, 422}
@@ -29,6 +33,8 @@ seen = set()
 
 def names_object(operation):
     """Whether an operation is about an object of the other account."""
+    if operation.label in SHARED:
+        return False
     return "{" in operation.path or operation.label in QUERIES or operation.label in BODIES
 
 
