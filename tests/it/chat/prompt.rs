@@ -32,7 +32,7 @@ async fn all(client: &mut Client) -> (Vec<Value>, u16) {
         match client.next().await {
             SocketEvent::Text(text) => messages.push(serde_json::from_str(&text).expect("JSON")),
             SocketEvent::Closed(code, _) => return (messages, code),
-            other => panic!("{other:?} after {messages:?}"),
+            other @ (SocketEvent::Binary(_) | SocketEvent::Cut) => panic!("{other:?} after {messages:?}"),
         }
     }
 }

@@ -71,11 +71,14 @@ async fn retry_after_is_heeded_up_to_a_bound() {
     }
 }
 
+/// Breaks a turn off after a number of events.
+type Break = fn(Turn, usize) -> Turn;
+
 #[tokio::test]
 async fn a_reply_that_breaks_is_repeated_only_before_its_first_part() {
     for name in BOTH {
         let whole = || Turn::text("One two three four five.");
-        let breaks: [(fn(Turn, usize) -> Turn, ModelErrorKind); 2] = [
+        let breaks: [(Break, ModelErrorKind); 2] = [
             (Turn::cut_after, Protocol),
             (|turn, frames| turn.fails_after(frames, "overloaded_error"), Unavailable),
         ];

@@ -223,7 +223,7 @@ impl Executor {
         if held.is_empty() {
             return;
         }
-        let actions = held.into_iter().map(|button| Action::MouseUp(button)).collect();
+        let actions = held.into_iter().map(Action::MouseUp).collect();
         if let Err(error) = self.send(actions, None).await {
             tracing::info!(
                 computer = self.computer,

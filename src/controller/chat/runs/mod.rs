@@ -57,7 +57,7 @@ use run::{Run, RunParts, RunPlan};
 const MAX_RUNS: usize = 100;
 /// Longest wait until the client of a run in the background takes an event: a connection that carries nothing
 /// for so long is broken, and such a run goes on without its client.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Seconds after which a client may retry when it has its maximum of runs.
 const RETRY_SECONDS: u32 = 5;
 
@@ -173,7 +173,7 @@ impl Runs {
         }
         let cancel = CancellationToken::new();
         let guard = (!request.is_background).then(|| cancel.clone().drop_guard());
-        let (reporter, events) = reporter::channel(request.is_background.then_some(PATIENCE));
+        let (reporter, events) = reporter::channel(request.is_background.then_some(READER_TIMEOUT));
         let name = model.model.name.clone();
         let plan = RunPlan {
             instructions: tools::instructions(&request.instructions),
