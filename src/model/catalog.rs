@@ -342,7 +342,7 @@ fn open(
     if let Some(model) = models.iter().find(|model| model.upstream.trim().is_empty()) {
         return Err(format!("model {:?}: its id is empty", model.name));
     }
-    let client = EndpointClient::new(endpoint, limits).map_err(|error| format!("no client: {error}"))?;
+    let client = EndpointClient::new(endpoint, limits);
     Ok((Backend { kind, client, key, needs_key, client_keys }, models))
 }
 

@@ -101,17 +101,16 @@ impl OutgoingRequest {
 /// Client of one endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointClient {
-    http: reqwest::Client,
+    /// The client, or why there is none.
+    http: Result<reqwest::Client, String>,
     url: Url,
     limits: RequestLimits,
 }
 
 impl EndpointClient {
-    /// Returns the client of an endpoint.
-    ///
-    /// # Errors
-    /// The reason for which no client can be built.
-    pub fn new(url: Url, limits: RequestLimits) -> reqwest::Result<Self> {
+    /// Returns the client of an endpoint. A host without certificate authorities has no client for https: its requests
+    /// fail, so that a service without chat starts there.
+    pub fn new(url: Url, limits: RequestLimits) -> Self {
         // A process has one crypto provider; an earlier one is equally good.
         drop(rustls::crypto::ring::default_provider().install_default());
         let mut builder = reqwest::Client::builder()
@@ -124,7 +123,8 @@ impl EndpointClient {
             // Such a server is near; a proxy would read the key and the screen.
             builder = builder.no_proxy();
         }
-        Ok(Self { http: builder.build()?, url, limits })
+        let http = builder.build().map_err(|error| format!("no HTTP client: {}", causes(&error)));
+        Self { http, url, limits }
     }
 
     /// Returns the host of the endpoint; empty for none.
@@ -183,12 +183,9 @@ impl EndpointClient {
         deltas: &mut DeltaSink<'_>,
     ) -> Result<ModelReply, Failure> {
         let left = |bound: Duration| bound.min(deadline.saturating_duration_since(Instant::now()));
-        let sending = self
-            .http
-            .post(self.url.clone())
-            .headers(request.headers.clone())
-            .body(request.body.clone())
-            .send();
+        let http = self.http.as_ref().map_err(|why| no_client(why))?;
+        let sending =
+            http.post(self.url.clone()).headers(request.headers.clone()).body(request.body.clone()).send();
         let first_byte = Instant::now() + self.limits.first_byte;
         let mut response = match timeout(left(self.limits.first_byte), sending).await {
             Ok(sent) => sent.map_err(|error| unreachable_server(&error))?,
@@ -298,6 +295,15 @@ fn unreachable_server(error: &reqwest::Error) -> Failure {
         "The model's server cannot be reached.",
         // The address is the operator's; a client does not see details.
         causes(error),
+    )
+}
+
+/// A host whose certificate authorities are missing, or cannot be read: another attempt would not help.
+fn no_client(why: &str) -> Failure {
+    Failure::lasting(
+        ModelErrorKind::Unreachable,
+        "The service cannot connect to the model's server: the operator has to install certificate authorities.",
+        why,
     )
 }
 

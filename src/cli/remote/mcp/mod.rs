@@ -31,7 +31,7 @@ const MAX_REQUESTS: usize = 128;
 /// than clients wait for the end of a program.
 const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-type Delivery<'a> = BoxFuture<'a, Outcome<String>>;
+type Delivery<'a> = BoxFuture<'a, Outcome<(String, u64)>>;
 
 /// Relays until the end of standard input or a signal.
 ///
@@ -56,12 +56,14 @@ pub async fn run(session: &Session) -> Outcome {
 async fn relay(upstream: &Upstream<'_>) -> Outcome<()> {
     let mut lines = Lines::new(stdio::input());
     let mut requests: FuturesUnordered<Delivery<'_>> = FuturesUnordered::new();
-    // By their id, to end those that the client cancels.
-    let mut cancels: HashMap<String, oneshot::Sender<()>> = HashMap::new();
+    // By id, to end those that the client cancels; with the number of the request, because a client may use
+    // the id again as soon as it has the answer.
+    let mut cancels: HashMap<String, (u64, oneshot::Sender<()>)> = HashMap::new();
+    let mut count: u64 = 0;
     loop {
         let line = tokio::select! {
             Some(done) = requests.next(), if !requests.is_empty() => {
-                cancels.remove(&done?);
+                forget(&mut cancels, &done?);
                 continue;
             }
             line = lines.next(), if requests.len() < MAX_REQUESTS => line,
@@ -89,8 +91,9 @@ async fn relay(upstream: &Upstream<'_>) -> Outcome<()> {
         match &message.id {
             Some(id) if !message.is_ordered() => {
                 let (cancel, cancelled) = oneshot::channel();
-                let id = id.to_string();
-                cancels.insert(id.clone(), cancel);
+                count += 1;
+                let id = (id.to_string(), count);
+                cancels.insert(id.0.clone(), (count, cancel));
                 requests.push(deliver(upstream, message, id, cancelled).boxed());
             }
             _ => {
@@ -100,7 +103,7 @@ async fn relay(upstream: &Upstream<'_>) -> Outcome<()> {
                     tokio::select! {
                         delivered = &mut delivery => break delivered?,
                         Some(done) = requests.next(), if !requests.is_empty() => {
-                            cancels.remove(&done?);
+                            forget(&mut cancels, &done?);
                         }
                     }
                 }
@@ -116,13 +119,20 @@ async fn relay(upstream: &Upstream<'_>) -> Outcome<()> {
     tokio::time::timeout(LAST_ANSWERS_TIMEOUT, last).await.unwrap_or(Ok(()))
 }
 
-/// Delivers a request until its answer or its cancellation; returns its id.
+/// Forgets how to cancel a request that has ended, and not one that began later with its id.
+fn forget(cancels: &mut HashMap<String, (u64, oneshot::Sender<()>)>, (id, number): &(String, u64)) {
+    if cancels.get(id).is_some_and(|(latest, _)| latest == number) {
+        cancels.remove(id);
+    }
+}
+
+/// Delivers a request until its answer or its cancellation; returns its id and number.
 async fn deliver(
     upstream: &Upstream<'_>,
     message: ClientMessage,
-    id: String,
+    id: (String, u64),
     cancelled: oneshot::Receiver<()>,
-) -> Outcome<String> {
+) -> Outcome<(String, u64)> {
     tokio::select! {
         delivered = upstream.deliver(&message) => delivered?,
         // The sender is dropped by a cancellation, or replaced by a request with the same id.
