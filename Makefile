@@ -15,35 +15,36 @@ PEERS := $(HOTDESK_CACHE)/bench-peers
 # The folder in which `deps` installs Rust when there is none.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help run test test-fast soak check bench image image-small deps deps-check deps-package deps-test deps-bench package reproducible
+.PHONY: help run test test-fast soak check bench console image image-small deps deps-check deps-package deps-test deps-bench package reproducible
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-run: deps ## build, start hotdesk and show a computer working
+run: deps console ## build, start hotdesk and show a computer working
 	packaging/dev/side-by-side "cargo build --locked --profile quick --bin hotdesk" "packaging/image/build --variant full"
 	packaging/demo/run $(CARGO_TARGET_DIR)/quick/hotdesk
 
-test: deps-test ## run every check and test
+test: deps-test console ## run every check and test
 	packaging/dev/side-by-side "$(MAKE) check" "$(MAKE) image image-small"
 	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test all
 
-test-fast: deps-test ## run the tests that need no computer, in minutes
+test-fast: deps-test console ## run the tests that need no computer, in minutes
 	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test fast
 
-soak: deps-test image-small ## kill the controller at random moments (ROUNDS=200) and at every step, and run most sampled tests in full
+soak: deps-test console image-small ## kill the controller at random moments (ROUNDS=200) and at every step, and run most sampled tests in full
 	HOTDESK_ROUNDS=$(or $(ROUNDS),200) HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		HOTDESK_PYTHON=$(VENV)/bin/python cargo test --locked --test it -- --nocapture --test-threads 1 \
 		crash::rounds crash::points suspension::rounds display::counting agent::bash::a_flood \
 		engines::qemu_desktop schemathesis display::fidelity display::crowd templates::catalogue
 
-check: deps-check ## check format, lints, the OpenAPI document and the dependencies
+check: deps-check console ## check format, lints, types of the console, the OpenAPI document and the dependencies
+	packaging/dev/console check
 	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	packaging/dev/openapi/lint
 	packaging/dev/supply/check
 
-bench: deps-bench image image-small ## measure against named peers (QUICK=1: only check that it runs)
+bench: deps-bench console image image-small ## measure against named peers (QUICK=1: only check that it runs)
 	cargo build --locked --release --bin hotdesk
 	CARGO_TARGET_DIR=$(PEERS) cargo build --release --locked --manifest-path benches/peers/Cargo.toml
 	rm -f $(HOTDESK_CACHE)/bench/*.json
@@ -54,6 +55,9 @@ bench: deps-bench image image-small ## measure against named peers (QUICK=1: onl
 	$(BENCH) benches/concurrency.py $(BINARY)
 	$(BENCH) benches/terminal.py $(BINARY)
 	$(BENCH) benches/proxy.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/chat.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/console.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
+	$(BENCH) benches/latency.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/split.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
@@ -63,6 +67,9 @@ bench: deps-bench image image-small ## measure against named peers (QUICK=1: onl
 	$(BENCH) benches/templates.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/key_check.py
 	$(BENCH) benches/goals.py
+
+console: deps ## build the pages of the console, which the program contains
+	packaging/dev/console
 
 image: deps ## build the guest image (cached by a hash of its inputs)
 	packaging/image/build --variant full >/dev/null

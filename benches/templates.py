@@ -77,6 +77,9 @@ def measure(host, has_memory):
     table, api = host.table, host.api
     ref, seconds = build(host, definition("1.0.0", "true"))
     table.row(f"build with {DATA_MB} MB and {SERVICES} services (s)", seconds, None, None)
+    if has_memory:
+        # It is made in the background, and would share the processors with the rebuild.
+        host.wait_for("hotdesk_boot_snapshots", 1)
     _, seconds = build(host, definition("1.0.1", "echo changed >/opt/last"))
     table.goal("rebuild after a change of the last step, which takes no time", seconds, most=2, unit="s")
 

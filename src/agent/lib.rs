@@ -26,6 +26,3 @@ pub mod selftest;
 pub mod server;
 pub mod state;
 pub mod system;
-
-pub use server::run;
-pub use system::unblock_signals;

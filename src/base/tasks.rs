@@ -1,4 +1,4 @@
-//! Groups of background tasks. No other module spawns.
+//! Groups of background tasks, and blocking steps that run at once. No other module spawns tasks.
 //!
 //! Every task has a name, a span and the group's cancellation token. A panic is logged with the task's name
 //! and does not end the process. [`Tasks::drain`] cancels the token, waits, and returns the names of the
@@ -14,6 +14,25 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
+
+/// Runs two blocking steps at once, the first on a thread of its own, and returns the outcomes of both. A
+/// panic of a step is passed on.
+///
+/// # Errors
+/// The thread could not be started; neither step has run.
+pub fn both<A: Send, B>(
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B,
+) -> std::io::Result<(A, B)> {
+    std::thread::scope(|scope| {
+        let other = std::thread::Builder::new().name("both".to_owned()).spawn_scoped(scope, first)?;
+        let second = second();
+        match other.join() {
+            Ok(first) => Ok((first, second)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
 
 /// A group of background tasks that stops as one.
 #[derive(Clone, Debug, Default)]
@@ -86,5 +105,17 @@ mod tests {
         let _obedient = tasks.spawn("obedient", async move { stop.cancelled().await });
         let _stubborn = tasks.spawn("stubborn", std::future::pending::<()>());
         assert_eq!(tasks.drain(Duration::from_millis(50)).await, ["stubborn"]);
+    }
+
+    #[test]
+    fn two_steps_run_at_once() {
+        let (to_first, from_second) = std::sync::mpsc::channel();
+        let (to_second, from_first) = std::sync::mpsc::channel();
+        let timeout = Duration::from_secs(30);
+        let met = both(
+            move || to_second.send(1).is_ok() && from_second.recv_timeout(timeout) == Ok(2),
+            move || to_first.send(2).is_ok() && from_first.recv_timeout(timeout) == Ok(1),
+        );
+        assert_eq!(met.unwrap(), (true, true));
     }
 }

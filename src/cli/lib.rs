@@ -29,10 +29,10 @@ use client::api::Api;
 use client::completion;
 use client::connection::{self, ConnectionOptions};
 use client::credentials::{self, Credentials};
-use computers::{screenshot, shortcuts, snapshots};
+use computers::{chat, screenshot, shortcuts, snapshots, timeline};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
-use operator::{admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings};
+use operator::{admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings, up};
 use remote::{bash, forward, mcp, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
@@ -68,6 +68,8 @@ struct GlobalOptions {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a controller on this host in the background, unless one answers, and print a link that signs in.
+    Up(up::Options),
     /// Run the controller: API, store and computers.
     Serve(serve::Options),
     /// Run the host helper, which makes the computers of a controller without root. Both read the same configuration.
@@ -101,6 +103,8 @@ enum Command {
     Templates(templates::Command),
     /// Take a screenshot of a computer.
     Screenshot(screenshot::Options),
+    /// List the actions on the screens of a computer: who did what, with what effect.
+    Timeline(timeline::Options),
     #[command(flatten)]
     Desktop(desktop::Command),
     /// Run a shell command on a computer with the standard streams and the exit code of this program, like ssh.
@@ -113,6 +117,8 @@ enum Command {
     Forward(forward::Options),
     /// Serve MCP on the standard streams, for AI clients that start it with an API key.
     Mcp,
+    /// Let a language model work on a computer, and print what it says and does.
+    Chat(chat::Options),
     /// Copy files and folders to or from a computer, like scp.
     Cp(copy::Options),
     /// Open a desktop in a browser, signed in by a link that works once.
@@ -232,6 +238,7 @@ pub fn main() -> ExitCode {
 
 fn run(global: &GlobalOptions, command: Command) -> Outcome {
     match command {
+        Command::Up(options) => up::run(&options, global)?,
         Command::Serve(options) => serve::run(&options)?,
         Command::Host(options) => host::run(&options)?,
         Command::Purge { options, yes: _ } => serve::purge(&options)?,
@@ -281,6 +288,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Forward(it) => {
             return global.with_session(async |session| forward::run(it, session).await);
         }
+        Command::Chat(it) => return global.with_session(async |session| chat::run(it, session).await),
         Command::Mcp => return global.with_session(async |session| mcp::run(session).await),
         Command::Workspaces(it) => global.with_session(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => {
@@ -294,6 +302,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Clients(it) => global.with_session(async |session| clients::run(it, session).await)?,
         Command::Capacity(it) => global.with_session(async |session| capacity::run(&it, session).await)?,
         Command::Screenshot(it) => global.with_session(async |session| screenshot::run(it, session).await)?,
+        Command::Timeline(it) => global.with_session(async |session| timeline::run(it, session).await)?,
         Command::ApiKeys(it) => global.with_session(async |session| api_keys::run(it, session).await)?,
         Command::SshKeys(it) => global.with_session(async |session| ssh_keys::run(it, session).await)?,
         Command::Audit(it) => global.with_session(async |session| audit::run(it, session).await)?,
@@ -323,7 +332,17 @@ impl GlobalOptions {
 
     /// Resolves server and key, then runs `command` with them.
     fn with_session<T>(&self, command: impl AsyncFnOnce(&Session) -> Outcome<T>) -> Outcome<T> {
-        let key = std::env::var("HOTDESK_API_KEY").ok().filter(|key| !key.is_empty()).map(Secret::new);
+        self.with_key(None, command)
+    }
+
+    /// [`Self::with_session`] with this key, if any, instead of the one of the environment.
+    fn with_key<T>(
+        &self,
+        key: Option<Secret>,
+        command: impl AsyncFnOnce(&Session) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let of_environment = || std::env::var("HOTDESK_API_KEY").ok().filter(|key| !key.is_empty());
+        let key = key.or_else(|| of_environment().map(Secret::new));
         let options = ConnectionOptions {
             url: self.url().map(str::to_owned),
             profile: self.profile().map(str::to_owned),

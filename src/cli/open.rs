@@ -1,4 +1,4 @@
-//! `hotdesk open`: a link that signs the person's browser in, and leads to a desktop or to the settings.
+//! `hotdesk open`: a link that signs the person's browser in, and leads to a desktop or to the console.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,17 +13,27 @@ use crate::failure::Outcome;
 use crate::output;
 use hotdesk_wire::identity::sign_in_link::{CreateSignInLink, SignInLink};
 
-/// Program that opens a file in the person's browser.
+/// Program that opens a file in the person's browser, where `BROWSER` names none.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+
+/// What stands for the page in an argument of `BROWSER`.
+const PLACE: &str = "%s";
 
 /// `hotdesk open`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Computer whose desktop to open: id, instance id or name. Without it, the settings open.
+    /// Computer whose desktop to open: id, instance id or name. Without it, the console opens.
     computer: Option<String>,
     /// Print the link and open no browser.
     #[arg(long)]
     print: bool,
+}
+
+impl Options {
+    /// Options of a link to the console.
+    pub fn without_computer(print: bool) -> Self {
+        Self { computer: None, print }
+    }
 }
 
 /// Makes a link, and opens it in a browser where there is one. Prints the link in any case, because a browser may
@@ -54,15 +64,32 @@ pub async fn run(options: Options, session: &Session) -> Outcome<()> {
 
 /// Opens a link in the person's browser, or returns why not.
 fn open(link: &str) -> Result<(), String> {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if !cfg!(target_os = "macos") && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
-        return Err("there is no desktop session here".to_owned());
-    }
+    let opener = opener(|name| std::env::var(name).ok())?;
     let page = redirecting_page(link)?;
-    let mut opener = Command::new(OPENER);
-    opener.arg(&page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let (program, arguments) = opener.split_first().ok_or("BROWSER names no program")?;
+    let page = page.display().to_string();
+    let mut command = Command::new(program);
+    command.args(arguments.iter().map(|argument| argument.replace(PLACE, &page)));
+    if !arguments.iter().any(|argument| argument.contains(PLACE)) {
+        command.arg(&page);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Not awaited: it may be the browser itself.
-    opener.spawn().map(drop).map_err(|error| format!("cannot run {OPENER}: {error}"))
+    command.spawn().map(drop).map_err(|error| format!("cannot run {program}: {error}"))
+}
+
+/// The program that opens a page, and its arguments: the first one in `BROWSER`, which separates several by
+/// colons, else [`OPENER`] in a desktop session. An empty variable counts as unset.
+fn opener(variable: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
+    let set = |name| variable(name).filter(|value| !value.is_empty());
+    if let Some(browser) = set("BROWSER") {
+        let first = browser.split(':').find(|entry| !entry.trim().is_empty()).unwrap_or_default();
+        return Ok(first.split_whitespace().map(str::to_owned).collect());
+    }
+    if cfg!(target_os = "macos") || set("DISPLAY").is_some() || set("WAYLAND_DISPLAY").is_some() {
+        return Ok(vec![OPENER.to_owned()]);
+    }
+    Err("there is no desktop session here".to_owned())
 }
 
 /// Writes a private file that redirects to the link. Other users see the arguments of the opener and of the
@@ -82,4 +109,30 @@ fn redirecting_page(link: &str) -> Result<PathBuf, String> {
         tempfile::Builder::new().prefix("hotdesk-").suffix(".html").tempfile_in(folder).map_err(failed)?;
     file.write_all(page.as_bytes()).map_err(failed)?;
     file.into_temp_path().keep().map_err(|error| failed(error.error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_opened_by_the_browser_that_is_named_else_in_a_desktop_session() {
+        for (browser, display, expected) in [
+            ("", "", None),
+            ("", ":0", Some(vec![OPENER])),
+            ("firefox", "", Some(vec!["firefox"])),
+            ("firefox --new-tab %s:w3m", ":0", Some(vec!["firefox", "--new-tab", "%s"])),
+            (":w3m", "", Some(vec!["w3m"])),
+            (":", "", Some(vec![])),
+        ] {
+            let variable = |name: &str| match name {
+                "BROWSER" => Some(browser.to_owned()),
+                "DISPLAY" => Some(display.to_owned()),
+                _ => None,
+            };
+            let found = opener(variable).ok();
+            let expected = expected.map(|words| words.into_iter().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(found, expected, "{browser:?} {display:?}");
+        }
+    }
 }

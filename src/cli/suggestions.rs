@@ -14,7 +14,7 @@ const MEANINGS: &[(&[&str], &[&str])] = &[
     (&["remove", "destroy", "terminate", "del", "rm", "delete"], &["rm", "delete"]),
     (&["create", "new", "make", "add"], &["create", "computers create", "start", "set"]),
     (&["show", "inspect", "describe", "info", "get", "status"], &["get", "computers get", "show", "list"]),
-    (&["up", "boot", "wake", "start"], &["computers start", "start", "create"]),
+    (&["boot", "wake", "start"], &["computers start", "up", "start", "create"]),
     (&["down", "halt", "poweroff", "shutdown", "stop"], &["computers stop", "stop", "kill"]),
     (&["reboot", "restart"], &["computers restart", "restart"]),
     (&["pause", "suspend", "hibernate", "sleep"], &["computers suspend", "suspend"]),
@@ -55,7 +55,8 @@ const MEANINGS: &[(&[&str], &[&str])] = &[
         &["desktops", "desktop", "vms", "vm", "instances", "instance", "containers", "machines", "sandboxes"],
         &["computers list"],
     ),
-    (&["server", "daemon", "controller"], &["serve"]),
+    (&["server", "daemon", "controller"], &["up", "serve"]),
+    (&["ask", "prompt", "agent-run", "llm"], &["chat"]),
     (&["activate", "raise"], &["focus", "windows focus"]),
     (&["completion"], &["completions"]),
 ];
@@ -72,7 +73,7 @@ pub fn extend(mut error: clap::Error, root: &Command) -> clap::Error {
     let mut found = meanings(word, group);
     let is_misspelt = error.get(ContextKind::SuggestedSubcommand).is_some();
     if found.is_empty() && !is_misspelt && group.get_name() != root.get_name() && exists("list", group) {
-        // People name the computer first: `hotdesk ps c1`.
+        // People name the computer first: `hotdesk screens c1`.
         found.push(format!("list {word}"));
     }
     if !found.is_empty() {
@@ -137,12 +138,12 @@ mod tests {
             ("computers remove", "delete"),
             ("workspaces rm", "delete"),
             ("terminal", "shell"),
+            ("ask", "chat"),
             ("sftp", "ssh"),
             ("snapshots new", "create"),
             ("computers inspect", "get"),
-            ("ps stop", "kill"),
             ("windows kill", "close"),
-            ("ps c1", "list c1"),
+            ("screens c1", "list c1"),
             ("--json snapshots c1", "list c1"),
         ] {
             let words = ["hotdesk"].into_iter().chain(line.split(' '));

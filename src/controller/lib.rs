@@ -18,7 +18,7 @@ use hotdesk_domain::network::forwarded::TrustedProxies;
 use hotdesk_engine::Engine;
 use hotdesk_http::guarded_fetch::GuardedFetcher;
 use hotdesk_http::socket::Sockets;
-use hotdesk_model::ModelCatalog;
+use hotdesk_model::catalog::ModelCatalog;
 use hotdesk_store::Store;
 
 pub mod api;
@@ -36,6 +36,7 @@ pub mod saved_state;
 pub mod web;
 
 use background::auto_stop::AutoStopper;
+use background::host_report::HostReports;
 use background::trials::Trials;
 use chat::runs::{RunServices, Runs};
 use chat::threads::Threads;
@@ -49,6 +50,8 @@ use config::Config;
 use data_dir::blobs::BlobStore;
 use data_dir::downloads::DownloadCaches;
 use data_dir::files;
+use events::live::LiveRecords;
+use events::screens::ScreenWatches;
 use identity::accounts::agents::AgentSignup;
 use identity::accounts::billing::AccountBilling;
 use identity::accounts::clients::Clients;
@@ -66,6 +69,7 @@ use identity::auth::socket_auth::SocketAuth;
 use identity::auth::ssh_keys::SshKeys;
 use identity::auth::tickets::{Ticket, Tickets};
 use identity::auth::wrong_credentials::WrongCredentials;
+use identity::console_tokens::ConsoleTokens;
 use identity::mail::Mailer;
 use identity::mail::addresses::Addresses;
 use identity::oauth::AuthorizationServer;
@@ -153,6 +157,8 @@ pub struct App {
     pub credential_uses: CredentialUses,
     /// Browser sessions.
     pub sessions: Sessions,
+    /// Tokens by which pages of the console use the API.
+    pub console_tokens: Arc<ConsoleTokens>,
     /// Links that sign a browser in.
     pub sign_in_links: SignInLinks,
     /// Recent sign-in attempts.
@@ -184,6 +190,8 @@ pub struct App {
 
     /// Account of the operator.
     pub operator: Operator,
+    /// Reports of the host for the operator.
+    pub host_reports: HostReports,
     /// Clients of operators.
     pub clients: Clients,
     /// Sign-up of AI agents.
@@ -203,6 +211,10 @@ pub struct App {
 
     /// Event hubs of the computers.
     pub events: events::Events,
+    /// Watches of screens, for all who are told of their changes.
+    pub screens: ScreenWatches,
+    /// Live records for pages of the console.
+    pub live: LiveRecords,
     /// WebSockets of live channels.
     pub sockets: Sockets,
     /// Open sockets by computer.
@@ -297,6 +309,7 @@ pub async fn start_with(
     let offers = engine.offers();
     let only = (offers.all().count() == 1).then(|| offers.default().isolation);
     store.adopt_isolation(only).await?;
+    config.timeline.check()?;
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let (sizes, limits) = config.pool.parse(engine.offers())?;
     let prepared = if config.encryption.computers {
@@ -305,15 +318,7 @@ pub async fn start_with(
     } else {
         PreparedDesktops::new(config.boot_snapshots.keep, sizes, limits)
     };
-    let fleet = Fleet::new(
-        engine,
-        store.clone(),
-        blobs.clone(),
-        tasks.clone(),
-        &config.suspension,
-        archive,
-        prepared,
-    );
+    let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config, archive, prepared);
     if config.encryption.computers {
         fleet.file_keys().check_host()?;
     }
@@ -327,10 +332,13 @@ pub async fn start_with(
     let rates = Arc::new(Rates::new(&config.limits));
     let credential_uses = CredentialUses::new(store.clone());
     let tickets = Arc::new(Tickets::default());
+    let console_tokens = Arc::new(ConsoleTokens::default());
     let addresses = Arc::new(Addresses::new(store.clone(), Mailer::open(&config, tasks)?));
     let secrets = Secrets::new(store.clone(), directory.clone(), fleet.clone(), audit.clone());
     let threads = Threads::new(store.clone(), directory.clone(), blobs.clone());
     let models = config.models.catalog()?;
+    let started = Instant::now();
+    let (events, screens) = (events::Events::new(fleet.clone(), tasks.clone()), ScreenWatches::default());
     let app = Arc::new(App {
         stream_connections: StreamConnections::new(store.clone(), config.streaming.allow_private),
         auto_stop: AutoStopper::new(store.clone(), fleet.clone(), tasks.clone(), config.auto_stop),
@@ -346,7 +354,12 @@ pub async fn start_with(
         threads: threads.clone(),
         sockets: Sockets::new(tasks.clone()).with_origins(hosts.origins()),
         hosts,
-        authenticator: Authenticator::new(store.clone(), credential_uses.clone(), Arc::clone(&rates)),
+        authenticator: Authenticator::new(
+            store.clone(),
+            credential_uses.clone(),
+            Arc::clone(&rates),
+            Arc::clone(&console_tokens),
+        ),
         wrong_credentials: WrongCredentials::new(&config.limits),
         keys: Keys::new(store.clone(), directory.clone(), audit.clone(), credential_uses.clone()),
         ssh_keys: SshKeys::new(store.clone(), audit.clone()),
@@ -373,6 +386,7 @@ pub async fn start_with(
         oauth: AuthorizationServer::new(store.clone(), guarded),
         grants: Grants::new(store.clone()),
         operator: Operator::new(store.clone()),
+        host_reports: HostReports::new(store.clone(), fleet.clone(), tasks.clone(), &config, started),
         clients: Clients::new(store.clone(), fleet.clone(), blobs.clone()),
         agent_signup: AgentSignup::new(store.clone(), &config.agent_accounts),
         billing: AccountBilling::new(store.clone(), plans.clone()),
@@ -385,7 +399,16 @@ pub async fn start_with(
             Arc::clone(&addresses),
         ),
         addresses,
-        events: events::Events::new(fleet.clone(), tasks.clone()),
+        live: LiveRecords::new(
+            store.clone(),
+            directory.clone(),
+            fleet.clone(),
+            tasks.clone(),
+            events.clone(),
+            screens.clone(),
+        ),
+        events,
+        screens,
         channels: KeyedSemaphore::default(),
         port_fields: field_lists::parse_configured(&config.web.port_fields)?,
         port_requests: KeyedSemaphore::default(),
@@ -400,7 +423,7 @@ pub async fn start_with(
         body_buffers: api::idempotency::BodyBuffers::default(),
         mcp: mcp::McpClients::default(),
         models,
-        started: Instant::now(),
+        started,
         tasks: tasks.clone(),
         config,
         store,
@@ -415,12 +438,15 @@ pub async fn start_with(
         trusted_proxies,
         rates,
         credential_uses,
+        console_tokens,
         tickets,
         signatures,
     });
     app.fleet.recover().await?;
     app.templates.recover().await?;
     app.threads.recover().await?;
+    app.fleet.timelines().recover().await?;
+    app.fleet.snapshot_pictures().recover().await?;
     app.webhooks.start(&app.templates, webhook_fetcher, tasks);
     background::start(&app);
     // Last, because a start that fails must not create a key that nobody sees.

@@ -53,6 +53,8 @@ pub enum Field {
     Number(i64),
     /// A truth value.
     Flag(bool),
+    /// An object with fields.
+    Object(Vec<(&'static str, Field)>),
     /// A list of objects with fields.
     Rows(Vec<Vec<(&'static str, Field)>>),
 }

@@ -154,6 +154,8 @@ error_codes! {
     SnapshotUnavailable = "snapshot_unavailable",
     /// The snapshot's machine is too large for the limits of the account.
     SnapshotTooLarge = "snapshot_too_large",
+    /// The snapshot has no picture of the screen.
+    NoPicture = "no_picture",
     /// The state of the computer does not permit a resize.
     NotResizable = "NOT_RESIZABLE",
     /// The host does not offer the isolation.
@@ -298,6 +300,8 @@ error_codes! {
     TusVersion = "tus_version",
     /// The file ends before the requested range.
     RangeNotSatisfiable = "range_not_satisfiable",
+    /// The file is not the version that `If-Match` names.
+    FileChanged = "file_changed",
 
     // Recording and streaming.
 
@@ -320,7 +324,7 @@ error_codes! {
 
     // MCP.
 
-    /// The maximum number of tool calls of the account runs.
+    /// The account has the most tool calls, waits or subscriptions.
     TooManyCalls = "too_many_calls",
 
     // Chat.
@@ -341,6 +345,10 @@ error_codes! {
     ContextOverflow = "context_overflow",
     /// A run works on the screen or continues the thread already.
     RunInProgress = "run_in_progress",
+    /// Somebody else holds the screen.
+    ControlHeld = "control_held",
+    /// No snapshot with memory is from before the action.
+    NothingToGoBackTo = "nothing_to_go_back_to",
     /// No call of the thread waits to be confirmed.
     NoPendingCall = "no_pending_call",
     /// The account has its maximum number of runs.

@@ -10,19 +10,21 @@
 //! says to which engine the parts belong that it has on the host. A start writes another one only after the engine
 //! of the earlier isolation has removed its parts.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::container::ContainerEngine;
 use crate::driver::{BootDependencies, GuestDriver, GuestMemory, GuestShutdown, HostContext, MachineBoot};
+use crate::leftovers::beside_operations;
 use crate::qemu::QemuEngine;
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{MemoryManifest, SavedMemory};
 use crate::{
-    Change, Effect, Endpoint, EngineError, EngineKind, EngineResult, EngineSettings, Observation, Offers,
-    OpenMode,
+    Change, Check, Effect, Endpoint, EngineChecks, EngineError, EngineFindings, EngineKind, EngineResult,
+    EngineSettings, LeftoverRecord, Observation, Offers, OpenMode, checks,
 };
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -32,6 +34,8 @@ use hotdesk_domain::computer::isolation::Isolation;
 pub(crate) struct EngineSet {
     host: Arc<HostContext>,
     members: Arc<Vec<(Isolation, Member)>>,
+    /// The settings as they were given, which the checks of the host examine.
+    settings: Arc<EngineSettings>,
 }
 
 /// An engine of the set.
@@ -54,6 +58,7 @@ macro_rules! each_engine {
 impl EngineSet {
     /// Opens the engines; see [`crate::open`].
     pub(crate) fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Self> {
+        let given = Arc::new(settings.clone());
         let EngineSettings { mut host, mut kinds } = settings;
         if mode == OpenMode::Run {
             for kind in &mut kinds {
@@ -81,7 +86,7 @@ impl EngineSet {
                 },
             ));
         }
-        Ok(Self { host, members: Arc::new(members) })
+        Ok(Self { host, members: Arc::new(members), settings: given })
     }
 
     /// The engine of a machine.
@@ -139,6 +144,23 @@ impl GuestDriver for EngineSet {
         let maintained =
             self.members.iter().map(|(_, member)| each_engine!(member, engine => engine.maintain()));
         maintained.fold(Ok(()), Result::and)
+    }
+
+    fn check_host(&self, thorough: bool) -> Vec<EngineFindings> {
+        let engines = checks(&self.settings).into_iter().map(|EngineChecks { offer, checks }| {
+            let (run, left_out): (Vec<Check<'_>>, Vec<Check<'_>>) =
+                checks.into_iter().partition(|check| thorough || check.is_quick);
+            EngineFindings {
+                offer,
+                findings: run.into_iter().map(Check::run).collect(),
+                left_out: left_out.into_iter().map(|check| check.what.into()).collect(),
+            }
+        });
+        engines.collect()
+    }
+
+    fn find_leftovers(&self, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<LeftoverRecord>> {
+        beside_operations(&self.host.state, &self.host.settings.network, owned)
     }
 
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {

@@ -40,8 +40,8 @@ pub use crate::contract::settings::{DISK_OVERCOMMIT, HostSettings};
 pub use crate::contract::traits::Engine;
 pub(crate) use crate::contract::types::whole_cpus;
 pub use crate::contract::types::{
-    Boot, Capabilities, Change, DiskWatch, Effect, FileKey, Finding, MAX_LAYERS, MachineSpec, Observation,
-    Offer, Offers, Snapshot,
+    Boot, Capabilities, Change, DiskWatch, Effect, EngineFindings, FileKey, Finding, LeftoverRecord,
+    MAX_LAYERS, MachineSpec, Observation, Offer, Offers, Severity, Snapshot,
 };
 pub use crate::driver::checks::Check;
 pub use crate::driver::layers::bases::{BASE_RECORD, BaseFolder, BaseRecord, discard as discard_base};
@@ -50,7 +50,7 @@ use crate::engine_set::EngineSet;
 pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkConfig, Subnet};
 pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
-pub use crate::leftovers::{Leftover, Leftovers};
+pub use crate::leftovers::{Leftover, Leftovers, MAX_LEFTOVERS};
 use crate::qemu::QemuEngine;
 pub use crate::qemu::QemuSettings;
 pub use crate::state::disk::{DiskSpeed, check_free};

@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::error::{Error, Field, Kind};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::identity::access::actor::Actor;
 
 /// Largest error body that is read, in bytes. hotdesk's own agent sends one sentence.
 pub(super) const MAX_REFUSAL: usize = 64 * 1024;
@@ -109,7 +110,33 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
             error = error.number(field, value);
         }
     }
+    if let Some(body) = &answer
+        && code == Some(ErrorCode::ControlHeld)
+    {
+        error = with_holder(error, &body.extra);
+    }
     error.number("upstream_status", i64::from(status.as_u16()))
+}
+
+/// Adds who holds the screen, and until when. Other text than an actor and a time is left out.
+fn with_holder(mut error: Error, extra: &Map<String, Value>) -> Error {
+    let holder = extra.get("holder").and_then(|holder| {
+        let kind = holder.get("kind")?.as_str()?;
+        let text = match holder.get("id").and_then(Value::as_str) {
+            Some(id) => format!("{kind}:{id}"),
+            None => kind.to_owned(),
+        };
+        text.parse::<Actor>().ok()
+    });
+    if let Some(holder) = holder {
+        let mut fields = vec![("kind", Field::Text(holder.kind().to_owned()))];
+        fields.extend(holder.id().map(|id| ("id", Field::Text(id))));
+        error = error.field("holder", Field::Object(fields));
+    }
+    match extra.get("expires_at").and_then(Value::as_str).and_then(UnixMillis::parse_iso8601) {
+        Some(until) => error.text("expires_at", until.iso8601()),
+        None => error,
+    }
 }
 
 /// Returns whether the agent refused the controller's token (401).
@@ -117,7 +144,14 @@ pub fn is_token_refused(error: &Error) -> bool {
     error.fields.iter().any(|field| matches!(field, ("upstream_status", Field::Number(401))))
 }
 
-/// Extra fields of errors of hotdesk's own agent (docs/api/errors.md#extra-fields), all of them integers.
+/// Returns whether the agent answered, with an error status. Else it is unknown whether the request reached
+/// it.
+pub fn is_error_status(error: &Error) -> bool {
+    error.fields.iter().any(|(name, _)| *name == "upstream_status")
+}
+
+/// Integers among the extra fields of errors of hotdesk's own agent (docs/api/errors.md#extra-fields). Those
+/// of `control_held` are other values: see [`with_holder`].
 const KNOWN_FIELDS: [&str; 4] = ["exit_code", "files", "offset", "written"];
 
 /// Error codes of hotdesk's own agent.
@@ -129,6 +163,7 @@ const KNOWN_CODES: &[ErrorCode] = &[
     ErrorCode::AnswerNotKept,
     ErrorCode::BadArchive,
     ErrorCode::BudgetTooSmall,
+    ErrorCode::ControlHeld,
     ErrorCode::DesktopNotAFolder,
     ErrorCode::DiskFull,
     ErrorCode::ElementCovered,
@@ -139,6 +174,7 @@ const KNOWN_CODES: &[ErrorCode] = &[
     ErrorCode::ElementRefused,
     ErrorCode::EncoderFailed,
     ErrorCode::EnvFileExists,
+    ErrorCode::FileChanged,
     ErrorCode::IdempotencyInProgress,
     ErrorCode::IdempotencyKeyReused,
     ErrorCode::IsAFolder,
@@ -232,6 +268,33 @@ mod tests {
         let error = from_status(StatusCode::CONFLICT, body, None);
         let expected = [("offset", Field::Number(7)), ("upstream_status", Field::Number(409))];
         assert_eq!(error.fields, expected);
+    }
+
+    #[test]
+    fn a_held_screen_names_a_real_holder_and_time() {
+        let fields = |body: &str| {
+            let mut fields = from_status(StatusCode::CONFLICT, body.as_bytes(), None).fields;
+            fields.pop();
+            fields
+        };
+        let text = |text: &str| Field::Text(text.to_owned());
+        let key = "0f8b1c52-6d0e-4a54-9a39-0c6c4d2f6b11";
+        let body = format!(
+            r#"{{"error": "no", "code": "control_held", "expires_at": "2026-01-31T09:30:00.120Z",
+                "holder": {{"kind": "key", "id": "{key}", "more": "x"}}}}"#
+        );
+        let holder = Field::Object(vec![("kind", text("key")), ("id", text(key))]);
+        assert_eq!(fields(&body), [("holder", holder), ("expires_at", text("2026-01-31T09:30:00.120Z"))]);
+        let password = r#"{"error": "no", "code": "control_held", "holder": {"kind": "password"}}"#;
+        assert_eq!(fields(password), [("holder", Field::Object(vec![("kind", text("password"))]))]);
+        for bad in [
+            body.replace("control_held", "already_exists"),
+            r#"{"error": "no", "code": "control_held", "holder": "key", "expires_at": 7}"#.to_owned(),
+            r#"{"error": "no", "code": "control_held", "holder": {"kind": "root", "id": "1"}}"#.to_owned(),
+            r#"{"error": "no", "code": "control_held", "expires_at": "soon"}"#.to_owned(),
+        ] {
+            assert!(fields(&bad).is_empty(), "{bad}");
+        }
     }
 
     #[test]

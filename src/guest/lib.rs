@@ -2,7 +2,7 @@
 //!
 //! The controller treats the agent as compromised (docs/security.md). Each answer has a timeout and a size
 //! limit, and redirects are not followed. No text of an agent becomes a path. It becomes a header only after
-//! the strict parser in [`hotdesk_http::image_headers`].
+//! the strict parser in [`hotdesk_http::headers::image_headers`].
 
 mod action_reply;
 mod answer_budget;
@@ -13,11 +13,14 @@ mod port;
 mod screenshot;
 mod socket;
 mod ssh;
+mod template;
+mod timeline;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -29,21 +32,17 @@ use hotdesk_base::ids::FileId;
 use hotdesk_base::secret::Secret;
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::endpoint::Endpoint;
-use hotdesk_domain::computer::prepared::services::PRESTART_TIMEOUT;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
+use hotdesk_domain::identity::access::actor::Actor;
+use hotdesk_http::headers::actor;
 use hotdesk_http::idempotency;
 use hotdesk_wire::agent::{
-    Activity, ContentQuery, GuestRequestOutcome, GuestRequestQuery, GuestRequests, Health, PutResult,
-    PutSecretsResult, Renewal, RenewalResult,
-};
-use hotdesk_wire::desktop::action::Acknowledgement;
-use hotdesk_wire::programs::service::{
-    BeginTemplate, HookStatus, PrepareTemplate, ServiceList, ServiceLog, ServiceLogQuery,
+    Activity, ContentQuery, Health, HealthQuery, PutResult, PutSecretsResult, Renewal, RenewalResult,
 };
 
 pub use action_reply::ActionReply;
-pub use failure::is_token_refused;
+pub use failure::{is_error_status, is_token_refused};
 pub use hotdesk_http::encode::percent_encode;
 pub use screenshot::{ConditionalScreenshot, Image};
 pub use socket::Socket;
@@ -57,11 +56,6 @@ pub const QUICK_TIMEOUT: Duration = Duration::from_secs(15);
 const KEYS_TIMEOUT: Duration = Duration::from_secs(75);
 /// Timeout of an activity request: the agent asks its screens and its sound server.
 const ACTIVITY_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest answer with requests of the template: the agent sends eight at a time, each with an event of a few KiB. Such an answer
-/// becomes a tree, which takes many times its bytes.
-const MAX_REQUESTS_ANSWER: usize = 256 * 1024;
-/// Timeout of a request that waits for the template: the agent answers after 30 s.
-const REQUESTS_TIMEOUT: Duration = Duration::from_secs(45);
 /// Most idle connections per computer: one for actions, one for screenshots, two to spare.
 const IDLE_CONNECTIONS: usize = 4;
 /// Idle connections are closed after this long. It is less than the agent's timeout in
@@ -70,6 +64,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a health check. Callers repeat the check, so it must be long enough for an agent on a busy host
 /// that needs more than a second each time. The timeout of the connection is shorter.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Milliseconds for which such a check may wait for the desktop. The rest of [`HEALTH_TIMEOUT`] is for the
+/// agent's start.
+const USABLE_WAIT_MS: u32 = 5_000;
 
 /// Client of one computer's agent; cheap to clone.
 #[derive(Clone, Debug)]
@@ -77,6 +74,9 @@ pub struct Guest {
     client: Client<connect::Connector, Body>,
     connector: connect::Connector,
     bearer: HeaderValue,
+    /// Who acts by this client; the agent is told.
+    actor: Option<HeaderValue>,
+    acted: Arc<timeline::LastActed>,
     answers: answer_budget::AnswerBudget,
     liveness: liveness::Liveness,
 }
@@ -97,7 +97,24 @@ impl Guest {
             .pool_timer(TokioTimer::new())
             .build(connector.clone());
         let (answers, liveness) = (answer_budget::AnswerBudget::new(), liveness::Liveness::new());
-        Ok(Self { client, connector, bearer, answers, liveness })
+        let acted = Arc::default();
+        Ok(Self { client, connector, bearer, actor: None, acted, answers, liveness })
+    }
+
+    /// Returns the client of somebody whose requests name who acts.
+    #[must_use]
+    pub fn acting_as(self, actor: Actor) -> Self {
+        self.acted.note();
+        Self { actor: actor::value(actor), ..self }
+    }
+
+    /// Adds the fields of the controller: the token, and who acts.
+    fn authorize(&self, headers: &mut HeaderMap) {
+        headers.insert(header::AUTHORIZATION, self.bearer.clone());
+        match &self.actor {
+            Some(actor) => headers.insert(actor::NAME, actor.clone()),
+            None => headers.remove(actor::NAME),
+        };
     }
 
     /// The start of the first request since which the agent answers nothing, as it changes; `None` while it
@@ -112,6 +129,15 @@ impl Guest {
     /// Those of [`Guest::call`]; `TimedOut` after 10 s.
     pub async fn health(&self) -> Result<Health> {
         self.call(Method::GET, "/health", (), None::<&()>, HEALTH_TIMEOUT).await
+    }
+
+    /// Requests the agent's health once the desktop is usable, or as it is after some seconds.
+    ///
+    /// # Errors
+    /// Those of [`Guest::health`].
+    pub async fn health_once_usable(&self) -> Result<Health> {
+        let query = HealthQuery { usable_within_ms: USABLE_WAIT_MS };
+        self.call(Method::GET, "/health", query, None::<&()>, HEALTH_TIMEOUT).await
     }
 
     /// Renews the identity of a computer that was restored from its memory. The request uses the token of the
@@ -238,95 +264,6 @@ impl Guest {
         self.answer_within(QUICK_TIMEOUT, exchange).await
     }
 
-    /// Starts the supervisors of the services of the computer's template, and waits for them. Services start
-    /// with [`Guest::begin_template`]; when the query asks for it, those with `prestart` start now, and this
-    /// waits until they are up and healthy.
-    ///
-    /// # Errors
-    /// Those of [`Guest::call`]; `Conflict` when one is not up or healthy after [`PRESTART_TIMEOUT`].
-    pub async fn prepare_template(&self, query: PrepareTemplate) -> Result<()> {
-        let timeout = if query.prestart { PRESTART_TIMEOUT + QUICK_TIMEOUT } else { QUICK_TIMEOUT };
-        let prepared: Result<Acknowledgement> =
-            self.call(Method::POST, "/template/prepare", query, None::<&()>, timeout).await;
-        prepared.map(drop)
-    }
-
-    /// Begins the hooks and services of the computer's template, once for a boot.
-    ///
-    /// # Errors
-    /// Those of [`Guest::call`].
-    pub async fn begin_template(&self, query: BeginTemplate) -> Result<()> {
-        let begun: Result<Acknowledgement> =
-            self.call(Method::POST, "/template/begin", query, None::<&()>, QUICK_TIMEOUT).await;
-        begun.map(drop)
-    }
-
-    /// Begins the template's hook of a wake.
-    ///
-    /// # Errors
-    /// Those of [`Guest::call`].
-    pub async fn template_resumed(&self) -> Result<()> {
-        let begun: Result<Acknowledgement> =
-            self.call(Method::POST, "/template/resumed", (), None::<&()>, QUICK_TIMEOUT).await;
-        begun.map(drop)
-    }
-
-    /// Begins a hook of the template that the service waits for, and returns its status; `None` when the template has no
-    /// such hook.
-    ///
-    /// # Errors
-    /// Those of [`Guest::call`].
-    pub async fn begin_hook(&self, name: &str) -> Result<Option<HookStatus>> {
-        self.call(Method::POST, &format!("/template/hooks/{name}"), (), None::<&()>, QUICK_TIMEOUT).await
-    }
-
-    /// The status of such a hook.
-    ///
-    /// # Errors
-    /// Those of [`Guest::call`].
-    pub async fn hook(&self, name: &str) -> Result<Option<HookStatus>> {
-        self.call(Method::GET, &format!("/template/hooks/{name}"), (), None::<&()>, QUICK_TIMEOUT).await
-    }
-
-    /// The services and hooks of the template.
-    ///
-    /// # Errors
-    /// Those of [`Guest::call`].
-    pub async fn services(&self) -> Result<ServiceList> {
-        self.call(Method::GET, "/services", (), None::<&()>, QUICK_TIMEOUT).await
-    }
-
-    /// The last bytes of a service's output.
-    ///
-    /// # Errors
-    /// Those of [`Guest::call`].
-    pub async fn service_log(&self, name: &str, bytes: u64) -> Result<ServiceLog> {
-        let path = format!("/services/{}/log", percent_encode(name));
-        let query = ServiceLogQuery { bytes: Some(bytes), follow: None };
-        self.call(Method::GET, &path, query, None::<&()>, QUICK_TIMEOUT).await
-    }
-
-    /// Waits for what the template asks of the service; the agent answers after 30 s at the latest.
-    ///
-    /// # Errors
-    /// Those of [`Guest::call`].
-    pub async fn template_requests(&self, query: GuestRequestQuery) -> Result<GuestRequests> {
-        let mut request = Request::new(Body::empty());
-        *request.uri_mut() = uri("/template/requests", query)?;
-        self.exchange_json(request, REQUESTS_TIMEOUT, MAX_REQUESTS_ANSWER).await.map(|reply| reply.answer)
-    }
-
-    /// Reports the outcome of such a request.
-    ///
-    /// # Errors
-    /// Those of [`Guest::call`].
-    pub async fn finish_request(&self, number: u64, outcome: &GuestRequestOutcome) -> Result<()> {
-        let path = format!("/template/requests/{number}");
-        let done: Result<Acknowledgement> =
-            self.call(Method::POST, &path, (), Some(outcome), QUICK_TIMEOUT).await;
-        done.map(drop)
-    }
-
     /// Opens a file of the computer's home folder and returns its content as a stream. The stream itself has no
     /// timeout.
     ///
@@ -373,13 +310,13 @@ impl Guest {
             .await
     }
 
-    /// Forwards a request, upgrade included. Method, path and headers are the caller's; only `Authorization`
-    /// and `Host` are set. The answer may have any status; the timeout ends at its header.
+    /// Forwards a request, upgrade included. Method, path and headers are the caller's; only `Authorization`,
+    /// `Host` and the actor are set. The answer may have any status; the timeout ends at its header.
     ///
     /// # Errors
     /// `Unavailable` when the agent cannot be reached or breaks off; `TimedOut` after `timeout`.
     pub async fn forward(&self, mut request: Request<Body>, timeout: Duration) -> Result<Response<Incoming>> {
-        request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
+        self.authorize(request.headers_mut());
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("agent"));
         within(timeout, self.request(request)).await
     }
@@ -431,7 +368,7 @@ impl Guest {
         mut request: Request<Body>,
         good: impl Fn(&StatusCode) -> bool,
     ) -> Result<Response<Incoming>> {
-        request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
+        self.authorize(request.headers_mut());
         let response = self.request(request).await?;
         if good(&response.status()) {
             return Ok(response);

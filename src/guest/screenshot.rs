@@ -8,7 +8,7 @@ use super::{Guest, QUICK_TIMEOUT, failure, uri, within};
 use hotdesk_domain::desktop::image::detect_media_type;
 use hotdesk_domain::desktop::resolution::{MAX_AREA, Size, max_image_bytes};
 use hotdesk_domain::error::Result;
-use hotdesk_http::image_headers::{IfNoneMatch, ImageHeaders};
+use hotdesk_http::headers::image_headers::{IfNoneMatch, ImageHeaders};
 use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
 /// Largest image of any screen, in bytes. An 8K screenshot of noise is about 100 MB as PNG; real ones stay below 20 MB.

@@ -1,6 +1,5 @@
 //! WebSockets to an agent, with limits on its messages.
 
-use axum::http::header;
 use serde::Serialize;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -25,7 +24,7 @@ impl Guest {
     pub async fn socket(&self, path: &str, query: impl Serialize) -> Result<Socket> {
         let address = uri(path, query)?.to_string().replacen("http:", "ws:", 1);
         let mut request = address.into_client_request().map_err(Error::internal)?;
-        request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
+        self.authorize(request.headers_mut());
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_AHEAD)
             .write_buffer_size(READ_AHEAD)

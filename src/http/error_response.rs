@@ -96,6 +96,7 @@ fn value(field: &Field) -> Value {
         Field::Text(text) => Value::from(text.as_str()),
         Field::Number(number) => Value::from(*number),
         Field::Flag(flag) => Value::from(*flag),
+        Field::Object(fields) => Value::Object(object(fields)),
         Field::Rows(rows) => rows.iter().map(|row| Value::Object(object(row))).collect(),
     }
 }

@@ -12,7 +12,6 @@ mod http;
 mod openai;
 pub mod prices;
 
-pub use catalog::ModelCatalog;
 pub use error::{ModelError, ModelErrorKind};
 pub use http::limits::RequestLimits;
 

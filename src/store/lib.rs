@@ -19,6 +19,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, ConnectOptions, Executor, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use fleet::changes::{CommitNotices, RecordChange, RecordChanges};
 use fleet::passwords::PasswordDigest;
 use hotdesk_base::clock;
 use hotdesk_base::revocation_registry::RevocationRegistry;
@@ -60,6 +61,8 @@ pub struct Store {
     /// Leases of members who work in a workspace of another account; the store revokes them when a member is
     /// removed or becomes a viewer.
     pub memberships: RevocationRegistry<Membership>,
+    /// Notices of changed records. Parts of a computer's record that are not stored are noted here, too.
+    pub changes: RecordChanges,
     pool: AnyPool,
     writer: Arc<Mutex<()>>,
     file: PathBuf,
@@ -75,10 +78,17 @@ struct Write {
     tx: Transaction<'static, Any>,
     vault: Vault,
     opened_at: UnixMillis,
+    notices: CommitNotices,
 }
 
 impl Write {
-    async fn commit(self) -> Result<()> {
+    /// Notes that this transaction changes a record that others watch.
+    pub(crate) fn note(&mut self, change: RecordChange) {
+        self.notices.note(change);
+    }
+
+    async fn commit(mut self) -> Result<()> {
+        self.notices.begin_commit();
         self.tx.commit().await.map_err(failed("commit"))
     }
 }
@@ -147,6 +157,7 @@ impl Store {
             credentials: RevocationRegistry::default(),
             passwords: RevocationRegistry::default(),
             memberships: RevocationRegistry::default(),
+            changes: RecordChanges::default(),
             opened_at: clock::now(),
         })
     }
@@ -169,7 +180,8 @@ impl Store {
     async fn write(&self) -> Result<Write> {
         let turn = Arc::clone(&self.writer).lock_owned().await;
         let tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(failed("begin a write"))?;
-        Ok(Write { _turn: turn, tx, vault: self.vault.clone(), opened_at: self.opened_at })
+        let notices = CommitNotices::new(self.changes.clone());
+        Ok(Write { _turn: turn, tx, vault: self.vault.clone(), opened_at: self.opened_at, notices })
     }
 }
 

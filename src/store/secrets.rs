@@ -238,6 +238,24 @@ impl Store {
         row.map(|row| self.vault.open(&SECRET_VALUE, &row.id, &row.value)).transpose()
     }
 
+    /// Returns the value of a secret of an owner; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// Those of [`Self::usable_secret`].
+    pub async fn secret_value(&self, owner: SecretOwner, name: &SecretName) -> Result<Option<Secret>> {
+        let [account, workspace] = owner.columns();
+        let row: Option<ValueRow> = sqlx::query_as(
+            "SELECT id, value FROM secrets WHERE name = $3 AND (account_id = $1 OR workspace_id = $2)",
+        )
+        .bind(account)
+        .bind(workspace)
+        .bind(name.as_str())
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(failed("read the value of a secret"))?;
+        row.map(|row| self.vault.open(&SECRET_VALUE, &row.id, &row.value)).transpose()
+    }
+
     /// Returns the values of all secrets that a request may use, in no order.
     ///
     /// # Errors

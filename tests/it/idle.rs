@@ -273,3 +273,35 @@ async fn strangers_at_an_open_port_do_not_keep_a_computer_up() {
     }
     controller.until_status(&id, "stopped").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_passive_read_neither_holds_a_computer_up_nor_wakes_it() {
+    let (controller, _activity) = boot_controller().await;
+    let id = computer(&controller, "watched", 1).await;
+    let look = async |path: String| {
+        let request = controller.request(Method::GET, &path).header("x-hotdesk-passive", "true");
+        crate::harness::agent::fetch_json(request).await
+    };
+    let paths = [format!("/computers/{id}/readiness"), format!("/desktops/{id}/proxy/health")];
+    // It stops although somebody looks all the time.
+    let stopped = wait::until(SUSPEND_TIMEOUT, || async {
+        for path in &paths {
+            let seen = look(path.clone()).await;
+            assert!([200, 409, 503].contains(&seen.status), "{path}: {} {}", seen.status, seen.body);
+        }
+        (controller.status(&id).await == "stopped").then_some(())
+    });
+    assert!(stopped.await.is_some(), "it is {}", controller.status(&id).await);
+    for path in &paths {
+        let asleep = look(path.clone()).await;
+        assert_eq!((asleep.status, &asleep.body["code"]), (409, &json!("computer_asleep")), "{path}");
+    }
+    assert_eq!(controller.status(&id).await, "stopped");
+    // The same field does not hide an action, and a read without it wakes.
+    let click = controller.request(Method::POST, &format!("/computers/{id}/click"));
+    let click = click.header("x-hotdesk-passive", "true").json(&json!({"x": 1, "y": 1}));
+    assert_eq!(crate::harness::agent::fetch_json(click).await.status, 200);
+    controller.until_status(&id, "stopped").await;
+    let awake = controller.get(&paths[0]).await;
+    assert_eq!((awake.status, &awake.body["status"]), (200, &json!("ok")), "{}", awake.body);
+}

@@ -10,11 +10,13 @@ use hotdesk::base::wait;
 use hotdesk::controller::config::{Config, Limits, PoolSettings, PoolSizeSettings};
 use hotdesk::engine::EngineError;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use hotdesk::store::Store;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::caller::id_of;
-use crate::harness::controller::{RunningController, skip_reason};
+use crate::harness::client_builder;
+use crate::harness::controller::{RunningController, gvisor, skip_reason};
 use crate::harness::picture;
 use crate::harness::simulation::{Setup, Simulation};
 
@@ -199,6 +201,112 @@ async fn the_pool_is_filled_from_the_boot_snapshot_of_its_size() {
     assert_eq!(controller.machines().len(), 4);
 }
 
+/// Longest time until a pool of real machines is filled: two kernels of gVisor boot one after the other on a
+/// busy machine.
+const REAL_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// Waits until creates can claim `wanted` machines of a controller's pool, and returns their ids.
+pub async fn until_filled(controller: &RunningController, wanted: usize) -> BTreeSet<String> {
+    let store = Store::open(&controller.store_file()).await.expect("a second connection opens");
+    let stored = wait::until(REAL_TIMEOUT, || async {
+        let all = store.pooled_machines().await.expect("the store");
+        let ready = all.iter().filter(|it| it.ready).map(|it| it.machine.to_string());
+        let ready: BTreeSet<String> = ready.collect();
+        (ready.len() == wanted && all.len() == wanted).then_some(ready)
+    });
+    let stored = stored.await;
+    store.close().await;
+    // The controller offers a machine to creates after it has stored that it is booted.
+    let line = format!("hotdesk_pool_ready {wanted}");
+    let offered = wait::until(REAL_TIMEOUT, || async {
+        let text = controller.bare(Method::GET, "/metrics").send().await.ok()?.text().await.ok()?;
+        text.lines().any(|it| it == line).then_some(())
+    });
+    assert!(offered.await.is_some(), "no pool of {wanted}");
+    stored.expect("a filled pool")
+}
+
+/// Asserts that no request of an account reaches a machine of the pool, and that its agent wants its own
+/// token. `other` is the token of a computer.
+async fn expect_unreachable(controller: &RunningController, machine: &str, other: Option<&str>) {
+    let no_body = || json!({});
+    for (method, path, body) in [
+        (Method::GET, "", no_body()),
+        (Method::DELETE, "", no_body()),
+        (Method::PATCH, "", json!({ "name": "mine" })),
+        (Method::POST, "/bash", json!({ "command": "true" })),
+        (Method::POST, "/click", json!({ "x": 1, "y": 1 })),
+        (Method::GET, "/screenshot", no_body()),
+        (Method::GET, "/vnc-password", no_body()),
+        (Method::POST, "/stop", no_body()),
+        (Method::POST, "/clone", no_body()),
+        (Method::GET, "/snapshots", no_body()),
+    ] {
+        let request = controller.request(method.clone(), &format!("/computers/{machine}{path}"));
+        let answer = request.json(&body).send().await.expect("an answer");
+        assert_eq!(answer.status(), 404, "{method} {path}");
+    }
+    let health = controller.request(Method::GET, &format!("/desktops/{machine}/proxy/health"));
+    assert_eq!(health.send().await.expect("an answer").status(), 404);
+    let listed = controller.get("/computers").await.body;
+    assert!(!listed.to_string().contains(machine), "{listed}");
+    // Over gVisor the agent has no socket on the host.
+    let socket = controller.machine(machine).join("agent.sock");
+    if socket.exists() {
+        let agent = client_builder().unix_socket(socket).build().expect("a client");
+        let ask = |token: Option<&str>| {
+            let request = agent.get("http://agent/health");
+            let request = if let Some(token) = token { request.bearer_auth(token) } else { request };
+            request.send()
+        };
+        for token in [None, Some(controller.key()), other] {
+            assert_eq!(ask(token).await.expect("an answer").status(), 401);
+        }
+    }
+}
+
+/// Claims machines one after another: the pool is filled again after each claim, and nobody reaches what is
+/// in it.
+async fn check_refills(controller: RunningController) {
+    const WANTED: usize = 2;
+    let workspace = controller.workspace("w").await;
+    let mut ready = until_filled(&controller, WANTED).await;
+    let mut token: Option<String> = None;
+    for name in ["one", "two", "three"] {
+        for machine in &ready {
+            expect_unreachable(&controller, machine, token.as_deref()).await;
+        }
+        let id = id_of(&controller.computer(&workspace, name).await);
+        assert!(ready.contains(&id), "{name}: {id} is not of {ready:?}");
+        let own = controller.bash(&id, "cat /run/hotdesk/token").await.trim().to_owned();
+        assert_ne!(token.replace(own.clone()), Some(own), "{name}: the token of another");
+        ready = until_filled(&controller, WANTED).await;
+        assert!(!ready.contains(&id), "{name}: a claimed machine is in no pool");
+    }
+    let listed = controller.get("/computers").await.body["computers"].as_array().expect("a list").len();
+    assert_eq!((listed, controller.machines().len()), (3, 3 + WANTED));
+}
+
+/// Configuration lines for a pool with two machines.
+const POOL: &str = "[pool]
+[[pool.sizes]]
+wanted = 2
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_over_runc_is_filled_again_after_each_claim_and_nobody_reaches_it() {
+    if let Some(skip) = skip_reason() {
+        return skip.report();
+    }
+    check_refills(RunningController::boot_with(POOL).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_over_gvisor_is_filled_again_after_each_claim_and_nobody_reaches_it() {
+    let Some(configuration) = gvisor() else { return };
+    check_refills(RunningController::boot_with(&format!("{configuration}{POOL}")).await).await;
+}
+
 /// The token of a computer's agent, and what else identifies it to its programs.
 const IDENTITY: &str = "cat /run/hotdesk/token /etc/machine-id; hostname";
 
@@ -207,8 +315,7 @@ async fn a_container_is_claimed_usable_and_like_no_other() {
     if let Some(skip) = skip_reason() {
         return skip.report();
     }
-    let settings = "[pool]\n[[pool.sizes]]\nwanted = 2\n";
-    let mut controller = RunningController::boot_with(settings).await;
+    let mut controller = RunningController::boot_with(POOL).await;
     let workspace = controller.workspace("w").await;
     let filled = async |controller: &RunningController| {
         let text = controller.bare(Method::GET, "/metrics").send().await.ok()?.text().await.ok()?;

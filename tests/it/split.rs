@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use hotdesk::base::ids::ComputerId;
 use serde_json::json;
 
 use crate::crash::remains::Leftovers;
@@ -88,6 +89,18 @@ async fn d15_a_controller_gives_up_its_privileges_and_keeps_its_computers() {
         assert!(!can_open(USER, &closed), "{}", closed.display());
     }
     assert_eq!(fs::metadata(data.join("store")).expect("a folder").permissions().mode() & 0o777, 0o700);
+
+    // The helper checks the host and looks for leftovers: the controller can do neither.
+    let orphan_id = ComputerId::random().to_string();
+    let orphan = data.join("machines").join(&orphan_id);
+    fs::create_dir(&orphan).expect("a machine that no row has");
+    let report = controller.get("/operator/host").await.body;
+    fs::remove_dir(&orphan).expect("still there");
+    let checks = report["checks"].as_array().expect("a list");
+    let root = checks.iter().find(|check| check["name"] == "root").expect("it is checked");
+    assert_eq!((&root["state"], &report["leftovers_error"]), (&json!("ok"), &json!(null)), "{report}");
+    let listed = report["leftovers"].to_string();
+    assert!(listed.contains(&orphan_id) && !listed.contains(&id), "{listed}");
 
     // The helper dies while the controller serves: agents do not need it, and its successor takes over.
     controller.kill_helper();

@@ -9,7 +9,8 @@ from websockets.asyncio.client import connect
 
 TYPES = ["window_focus", "window_open", "window_close", "clipboard", "file_change", "screen_change", "audio_stream_start",
          "audio_stream_stop", "process_start", "process_stop", "idle", "active"]
-EXTRA = ["title_change", "download_finished", "agent_change", "health_change", "notification"]
+EXTRA = ["title_change", "download_finished", "agent_change", "health_change", "notification", "control_changed",
+         "help_requested"]
 
 
 async def main(url, events):

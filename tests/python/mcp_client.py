@@ -12,6 +12,7 @@ import os
 import sys
 
 import httpx2
+import mcp_types as types
 from mcp import StdioServerParameters
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -21,12 +22,62 @@ TOOLS = ["list_workspaces", "get_workspace", "workspace_by_name", "create_worksp
          "resize_computer", "delete_computer", "list_screens", "create_screen", "delete_screen",
          "start_computer", "stop_computer", "restart_computer", "ensure_running", "suspend_computer", "resume_computer",
          "list_snapshots", "create_snapshot", "launch_snapshot", "rollback", "delete_snapshot",
-         "list_templates", "get_template", "template_status", "build_template",
-         "screenshot", "click", "move", "drag", "scroll", "type", "key", "wait",
+         "list_templates", "get_template", "template_status", "build_template", "cancel_build",
+         "screenshot", "click", "move", "drag", "scroll", "type", "key", "wait", "get_timeline",
          "list_elements", "marked_screenshot", "click_element", "set_element_value", "focus_element",
+         "get_control", "take_control", "hand_back_control", "answer_help",
          "bash", "exec", "list_files", "read_file", "write_file",
          "list_workspace_files", "upload_file", "export_file", "download_file",
-         "list_threads", "get_thread", "thread_steps", "delete_thread", "run_agent"]
+         "list_threads", "get_thread", "thread_steps", "delete_thread", "run_agent",
+         "wait_for_build", "wait_for_run", "doctor"]
+
+
+class Person:
+    """Answers questions with the next action, and keeps them."""
+
+    def __init__(self):
+        self.questions, self.action = [], "decline"
+
+    async def __call__(self, context, params):
+        self.questions.append(params.message)
+        return types.ElicitResult(action=self.action, content={} if self.action == "accept" else None)
+
+
+async def be_asked(http, base, computer, client, person):
+    """A person declines the deletion of a thread, then accepts it."""
+    key = {"Authorization": f"Bearer {os.environ['HOTDESK_API_KEY']}"}
+    made = await http.post(f"{base}/api/chat/threads", json={"desktopId": computer}, headers=key)
+    thread = made.json()["remoteId"]
+    for action, fails in [("decline", True), ("accept", False)]:
+        person.action = action
+        result = await client.call_tool("delete_thread", {"thread_id": thread})
+        assert result.is_error == fails, (action, result)
+    assert len(person.questions) == 2 and all(thread in question for question in person.questions), person.questions
+    assert (await client.call_tool("get_thread", {"thread_id": thread})).is_error
+
+
+async def be_told(client, mode, uri, changed, paint):
+    """A change of the screen is told: in a session by subscription, else by a request that listens."""
+    if mode == "legacy":
+        await client.subscribe_resource(uri)
+        # The client opens its stream for notifications at its own time.
+        for _ in range(30):
+            await paint()
+            try:
+                await asyncio.wait_for(changed.wait(), 2)
+                break
+            except TimeoutError:
+                pass
+        assert changed.is_set(), "nothing was told of a changed screen"
+        await client.unsubscribe_resource(uri)
+        return
+    async with client.listen(resource_subscriptions=[uri]) as subscription:
+        assert subscription.honored.resource_subscriptions == [uri], subscription.honored
+        # The first event needs no change.
+        for _ in range(2):
+            event = await asyncio.wait_for(anext(subscription), 60)
+            assert event.uri == uri, event
+            await paint()
 
 
 async def use_all_tools(base, computer, elsewhere, transport, mode):
@@ -37,7 +88,13 @@ async def use_all_tools(base, computer, elsewhere, transport, mode):
         else:
             environment = {"HOTDESK_URL": base, "HOTDESK_API_KEY": os.environ["HOTDESK_API_KEY"]}
             server = StdioServerParameters(command=os.environ["HOTDESK"], args=["mcp"], env=environment)
-        async with Client(server, mode=mode) as client:
+        person, changed = Person(), asyncio.Event()
+
+        async def receive(message):
+            if isinstance(message, types.ResourceUpdatedNotification):
+                changed.set()
+
+        async with Client(server, mode=mode, elicitation_callback=person, message_handler=receive) as client:
             async def call(tool, **arguments):
                 return await client.call_tool(tool, arguments)
 
@@ -143,6 +200,18 @@ async def use_all_tools(base, computer, elsewhere, transport, mode):
             assert [str(one.uri) for one in resources] == [f"hotdesk://computers/{computer}/screen"], resources
             screen = (await client.read_resource(str(resources[0].uri))).contents[0]
             assert base64.b64decode(screen.blob).startswith(b"\xff\xd8") and screen.mime_type == "image/jpeg"
+
+            async def paint():
+                window = "setsid xterm -geometry 20x5+600+50 -e sleep 1 >/dev/null 2>&1 &"
+                await succeed("bash", command=window)
+
+            await be_told(client, mode, str(resources[0].uri), changed, paint)
+            await be_asked(http, base, computer, client, person)
+            report = (await succeed("doctor")).structured_content
+            assert report["healthy"] and report["computer"]["agent_version"], report
+            catalogue = (await call("list_templates")).structured_content["templates"]
+            awaited = (await call("wait_for_build", template_ref=catalogue[0]["ref"], timeout=1)).structured_content
+            assert awaited["ref"] == catalogue[0]["ref"] and awaited["ended"], awaited
 
             refused = await call("screenshot", computer_id=elsewhere)
             assert refused.is_error and refused.structured_content["code"] == "workspace_scope_mismatch", refused

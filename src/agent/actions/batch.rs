@@ -7,6 +7,7 @@ use super::{ActionRunner, after_delivery, check, screenshot_options, settle, set
 use crate::display::{Moment, Screen};
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_domain::limits::{MAX_GROUP_ACTIONS, MAX_LIST_ACTIONS, MAX_LIST_DURATION};
 use hotdesk_http::error_response;
 use hotdesk_wire::desktop::action::Action;
@@ -23,15 +24,30 @@ impl ActionRunner {
     ///
     /// # Errors
     /// `Invalid` for an empty or too long batch, for groups of other actions than it has, or for a bad
-    /// parameter of a wait or a screenshot; `NotFound`, `Unavailable` or `TimedOut` for the screen. Nothing
-    /// was done then. Later failures are in the batch's results, that of its end in `settle_error`.
-    pub async fn act_all(&self, screen: Option<&str>, batch: Batch) -> Result<BatchResult> {
+    /// parameter of a wait or a screenshot; `NotFound`, `Unavailable` or `TimedOut` for the screen;
+    /// `Conflict` (`control_held`) for a list with input while another actor than `by` holds the screen.
+    /// Nothing was done then. Later failures are in the batch's results, that of its end in `settle_error`.
+    pub async fn act_all(
+        &self,
+        by: Option<Actor>,
+        screen: Option<&str>,
+        batch: Batch,
+    ) -> Result<BatchResult> {
         let groups = groups(&batch)?;
         check_duration(&batch.actions)?;
         batch.actions.iter().try_for_each(check)?;
         let screen = self.displays.screen(screen)?;
         check_settle(batch.settle.as_ref(), screen.size())?;
-        let _turn = screen.acquire_turn().await?;
+        // A list that only looks needs no turn, and nobody is refused to look.
+        let has_input = batch.actions.iter().any(|action| action.options().is_some());
+        let turn = if has_input {
+            screen.control().check(by)?;
+            let turn = screen.acquire_turn().await?;
+            screen.control().check(by)?;
+            Some(turn)
+        } else {
+            None
+        };
         // A screen that is not running fails the whole batch: nothing of it was done.
         let from = screen.moment().await?;
         let began = Instant::now();
@@ -39,8 +55,14 @@ impl ActionRunner {
         let count = groups.len();
         let mut results = Vec::with_capacity(count);
         let mut success = true;
-        let mut progress =
-            BatchInProgress { runner: self, screen: Arc::clone(&screen), pressed: false, pictures: 0 };
+        let mut progress = BatchInProgress {
+            runner: self,
+            by,
+            screen: Arc::clone(&screen),
+            has_input,
+            pressed: false,
+            pictures: 0,
+        };
         let mut actions = batch.actions.into_iter();
         for size in groups {
             let group = actions.by_ref().take(size).collect();
@@ -60,6 +82,10 @@ impl ActionRunner {
             }
         }
         progress.pressed = false;
+        if has_input && screen.control().check(by).is_err() {
+            // The holder does not wait for the end of a list that has lost the screen.
+            drop(turn);
+        }
         // The results must reach the client whatever happens now: the input was delivered.
         let End { settle, screenshot, error } = match &batch.settle {
             Some(wanted) => progress.end(from, wanted).await,
@@ -125,7 +151,11 @@ fn check_settle(wanted: Option<&Settle>, size: Size) -> Result<()> {
 /// the input are then missing.
 struct BatchInProgress<'a> {
     runner: &'a ActionRunner,
+    /// Who sent it.
+    by: Option<Actor>,
     screen: Arc<Screen>,
+    /// Whether an action of it is input.
+    has_input: bool,
     /// Whether it has pressed a key or button.
     pressed: bool,
     /// Bytes of its screenshots so far.
@@ -149,7 +179,7 @@ impl BatchInProgress<'_> {
                 Ok(result) => main = Some(result),
                 Err(error) => {
                     if has_pressed && !is_alone {
-                        release_held(&self.screen).await;
+                        release_held(self.by, &self.screen).await;
                     }
                     return Err(error);
                 }
@@ -160,7 +190,18 @@ impl BatchInProgress<'_> {
 
     async fn act(&mut self, action: Action) -> Result<ActionResult> {
         let is_input = action.options().is_some();
-        let result = self.runner.act_in_turn(&self.screen, action).await?;
+        let acting = self.runner.act_in_turn(self.by, &self.screen, action);
+        let result = if self.has_input && !is_input {
+            // A wait ends when somebody takes the screen: the list keeps the turn until its next action
+            // fails.
+            tokio::select! {
+                biased;
+                refusal = self.screen.control().refusal(self.by) => return Err(refusal),
+                result = acting => result?,
+            }
+        } else {
+            acting.await?
+        };
         match self.count_picture(result.screenshot.as_ref()) {
             Err(error) if is_input => Err(after_delivery(error)),
             counted => counted.map(|()| result),
@@ -195,8 +236,11 @@ impl BatchInProgress<'_> {
     }
 }
 
-/// Releases all keys and buttons that clients hold on a screen.
-async fn release_held(screen: &Screen) {
+/// Releases all keys and buttons that clients hold on a screen. When another actor has taken it, those that
+/// are held now are the holder's, and the earlier ones were released.
+async fn release_held(by: Option<Actor>, screen: &Screen) {
+    // Held until they are up, so that nobody takes the screen and presses in between.
+    let Ok(_input) = screen.control().admit(by).await else { return };
     if let Err(error) = screen.release_held_input().await {
         tracing::warn!(
             screen = screen.id,
@@ -211,9 +255,9 @@ impl Drop for BatchInProgress<'_> {
         if !self.pressed {
             return;
         }
-        let screen = Arc::clone(&self.screen);
+        let (by, screen) = (self.by, Arc::clone(&self.screen));
         let _task = self.runner.tasks.spawn("release of an interrupted batch", async move {
-            release_held(&screen).await;
+            release_held(by, &screen).await;
         });
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 mod batch;
+mod control;
 mod frame_coordinates;
 mod keyboard;
 mod look;
@@ -20,9 +21,11 @@ pub mod wait;
 use crate::display::screenshot::response;
 use crate::display::{Displays, Effect, Observation, Screen, ScreenshotOptions};
 use crate::media::recording::Recordings;
+use crate::media::timeline::{EntrySink, NewEntry, Timelines, record};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_wire::desktop::action::{Action, CursorPosition, WaitChange, WaitStable};
 use hotdesk_wire::desktop::effect::{ActionResult, ScreenObservation, Settle, WindowName};
 use hotdesk_wire::desktop::effect::{Area, Effect as WireEffect};
@@ -56,13 +59,14 @@ macro_rules! perform_action {
 pub struct ActionRunner {
     displays: Displays,
     recordings: Recordings,
+    timelines: Timelines,
     tasks: Tasks,
 }
 
 impl ActionRunner {
-    /// Actions are recorded in the timelines of `recordings`; tasks of `tasks` end with the agent.
-    pub fn new(displays: Displays, recordings: Recordings, tasks: Tasks) -> Self {
-        Self { displays, recordings, tasks }
+    /// Actions get entries in `timelines` and `recordings`; tasks of `tasks` end with the agent.
+    pub fn new(displays: Displays, recordings: Recordings, timelines: Timelines, tasks: Tasks) -> Self {
+        Self { displays, recordings, timelines, tasks }
     }
 
     /// The screens.
@@ -74,14 +78,20 @@ impl ActionRunner {
     ///
     /// # Errors
     /// `Invalid` for bad parameters; `NotFound` for an unknown screen; `Unavailable` or `TimedOut` when the
-    /// screen cannot be used now; `Conflict` (`unknown_frame`, `stale_frame`). An error with the code
-    /// `outcome_unknown` comes after the input was delivered.
-    pub async fn act(&self, screen: Option<&str>, action: Action) -> Result<ActionResult> {
+    /// screen cannot be used now; `Conflict` (`unknown_frame`, `stale_frame`; `control_held` for input while
+    /// another actor than `by` holds the screen). An error with the code `outcome_unknown` comes after the
+    /// input was delivered.
+    pub async fn act(&self, by: Option<Actor>, screen: Option<&str>, action: Action) -> Result<ActionResult> {
         check(&action)?;
         let screen = self.displays.screen(screen)?;
-        // Waits and screenshots need no turn.
-        let _turn = if action.options().is_some() { Some(screen.acquire_turn().await?) } else { None };
-        self.act_in_turn(&screen, action).await
+        // Waits and screenshots need no turn. Input is refused at once, also while another one has the turn.
+        let _turn = if action.options().is_some() {
+            screen.control().check(by)?;
+            Some(screen.acquire_turn().await?)
+        } else {
+            None
+        };
+        self.act_in_turn(by, &screen, action).await
     }
 
     /// Returns the pointer position of a screen, and the pressed buttons and modifiers.
@@ -92,13 +102,17 @@ impl ActionRunner {
         Ok(look::cursor_position(&self.displays.screen(screen)?.pointer().await?))
     }
 
-    async fn act_in_turn(&self, screen: &Arc<Screen>, action: Action) -> Result<ActionResult> {
-        let Some(timeline) = self.recordings.timeline(screen) else {
-            return self.perform(screen, action).await;
-        };
-        let begun = timeline.begin(&action).await;
+    async fn act_in_turn(
+        &self,
+        by: Option<Actor>,
+        screen: &Arc<Screen>,
+        action: Action,
+    ) -> Result<ActionResult> {
+        let _input = control::admit(by, screen, &action).await?;
+        let recording = self.recordings.timeline(screen).map(|timeline| timeline as Arc<dyn EntrySink>);
+        let begun = self.timelines.begin(screen, NewEntry::of_action(by, &action, recording));
         let outcome = self.perform(screen, action).await;
-        timeline.end(begun, &outcome);
+        begun.end(|entry| record::add_outcome(entry, &outcome));
         outcome
     }
 

@@ -35,6 +35,30 @@ impl ChangeFilter {
     }
 }
 
+/// A wait for a quiet screen.
+#[derive(Debug)]
+struct QuietWait {
+    /// Time without a change after which it ends.
+    quiet: Duration,
+    /// The same while nothing has changed at all.
+    unchanged: Duration,
+    began: Instant,
+    last_change: Option<Instant>,
+}
+
+impl QuietWait {
+    /// Notes whether something has changed since the last call, and returns whether the wait ends.
+    fn is_over(&mut self, has_changed: bool, now: Instant) -> bool {
+        if has_changed {
+            self.last_change = Some(now);
+        }
+        match self.last_change {
+            Some(last) => now.duration_since(last) >= self.quiet,
+            None => now.duration_since(self.began) >= self.unchanged,
+        }
+    }
+}
+
 /// Waits until no change that matches was painted for the quiet time; changes count from `from`.
 ///
 /// # Errors
@@ -46,13 +70,14 @@ pub(super) async fn wait_until_quiet(
 ) -> Result<ScreenObservation> {
     let quiet_ms = settle.quiet_ms.unwrap_or(DEFAULT_QUIET_MS);
     let filter = filter(settle.region, settle.ignore_pixels, DEFAULT_IGNORED_PIXELS)?;
-    let quiet = Duration::from_millis(quiet_ms.into());
-    let mut last = Instant::now();
+    let mut wait = QuietWait {
+        quiet: Duration::from_millis(quiet_ms.into()),
+        unchanged: Duration::from_millis(settle.unchanged_ms.unwrap_or(quiet_ms).min(quiet_ms).into()),
+        began: Instant::now(),
+        last_change: None,
+    };
     watch(screen, from, check_timeout(settle.timeout_ms)?, |areas| {
-        if areas.iter().any(|area| filter.matches(*area)) {
-            last = Instant::now();
-        }
-        last.elapsed() >= quiet
+        wait.is_over(areas.iter().any(|area| filter.matches(*area)), Instant::now())
     })
     .await
 }
@@ -128,8 +153,10 @@ async fn watch(
 /// # Errors
 /// `Invalid` for a value out of range.
 pub(super) fn check(settle: &Settle) -> Result<()> {
-    if settle.quiet_ms.is_some_and(|quiet| !QUIET_MS.contains(&quiet)) {
-        return Err(Error::invalid(format!("quiet_ms must be {} to {}", QUIET_MS.start(), QUIET_MS.end())));
+    for (name, value) in [("quiet_ms", settle.quiet_ms), ("unchanged_ms", settle.unchanged_ms)] {
+        if value.is_some_and(|milliseconds| !QUIET_MS.contains(&milliseconds)) {
+            return Err(Error::invalid(format!("{name} must be {} to {}", QUIET_MS.start(), QUIET_MS.end())));
+        }
     }
     check_timeout(settle.timeout_ms)?;
     filter(settle.region, settle.ignore_pixels, 0).map(|_| ())
@@ -163,11 +190,39 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_is_shorter_while_nothing_has_changed() {
+        // (milliseconds of the changes, of the looks that find none, whether the last look ends the wait)
+        for (changes, looks, is_over) in [
+            (&[][..], &[8, 33][..], false),
+            (&[], &[8, 34], true),
+            (&[20], &[40, 119], false),
+            (&[20], &[40, 120], true),
+            (&[8, 90], &[120, 189], false),
+            (&[8, 90], &[120, 190], true),
+        ] {
+            let began = Instant::now();
+            let mut wait = QuietWait {
+                quiet: Duration::from_millis(100),
+                unchanged: Duration::from_millis(34),
+                began,
+                last_change: None,
+            };
+            let at = |milliseconds: &u64| began + Duration::from_millis(*milliseconds);
+            for change in changes {
+                assert!(!wait.is_over(true, at(change)), "{changes:?}");
+            }
+            let ends: Vec<bool> = looks.iter().map(|look| wait.is_over(false, at(look))).collect();
+            assert_eq!(ends, [false, is_over], "{changes:?} {looks:?}");
+        }
+    }
+
+    #[test]
     fn waits_out_of_range_are_refused() {
         assert!(check(&Settle::default()).is_ok());
         for bad in [
             Settle { quiet_ms: Some(9), ..Settle::default() },
             Settle { quiet_ms: Some(10_001), ..Settle::default() },
+            Settle { unchanged_ms: Some(9), ..Settle::default() },
             Settle { timeout_ms: Some(60_001), ..Settle::default() },
             Settle { region: Some(Area { x: 0, y: 0, width: 0, height: 5 }.into()), ..Settle::default() },
         ] {

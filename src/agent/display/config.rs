@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use hotdesk_domain::desktop::resolution::Resolution;
+use hotdesk_http::feed::Feed;
 
 /// Folder where the session script writes its environment, unless configured otherwise.
 pub const SESSION_DIR: &str = "/run/hotdesk-session";
@@ -43,4 +44,6 @@ pub struct DisplayConfig {
     pub session_dir: PathBuf,
     /// X display number of the boot screen (99 in a computer); further screens get the next three.
     pub display_base: u16,
+    /// Feed for changes of the control of screens.
+    pub feed: Feed,
 }

@@ -1,6 +1,9 @@
 //! Interface of the desktop for commands and the health check, with and without X screens.
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 
 use crate::display::template_environment::template_environment;
 use crate::display::{Displays, session_env_in};
@@ -10,6 +13,8 @@ use hotdesk_domain::error::{Error, Result};
 pub trait Desktop: Send + Sync {
     /// Whether the boot screen has a window manager.
     fn ready(&self) -> bool;
+    /// Waits until the boot screen has a window manager, for at most `timeout`.
+    fn until_ready(&self, timeout: Duration) -> BoxFuture<'_, ()>;
     /// Number of screens.
     fn screens(&self) -> u32;
     /// Environment variables with which a program reaches a screen (the boot screen for `None`): `DISPLAY`,
@@ -18,6 +23,12 @@ pub trait Desktop: Send + Sync {
     /// # Errors
     /// `NotFound` when no screen has that id.
     fn environment(&self, screen: Option<&str>) -> Result<Vec<(String, String)>>;
+    /// Forgets who controls the screens: they are of the computer that this one is a copy of. Blocks while it
+    /// writes a file.
+    ///
+    /// # Errors
+    /// `Unavailable` when a change cannot be stored; the other screens are free then.
+    fn clear_control(&self) -> Result<()>;
 }
 
 /// No desktop: an agent for commands and files only.
@@ -29,6 +40,10 @@ impl Desktop for Headless {
         true
     }
 
+    fn until_ready(&self, _timeout: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     fn screens(&self) -> u32 {
         0
     }
@@ -38,6 +53,10 @@ impl Desktop for Headless {
             None => Ok(Vec::new()),
             Some(id) => Err(Error::not_found(format!("Screen not found: {id}"))),
         }
+    }
+
+    fn clear_control(&self) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -58,6 +77,15 @@ impl X11Desktop {
 impl Desktop for X11Desktop {
     fn ready(&self) -> bool {
         self.displays.screen(None).is_ok_and(|boot| boot.is_ready())
+    }
+
+    fn until_ready(&self, timeout: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Ok(boot) = self.displays.screen(None) {
+                // `ready` tells what came of it.
+                let _waited = boot.ready(timeout).await;
+            }
+        })
     }
 
     fn screens(&self) -> u32 {
@@ -84,5 +112,10 @@ impl Desktop for X11Desktop {
             all.push((String::from("XAUTHORITY"), cookies));
         }
         Ok(all)
+    }
+
+    fn clear_control(&self) -> Result<()> {
+        let cleared: Vec<_> = self.displays.list().iter().map(|screen| screen.control.clear()).collect();
+        cleared.into_iter().collect()
     }
 }

@@ -44,6 +44,7 @@ pub use input::pointer::{PointerState, Press, ScrollResult, Wheel};
 pub use keyboard_layout::keys;
 pub use keyboard_layout::text::MAX_TEXT_CHARS;
 pub use screen::Screen;
+pub use screen::control::{AdmittedInput, ControlLease};
 pub use screen::hidden::HiddenScreen;
 pub use screen::overlay::Canvas;
 pub use screen::session::{session_env, session_env_in};
@@ -73,6 +74,9 @@ pub const MAX_SCREENS: u16 = 4;
 const FIRST_ID: u16 = 100;
 /// Size of an attached display before the first connection.
 const UNSEEN: Size = Size { width: 0, height: 0 };
+/// File in the runtime folder with the control of the boot screen. It outlives the agent, but not the boot of
+/// the computer.
+const CONTROL_FILE: &str = "control.json";
 /// Timeout of the start of a new screen.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(25);
 /// Timeout of the end of a screen: its session, then its X server, each terminated and then killed.
@@ -240,7 +244,17 @@ impl Displays {
         let inner = &self.inner;
         let stop = inner.tasks.stopping().child_token();
         let encoders = Arc::clone(&inner.encoders);
-        let screen = Arc::new(Screen::new(id, display, slot == 0, size, stop, encoders));
+        // Other screens end with the agent.
+        let file = (slot == 0).then(|| inner.config.runtime_dir.join(CONTROL_FILE));
+        let control = ControlLease::open(&id, file, inner.config.feed.clone());
+        let screen = Arc::new(Screen::new(id, display, slot == 0, size, stop, encoders, control));
+        let timed = Arc::clone(&screen);
+        let _timer = inner.tasks.spawn("control of a screen", async move {
+            tokio::select! {
+                () = timed.ended.cancelled() => {}
+                () = timed.control.end_in_time() => {}
+            }
+        });
         let supervisor = supervise::ScreenSupervisor {
             screen: Arc::clone(&screen),
             own,

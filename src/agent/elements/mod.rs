@@ -32,7 +32,7 @@ pub use request::ListRequest;
 use bus::{Bus, BusFault};
 use ids::ElementTable;
 
-use crate::display::Displays;
+use crate::display::{Displays, Screen};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -80,6 +80,12 @@ impl Elements {
             silent: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Returns the screen of an element; `None` for an unknown id.
+    pub fn screen(&self, id: &str) -> Option<Arc<Screen>> {
+        let key = self.table().find(id)?;
+        self.shared.displays.screen(Some(&key.screen)).ok()
     }
 
     /// Returns the connection to the accessibility bus; opens a new one when the old one is retired.

@@ -48,6 +48,8 @@ pub fn watch(sources: Sources, tasks: &Tasks) {
     feed.set_watched(EventKind::HealthChange.into(), true);
     // So do triggers.
     feed.set_watched(EventKind::Notification.into(), true);
+    // Each screen publishes changes of its control.
+    feed.set_watched(kinds(&[EventKind::ControlChanged, EventKind::HelpRequested]), true);
     if let Some(displays) = displays {
         let make = move |feed| ScreenWatcher::new(feed, displays.clone());
         let _screens = tasks.spawn("screen events", run_watcher(feed.clone(), tasks.stopping(), make));

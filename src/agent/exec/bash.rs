@@ -7,7 +7,8 @@ use crate::exec::output::CapturedOutput;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
-use hotdesk_wire::programs::exec::{Bash, BashResult};
+use hotdesk_wire::desktop::bash::Bash;
+use hotdesk_wire::programs::exec::BashResult;
 
 /// Path of the shell.
 pub(super) const SHELL: &str = "/bin/bash";

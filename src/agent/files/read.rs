@@ -1,6 +1,6 @@
 //! Download of any regular file, with the path forms of the API (docs/api/files.md).
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -77,12 +77,16 @@ pub fn describe_file(file: File, path: &Path, shown: &str) -> Result<OpenFile> {
         return Err(not_regular(shown));
     }
     let media_type = mime_guess::from_path(path).first_or_octet_stream().to_string();
-    // Size, modification time and inode: a replaced file has another inode, a changed one another time.
-    let etag =
-        format!("\"{:x}-{:x}.{:x}-{:x}\"", facts.len(), facts.mtime(), facts.mtime_nsec(), facts.ino());
+    let etag = entity_tag(&facts);
     let modified_at = UnixMillis::from_seconds(facts.mtime(), facts.mtime_nsec());
     let path = path.to_string_lossy().into_owned();
     Ok(OpenFile { file, path, length: facts.len(), media_type, etag, modified_at })
+}
+
+/// Returns the strong entity tag of a file, quoted: size, modification time and inode. A replaced file has
+/// another inode, a changed one another time.
+pub fn entity_tag(facts: &Metadata) -> String {
+    format!("\"{:x}-{:x}.{:x}-{:x}\"", facts.len(), facts.mtime(), facts.mtime_nsec(), facts.ino())
 }
 
 fn not_regular(shown: &str) -> Error {

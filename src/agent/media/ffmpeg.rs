@@ -1,9 +1,10 @@
-//! Program path, environment and common arguments of ffmpeg, for recordings and streams.
+//! Program path, environment and common arguments of ffmpeg, for recordings, streams and video.
 
 use std::path::{Path, PathBuf};
 
 use crate::display::Screen;
 use crate::display::desktop::Desktop;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -39,13 +40,23 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(' ').map(str::to_owned)
 }
 
-/// Arguments that grab a screen with its pointer.
-pub fn grab(display: &str, width: u16, height: u16, fps: u32) -> Vec<String> {
+/// Whether a grabbed picture has the pointer in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pointer {
+    /// It is drawn.
+    Drawn,
+    /// It is left out: who watches has one of their own.
+    Hidden,
+}
+
+/// Arguments that grab a screen of this size.
+pub fn grab(display: &str, size: Size, fps: u32, pointer: Pointer) -> Vec<String> {
     // Without these options ffmpeg probes its input for a second, and the video starts before ffmpeg reports
     // it.
-    let mut all: Vec<String> = words("-fpsprobesize 0 -analyzeduration 0 -f x11grab -draw_mouse 1").collect();
-    let (size, fps) = (format!("{width}x{height}"), fps.to_string());
-    all.extend(["-framerate", &fps, "-video_size", &size, "-i", display].map(str::to_owned));
+    let mut all: Vec<String> = words("-fpsprobesize 0 -analyzeduration 0 -f x11grab -draw_mouse").collect();
+    let drawn = if pointer == Pointer::Drawn { "1" } else { "0" };
+    let (size, fps) = (format!("{}x{}", size.width, size.height), fps.to_string());
+    all.extend([drawn, "-framerate", &fps, "-video_size", &size, "-i", display].map(str::to_owned));
     all
 }
 

@@ -1,7 +1,9 @@
-//! Sound and video of a computer: audio playback, recordings, RTMP streams and VNC.
+//! Sound and video of a computer: audio playback, recordings, timelines, RTMP streams, live video and VNC.
 
 pub mod audio;
 mod ffmpeg;
 pub mod recording;
 pub mod stream;
+pub mod timeline;
+pub mod video;
 pub mod vnc;

@@ -16,8 +16,9 @@ use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json;
 use hotdesk_wire::desktop::action::Wait;
+use hotdesk_wire::desktop::bash::Bash;
 use hotdesk_wire::desktop::effect::ActionResult;
-use hotdesk_wire::programs::exec::{Bash, Exec};
+use hotdesk_wire::programs::exec::Exec;
 
 pub fn router() -> Router<Agent> {
     Router::new().route("/bash", post(run_bash)).route("/exec", post(run_python)).route("/wait", post(wait))

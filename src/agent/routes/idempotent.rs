@@ -65,7 +65,9 @@ pub async fn pass(State(layer): State<IdempotencyLayer>, request: Request, next:
 async fn split_answer(response: Response) -> Result<(Response, Option<RecordedAnswer>)> {
     let status = response.status().as_u16();
     if let Some(CarriedError(error)) = response.extensions().get::<CarriedError>() {
-        let nothing_done = error.kind == Kind::Unavailable && error.code != Some(ErrorCode::OutcomeUnknown);
+        // Input that somebody else's control refused was not begun: a retry after the hand-back executes.
+        let nothing_done = error.code == Some(ErrorCode::ControlHeld)
+            || (error.kind == Kind::Unavailable && error.code != Some(ErrorCode::OutcomeUnknown));
         // Without a request id, because each replay has its own.
         let body = ErrorBody { request_id: None, ..error_response::body(error, "") };
         let body = serde_json::to_string(&body).map_err(Error::internal)?;

@@ -11,6 +11,7 @@ use crate::display::Displays;
 use crate::media::recording::retention::RetentionLimits;
 use crate::media::recording::{RecordingSetup, Recordings};
 use crate::media::stream::{self, Streams};
+use crate::media::vnc::ViewedScreens;
 use crate::programs::Programs;
 use crate::selftest::SelfTests;
 use crate::state::Agent;
@@ -43,16 +44,16 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let routes = routes.merge(processes::router()).merge(provision::router());
     let tests = SelfTests::new(agent.clone(), displays.clone());
     let servers = SshServers::new(agent.clone());
-    let sockets = sockets::router(agent.clone(), displays.clone(), servers.clone());
     let mut routes =
-        routes.with_state(agent.clone()).merge(selftest::router(tests)).merge(ssh::router(servers));
-    let mut screen_sources = None;
+        routes.with_state(agent.clone()).merge(selftest::router(tests)).merge(ssh::router(servers.clone()));
+    let (mut screen_sources, mut viewed) = (None, None);
     if let Some(displays) = displays {
         let (desktop, home) = (Arc::clone(&agent.desktop), agent.home.clone());
         let setup = RecordingSetup {
             home: home.clone(),
             displays: displays.clone(),
             desktop: Arc::clone(&desktop),
+            timelines: agent.timelines.clone(),
             tasks: agent.tasks.clone(),
             limits: RetentionLimits::default(),
             encoder: PathBuf::from("ffmpeg"),
@@ -69,14 +70,32 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
         let programs = Programs::new(displays.clone(), desktop, home, agent.tasks.clone());
         let recordings = Recordings::open(setup);
         agent.services.connect_screens(Arc::new(ScreensOfTemplate {
-            runner: ActionRunner::new(displays.clone(), recordings.clone(), agent.tasks.clone()),
+            runner: ActionRunner::new(
+                displays.clone(),
+                recordings.clone(),
+                agent.timelines.clone(),
+                agent.tasks.clone(),
+            ),
             commands: agent.commands.clone(),
             streams: streams.clone(),
         }));
         screen_sources =
             Some(ScreenSources { displays: displays.clone(), streams, recordings: recordings.clone() });
-        routes = routes.merge(screens::router(displays, programs, recordings, idempotency));
+        viewed = Some(ViewedScreens {
+            displays: displays.clone(),
+            recordings: recordings.clone(),
+            timelines: agent.timelines.clone(),
+            tasks: agent.tasks.clone(),
+        });
+        routes = routes.merge(screens::router(
+            displays,
+            programs,
+            recordings,
+            agent.timelines.clone(),
+            idempotency,
+        ));
     }
+    let sockets = sockets::router(agent.clone(), viewed, servers);
     let routes = routes
         .merge(activity::router(ActivitySources { agent: agent.clone(), screens: screen_sources }))
         .layer(middleware::from_fn_with_state(agent.clone(), gate::bound))

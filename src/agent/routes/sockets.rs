@@ -4,6 +4,8 @@
 //! clients read codes and not statuses (docs/channels.md).
 
 use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
@@ -11,19 +13,21 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 
-use crate::display::Displays;
 use crate::exec::terminal;
 use crate::media::audio;
-use crate::media::vnc::Viewers;
+use crate::media::video::{VideoSetup, Videos};
+use crate::media::vnc::{ViewedScreens, Viewers};
 use crate::state::Agent;
 use crate::system::ssh::SshServers;
 use crate::system::tunnel;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY};
 use hotdesk_domain::error::Error;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
 use hotdesk_http::feed;
+use hotdesk_http::headers::actor;
 use hotdesk_http::socket::{CloseReason, Receiver, Sender, Sockets, Upgrade};
 use tokio_util::sync::CancellationToken;
 
@@ -32,14 +36,22 @@ use tokio_util::sync::CancellationToken;
 struct ChannelState {
     agent: Agent,
     viewers: Viewers,
+    videos: Videos,
     servers: SshServers,
     sockets: Sockets,
 }
 
-/// Routes of the sockets.
-pub fn router(agent: Agent, displays: Option<Displays>, servers: SshServers) -> Router {
+/// Routes of the sockets; without `screens` the computer has none to see.
+pub fn router(agent: Agent, screens: Option<ViewedScreens>, servers: SshServers) -> Router {
     let sockets = Sockets::new(agent.tasks.clone());
-    let state = ChannelState { agent, viewers: Viewers::new(displays), servers, sockets };
+    let videos = Videos::new(VideoSetup {
+        home: agent.home.clone(),
+        displays: screens.as_ref().map(|screens| screens.displays.clone()),
+        desktop: Arc::clone(&agent.desktop),
+        tasks: agent.tasks.clone(),
+        encoder: PathBuf::from("ffmpeg"),
+    });
+    let state = ChannelState { agent, viewers: Viewers::new(screens), videos, servers, sockets };
     Router::new()
         .route("/ws/{channel}", get(open))
         // Path that older clients use (docs/channels.md).
@@ -81,6 +93,7 @@ fn accept(
         Credentials::Missing | Credentials::Invalid => value(&query, "token"),
     };
     let term = token.and_then(|token| state.agent.token.admits(token));
+    let by = actor::read(headers);
     let sockets = state.sockets.clone();
     Ok(sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
         let Some(term) = term else {
@@ -98,7 +111,7 @@ fn accept(
             pending().await
         };
         tokio::select! {
-            closing = serve(state, channel, query, sender, receiver, stop.clone()) => closing,
+            closing = serve(state, channel, query, by, sender, receiver, stop.clone()) => closing,
             closing = renewed => closing,
         }
     })?)
@@ -111,11 +124,13 @@ fn value<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
     query.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
 }
 
-/// Runs the channel of an accepted socket; it closes with 1001 once `stop` is cancelled.
+/// Runs the channel of an accepted socket; `by` is who acts by it. It closes with 1001 once `stop` is
+/// cancelled.
 async fn serve(
     state: ChannelState,
     channel: Channel,
     query: Query,
+    by: Option<Actor>,
     sender: Sender,
     receiver: Receiver,
     stop: CancellationToken,
@@ -143,9 +158,10 @@ async fn serve(
             };
             state.agent.audio.listen(parameters, sender, receiver, stop).await
         }
+        Channel::Video => state.videos.serve(value(&query, "screen"), sender, receiver, stop).await,
         Channel::Websockify => {
             let screen = value(&query, "screen");
-            state.viewers.serve(screen, sender, receiver, stop).await
+            state.viewers.serve(screen, by, sender, receiver, stop).await
         }
         Channel::Ssh => state.servers.serve(sender, receiver, stop).await,
         Channel::Tcp => {

@@ -10,7 +10,7 @@ use super::outcome::{CheckResult, Measurement, failed, installed, millis, skippe
 use crate::exec::bash;
 use crate::files::blocking;
 use hotdesk_domain::error::Error;
-use hotdesk_wire::programs::exec::Bash;
+use hotdesk_wire::desktop::bash::Bash;
 
 /// Variable with the sound server's address.
 const SERVER: &str = "PULSE_SERVER";

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::TestContext;
 use super::outcome::{CheckResult, Measurement, median};
 use crate::exec::bash;
-use hotdesk_wire::programs::exec::Bash;
+use hotdesk_wire::desktop::bash::Bash;
 
 /// Number of commands; odd, for the median.
 const ROUNDS: usize = 9;

@@ -26,7 +26,7 @@ pub(super) async fn check(context: &TestContext) -> CheckResult {
     let query = PutQuery { path: path.clone(), parents: true, ..PutQuery::default() };
     let (agent, home) = (&context.agent, context.agent.home.clone());
     let began = Instant::now();
-    let written = upload::put(&agent.files, home.clone(), query, Body::from(content.clone())).await?;
+    let uploaded = upload::put(&agent.files, home.clone(), query, None, Body::from(content.clone())).await?;
     let wrote = began.elapsed();
     let began = Instant::now();
     let back = blocking(move || {
@@ -38,7 +38,7 @@ pub(super) async fn check(context: &TestContext) -> CheckResult {
     });
     let back = back.await?;
     let read = began.elapsed();
-    let same = back == content && written.sha256 == hex(&Sha256::digest(&content));
+    let same = back == content && uploaded.written.sha256 == hex(&Sha256::digest(&content));
     let rate = |took: Duration| BYTES as f64 / 1e6 / took.as_secs_f64().max(1e-6);
     Measurement::new("a file of 1 MiB was written and read back unchanged")
         .with("write_mb_per_s", rate(wrote))

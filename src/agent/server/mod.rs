@@ -21,6 +21,7 @@ use crate::exec::session::Sessions;
 use crate::exec::terminal::Terminals;
 use crate::files::Files;
 use crate::media::audio::Audio;
+use crate::media::timeline::Timelines;
 use crate::routes;
 use crate::state::journal::Journal;
 use crate::state::token::Token;
@@ -67,7 +68,8 @@ pub async fn run(config: AgentConfig) -> Result<(), StepError> {
     let bound = serve::bind(&config.listen).await.map_err(StepError::at(format!("{:?}", config.listen)))?;
     let address = address(&bound, &config.listen);
     let tasks = Tasks::new();
-    let displays = displays(&config, &tasks)?;
+    let feed = Feed::new();
+    let displays = displays(&config, feed.clone(), &tasks)?;
     let desktop: Arc<dyn Desktop> = match &displays {
         Some(displays) => Arc::new(X11Desktop::new(displays.clone(), config.session_dir.clone())),
         None => Arc::new(Headless),
@@ -77,7 +79,6 @@ pub async fn run(config: AgentConfig) -> Result<(), StepError> {
     let files = Files::new(&config.home);
     files.uploads.start_cleanup(&tasks);
     let commands = Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone());
-    let feed = Feed::new();
     let sources = events::Sources {
         feed: feed.clone(),
         displays: displays.clone(),
@@ -101,6 +102,7 @@ pub async fn run(config: AgentConfig) -> Result<(), StepError> {
         home: config.home,
         runtime_dir: config.runtime_dir,
         audio: Audio::new(Arc::clone(&desktop)),
+        timelines: Timelines::new(tasks.clone()),
         desktop,
         channels: KeyedSemaphore::default(),
         answers: KeyedSemaphore::default(),
@@ -124,7 +126,7 @@ pub async fn run(config: AgentConfig) -> Result<(), StepError> {
 }
 
 /// Starts the boot screen if one is configured.
-fn displays(config: &AgentConfig, tasks: &Tasks) -> Result<Option<Displays>, StepError> {
+fn displays(config: &AgentConfig, feed: Feed, tasks: &Tasks) -> Result<Option<Displays>, StepError> {
     let (xserver, display_base) = match &config.display {
         Display::None => return Ok(None),
         Display::Own(number) => (display::XServer::Own { boot: config.resolution }, *number),
@@ -136,6 +138,7 @@ fn displays(config: &AgentConfig, tasks: &Tasks) -> Result<Option<Displays>, Ste
         runtime_dir: config.runtime_dir.clone(),
         session_dir: config.session_dir.clone(),
         display_base,
+        feed,
     };
     Displays::start(screens, tasks).map(Some).map_err(StepError::at("displays"))
 }

@@ -94,7 +94,9 @@ impl ActivitySources {
             let recorded = screens.recordings.active_screens().into_iter();
             all.extend(recorded.map(|screen| hold("recording", format!("screen {screen} is recorded"))));
         }
-        let viewers = self.agent.channels.count(&Channel::Websockify);
+        let open = |channel| self.agent.channels.count(&channel);
+        // A page with video has VNC as well, for the input.
+        let viewers = open(Channel::Websockify).max(open(Channel::Video));
         all.extend((viewers > 0).then(|| hold("viewer", format!("{} connected", plural(viewers, "viewer")))));
         all
     }

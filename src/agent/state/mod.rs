@@ -17,6 +17,7 @@ use crate::exec::session::Sessions;
 use crate::exec::terminal::Terminals;
 use crate::files::Files;
 use crate::media::audio::Audio;
+use crate::media::timeline::Timelines;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::channel::Channel;
@@ -46,6 +47,8 @@ pub struct Parts {
     pub terminals: Terminals,
     /// Audio output.
     pub audio: Audio,
+    /// Timelines of the screens.
+    pub timelines: Timelines,
     /// The screens.
     pub desktop: Arc<dyn Desktop>,
     /// Record of requests with an `Idempotency-Key`.

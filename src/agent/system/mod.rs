@@ -1,5 +1,5 @@
-//! Interfaces to the guest's kernel: process 1, CPUs, memory, epoll, descriptors, identity, secrets, SSH and
-//! tunnels.
+//! Interfaces to the guest's kernel: process 1, CPUs, memory, use of both and of the disk, epoll,
+//! descriptors, identity, secrets, SSH and tunnels.
 
 use nix::sys::signal::SigSet;
 
@@ -14,6 +14,7 @@ pub mod init;
 pub(crate) mod memory;
 pub(crate) mod ssh;
 pub(crate) mod tunnel;
+pub(crate) mod usage;
 pub mod vm;
 
 /// Unblocks every signal for this thread and the threads that it starts. Started programs inherit the mask,

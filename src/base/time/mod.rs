@@ -1,4 +1,5 @@
-//! Points in time in Unix milliseconds, their ISO 8601 text, and months of UTC.
+//! Points in time in Unix milliseconds, their ISO 8601 text, months of UTC, and durations of phases for the
+//! log.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
 pub mod clock;
+pub mod phase;
 
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z, as `clock::now` reads it. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,6 +4,7 @@ use clap::Subcommand;
 use reqwest::Method;
 
 use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::watch::Watch;
 use crate::client::{Session, resolve};
 use crate::failure::Outcome;
 use crate::output::{self, Column, Confirmation, ListView};
@@ -17,7 +18,12 @@ const DELETE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(180);
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List workspaces.
-    List(ListView),
+    List {
+        #[command(flatten)]
+        view: ListView,
+        #[command(flatten)]
+        watch: Watch,
+    },
     /// Create a workspace.
     Create {
         /// Name, unique in the account.
@@ -45,7 +51,7 @@ pub enum Command {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List(view) => list(view, session).await,
+        Command::List { view, watch } => watch.run(async || list(view, session).await).await,
         Command::Create { name } => {
             let body = CreateWorkspace { name, icon_url: None, status: None };
             let response =

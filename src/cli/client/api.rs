@@ -16,6 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use super::connection::Connection;
 use crate::failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
+use hotdesk_wire::chat::completion::ChatErrorBody;
 use hotdesk_wire::error::ErrorBody;
 
 /// Timeout of ordinary requests. It is generous because actions wait on the server for a computer that is starting.
@@ -289,12 +290,16 @@ impl Api {
 
 /// Error text of the server, with its error code and request id for a support request.
 fn refusal(base: &str, status: StatusCode, body: &[u8]) -> String {
-    let Ok(refused) = serde_json::from_slice::<ErrorBody>(body) else {
+    let (error, code, request) = if let Ok(refused) = serde_json::from_slice::<ErrorBody>(body) {
+        (refused.error, refused.code, refused.request_id)
+    } else if let Ok(ChatErrorBody { error, .. }) = serde_json::from_slice(body) {
+        (error.message, Some(error.code), Some(error.request_id))
+    } else {
         return format!("{base} answered {status}");
     };
-    let request = refused.request_id.map(|id| format!("request {id}"));
-    let details: Vec<String> = refused.code.into_iter().chain(request).collect();
-    if details.is_empty() { refused.error } else { format!("{} ({})", refused.error, details.join(", ")) }
+    let request = request.map(|id| format!("request {id}"));
+    let details: Vec<String> = code.into_iter().chain(request).collect();
+    if details.is_empty() { error } else { format!("{error} ({})", details.join(", ")) }
 }
 
 /// Root cause of a request error. reqwest reports it only as the source; its own text repeats the URL.
@@ -324,6 +329,10 @@ mod tests {
                 "name is taken (NAME_TAKEN, request r2)",
             ),
             (r#"{"error":"no"}"#, "no"),
+            (
+                r#"{"error":{"type":"t","message":"busy","code":"run_in_progress","request_id":"r3"}}"#,
+                "busy (run_in_progress, request r3)",
+            ),
             ("<html>", "http://x/api answered 404 Not Found"),
             ("", "http://x/api answered 404 Not Found"),
         ] {

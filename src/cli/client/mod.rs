@@ -6,10 +6,12 @@ pub mod connection;
 pub mod credentials;
 pub mod download;
 pub mod event_stream;
+pub mod interrupts;
 pub mod resolve;
 pub mod retry;
 pub mod socket;
 pub mod wait;
+pub mod watch;
 
 use crate::failure::Outcome;
 use crate::output;

@@ -78,12 +78,12 @@ pub async fn clone(session: &Session, options: CloneOptions) -> Outcome<()> {
         Some(wanted) => Some(resolve::workspace(&session.api, wanted).await?),
         None => None,
     };
-    let progress = Progress::waiting(format!("cloning {}", options.computer));
+    let progress = Progress::operation("clone", format!("cloning {}", options.computer));
     let body = CloneComputer { name: options.name, target_project_id };
     let path = ["computers", id.as_str(), "clone"];
     let cloning = session.api.call(Method::POST, &path, Some(&body), CREATE_TIMEOUT);
     let response = wait::or_interrupt(cloning, || wait::creation_goes_on("the clone")).await?;
-    drop(progress);
+    progress.complete();
     let created: Computer = response.decode()?;
     session.show(&response, || {
         output::line(&format!("{} is {} ({}).", created.name, created.status, created.id))
@@ -100,12 +100,12 @@ pub async fn fork(session: &Session, options: ForkOptions) -> Outcome<()> {
         Some(wanted) => Some(resolve::snapshot(&session.api, &id, wanted).await?),
         None => None,
     };
-    let progress = Progress::waiting(format!("forking {}", options.computer));
+    let progress = Progress::operation("fork", format!("forking {}", options.computer));
     let body = ForkComputer { name: options.name, snapshot_id };
     let path = ["computers", id.as_str(), "fork"];
     let forking = session.api.call(Method::POST, &path, Some(&body), CREATE_TIMEOUT);
     let response = wait::or_interrupt(forking, || wait::creation_goes_on("the fork")).await?;
-    drop(progress);
+    progress.complete();
     let created: Computer = response.decode()?;
     session.show(&response, || {
         output::line(&format!("{} is {} ({}).", created.name, created.status, created.id))
@@ -118,7 +118,7 @@ pub async fn fork(session: &Session, options: ForkOptions) -> Outcome<()> {
 /// When the server refuses the request or is unreachable, or no dimension changed.
 pub async fn resize(session: &Session, options: ResizeOptions) -> Outcome<()> {
     let id = resolve::computer(&session.api, &options.computer).await?;
-    let progress = Progress::waiting(format!("resizing {}", options.computer));
+    let progress = Progress::operation("resize", format!("resizing {}", options.computer));
     let body = ResizeComputer {
         vcpus: options.cpu,
         mem_gb: options.ram,
@@ -130,7 +130,7 @@ pub async fn resize(session: &Session, options: ResizeOptions) -> Outcome<()> {
     // A resize may include a restart, which takes as long as a boot.
     let response =
         session.api.call(Method::POST, &["computers", &id, "resize"], Some(&body), CREATE_TIMEOUT).await?;
-    drop(progress);
+    progress.complete();
     let report: ResizeReport = response.decode()?;
     session.show(&response, || {
         for failed in report.results.iter().flatten().filter(|result| !result.ok) {

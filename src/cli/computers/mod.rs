@@ -1,5 +1,6 @@
 //! `hotdesk computers`, and the commands that act on one computer.
 
+pub mod chat;
 mod egress;
 pub mod hardware;
 pub mod power;
@@ -8,6 +9,7 @@ pub mod selftest;
 pub mod shortcuts;
 pub mod snapshots;
 mod template;
+pub mod timeline;
 
 use std::process::ExitCode;
 
@@ -15,6 +17,7 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::client::api::{CREATE_TIMEOUT, REQUEST_TIMEOUT};
+use crate::client::watch::Watch;
 use crate::client::{Session, resolve, wait};
 use crate::failure::Outcome;
 use crate::output::{self, Column, Confirmation, ListView};
@@ -91,6 +94,8 @@ pub struct ListOptions {
     status: Option<String>,
     #[command(flatten)]
     view: ListView,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 /// `hotdesk computers delete`.
@@ -107,6 +112,17 @@ pub struct DeleteOptions {
 pub struct ComputerArg {
     /// Computer: name, id, the beginning of its id, or instance id.
     pub computer: String,
+}
+
+/// A list of what a computer has.
+#[derive(Debug, Args)]
+pub struct ComputerListArg {
+    /// The computer.
+    #[command(flatten)]
+    pub target: ComputerArg,
+    /// Whether the list is watched.
+    #[command(flatten)]
+    pub watch: Watch,
 }
 
 /// `hotdesk computers create`. The server supplies the defaults.
@@ -149,7 +165,7 @@ pub struct CreateOptions {
 pub async fn run(command: Command, session: &Session) -> Outcome {
     match command {
         Command::Selftest(target) => return selftest::run(session, &target).await,
-        Command::List(options) => list(session, options).await,
+        Command::List(options) => options.watch.run(async || list(session, &options).await).await,
         Command::Create(options) => create(session, options).await,
         Command::Get(target) => get(session, &target).await,
         Command::Start(options) => power::run(session, power::PowerCommand::Start, &options).await,
@@ -195,14 +211,14 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(session: &Session, options: ListOptions) -> Outcome<()> {
-    let workspace = match options.workspace {
-        Some(wanted) => Some(resolve::workspace(&session.api, &wanted).await?),
+async fn list(session: &Session, options: &ListOptions) -> Outcome<()> {
+    let workspace = match &options.workspace {
+        Some(wanted) => Some(resolve::workspace(&session.api, wanted).await?),
         None => None,
     };
-    let filters = [("workspace_id", workspace), ("status", options.status)];
+    let filters = [("workspace_id", workspace.as_deref()), ("status", options.status.as_deref())];
     let query: Vec<(&str, &str)> =
-        filters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+        filters.iter().filter_map(|(name, value)| Some((*name, (*value)?))).collect();
     let response = session.api.get(&["computers"], &query, REQUEST_TIMEOUT).await?;
     let list: ComputerList = response.decode()?;
     session.show(&response, || {
@@ -233,7 +249,7 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
         None => None,
     };
     let name = options.name.clone();
-    let progress = Progress::waiting(format!("creating {name}"));
+    let progress = Progress::operation("create", format!("creating {name}"));
     let body = CreateComputer {
         workspace_id: Some(workspace),
         project_id: None,
@@ -253,7 +269,7 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
     };
     let creating = session.api.call(Method::POST, &["computers"], Some(&body), CREATE_TIMEOUT);
     let response = wait::or_interrupt(creating, || wait::creation_goes_on(&format!("{name:?}"))).await?;
-    drop(progress);
+    progress.complete();
     let created: Computer = response.decode()?;
     session.show(&response, || {
         output::line(&format!("{} is {} ({}).", created.name, created.status, created.id))
@@ -270,9 +286,9 @@ async fn delete(session: &Session, options: DeleteOptions) -> Outcome<()> {
         Ok(format!("Delete {name} in {project_name} ({status}) and its disk?"))
     };
     options.confirmation.ask(question).await?;
-    let progress = Progress::waiting(format!("deleting {wanted}"));
+    let progress = Progress::operation("delete", format!("deleting {wanted}"));
     let response = session.api.call(Method::DELETE, &["computers", &id], None::<&()>, DELETE_TIMEOUT).await?;
-    drop(progress);
+    progress.complete();
     session.show(&response, || output::line(&format!("Deleted {wanted}.")))
 }
 

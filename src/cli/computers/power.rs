@@ -55,7 +55,7 @@ impl PowerCommand {
 pub async fn run(session: &Session, command: PowerCommand, options: &PowerOptions) -> Outcome<()> {
     let (segment, message, wanted) = command.parts();
     let id = resolve::computer(&session.api, &options.computer).await?;
-    let progress = Progress::waiting(format!("{message} {}", options.computer));
+    let progress = Progress::operation(segment, format!("{message} {}", options.computer));
     let response =
         session.api.call(Method::POST, &["computers", &id, segment], None::<&()>, REQUEST_TIMEOUT).await?;
     if options.no_wait {
@@ -65,6 +65,6 @@ pub async fn run(session: &Session, command: PowerCommand, options: &PowerOption
             .show(&response, || output::line(&format!("{} is {}.", options.computer, transition.status)));
     }
     let (computer, response) = wait::until_status(&session.api, &id, wanted).await?;
-    drop(progress);
+    progress.complete();
     session.show(&response, || output::line(&format!("{} is {}.", computer.name, computer.status)))
 }

@@ -18,11 +18,11 @@ use hotdesk_wire::agent::selftest::{Check, CheckOutcome, SelfTest};
 /// When the server refuses the request or is unreachable.
 pub async fn run(session: &Session, target: &ComputerArg) -> Outcome {
     let id = resolve::computer(&session.api, &target.computer).await?;
-    let progress = Progress::waiting(format!("testing {}", target.computer));
+    let progress = Progress::operation("selftest", format!("testing {}", target.computer));
     // Longer than the server's own timeout, so that the server reports a slow computer.
     let timeout = REQUEST_TIMEOUT + Duration::from_secs_f64(MAX_SELFTEST_SECONDS);
     let response = session.api.get(&["computers", &id, "selftest"], &[], timeout).await?;
-    drop(progress);
+    progress.complete();
     let report: SelfTest = response.decode()?;
     session.show(&response, || {
         output::table(&["", "CHECK", "RESULT", "FIGURES"], report.checks.iter().map(row).collect())?;

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::watch::Watch;
 use crate::client::{Session, resolve, wait};
 use crate::computers::ComputerArg;
 use crate::failure::Outcome;
@@ -24,6 +25,8 @@ pub enum Command {
         target: ComputerArg,
         #[command(flatten)]
         view: ListView,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Create a snapshot of a computer.
     Create(SnapshotOptions),
@@ -65,7 +68,7 @@ pub struct SnapshotArg {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List { target, view } => list(session, &target, view).await,
+        Command::List { target, view, watch } => watch.run(async || list(session, &target, view).await).await,
         Command::Create(options) => create(session, options).await,
         Command::Delete { target, confirmation } => delete(session, &target, confirmation).await,
         Command::Rollback(target) => roll_back(session, &target).await,
@@ -98,11 +101,12 @@ async fn list(session: &Session, target: &ComputerArg, view: ListView) -> Outcom
 
 async fn create(session: &Session, options: SnapshotOptions) -> Outcome<()> {
     let id = resolve::computer(&session.api, &options.target.computer).await?;
-    let progress = Progress::waiting(format!("creating a snapshot of {}", options.target.computer));
+    let progress =
+        Progress::operation("snapshot", format!("creating a snapshot of {}", options.target.computer));
     let body = CreateSnapshot { name: options.name, memory: options.memory };
     let path = ["computers", id.as_str(), "snapshots"];
     let response = session.api.call(Method::POST, &path, Some(&body), TIMEOUT).await?;
-    drop(progress);
+    progress.complete();
     let created: Snapshot = response.decode()?;
     session.show(&response, || output::line(&format!("Snapshot {} is {}.", created.id, created.state)))
 }
@@ -121,11 +125,11 @@ async fn roll_back(session: &Session, target: &SnapshotArg) -> Outcome<()> {
     let computer = &target.target.computer;
     let id = resolve::computer(&session.api, computer).await?;
     let snapshot_id = resolve::snapshot(&session.api, &id, &target.snapshot).await?;
-    let progress = Progress::waiting(format!("rolling back {computer}"));
+    let progress = Progress::operation("rollback", format!("rolling back {computer}"));
     let body = RollBack { snapshot_id };
     let response =
         session.api.call(Method::POST, &["computers", &id, "rollback"], Some(&body), TIMEOUT).await?;
-    drop(progress);
+    progress.complete();
     let done: RollbackResult = response.decode()?;
     let (snapshot, status) = (&target.snapshot, &done.status);
     session.show(&response, || {

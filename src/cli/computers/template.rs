@@ -39,10 +39,10 @@ pub async fn save(session: &Session, options: SaveOptions) -> Outcome<()> {
         description: options.description,
     };
     let id = resolve::computer(&session.api, &options.target.computer).await?;
-    let progress = Progress::waiting(format!("saving {}", options.target.computer));
+    let progress = Progress::operation("save-template", format!("saving {}", options.target.computer));
     let path = ["computers", &id, "template"];
     let response = session.api.call(Method::POST, &path, Some(&body), SAVE_TIMEOUT).await?;
-    drop(progress);
+    progress.complete();
     let saved: Template = response.decode()?;
     session.show(&response, || {
         output::line(&format!("Saved {} as {}.", options.target.computer, saved.reference))

@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::printable;
 use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::retry::{Attempts, Interruption};
 use crate::client::{Session, resolve, socket};
 use crate::computers::ComputerArg;
 use crate::failure::Outcome;
@@ -21,7 +22,8 @@ use hotdesk_wire::desktop::event::EventClientMessage;
 pub struct Options {
     #[command(flatten)]
     target: ComputerArg,
-    /// Print each event as it happens, until the computer stops; without it, list the event types.
+    /// Print each event as it happens, until the computer stops; without it, list the event types. It
+    /// connects again when the connection breaks.
     #[arg(long, short)]
     follow: bool,
     /// Only these types, separated by commas, for example window_open,clipboard.
@@ -85,35 +87,92 @@ pub async fn run(options: Options, session: &Session) -> Outcome<()> {
     })
 }
 
+/// Prints the events, and connects again when the connection breaks. The channel has no history: what happens
+/// meanwhile is missing, which standard error says.
 async fn follow(session: &Session, id: &str, event_types: Vec<String>, count: Option<u64>) -> Outcome<()> {
-    let mut channel = socket::open(&session.api, id, "events").await?;
-    let subscribe = EventClientMessage::Subscribe { event_types };
-    let subscribe = serde_json::to_string(&subscribe).map_err(|error| error.to_string())?;
-    let sent = channel.send(Message::text(subscribe)).await;
-    sent.map_err(|error| format!("the connection broke: {error}"))?;
-    let (mut left, mut known_dropped) = (count, 0);
-    while left != Some(0) {
-        let text = socket::next_text(&mut channel).await?;
-        let message: EventMessage = serde_json::from_str(&text)
-            .map_err(|error| format!("cannot parse the server's message: {error}"))?;
-        if message.kind == "error" {
-            return Err(message.message.unwrap_or_else(|| "the server refused the types".to_owned()).into());
+    let subscribe = serde_json::to_string(&EventClientMessage::Subscribe { event_types });
+    let subscribe = subscribe.map_err(|error| error.to_string())?;
+    let mut follower =
+        Subscription { session, id, subscribe, left: count, received: 0, is_interrupted: false };
+    let mut attempts = Attempts::from(0);
+    loop {
+        match follower.follow().await {
+            Ok(()) => return Ok(()),
+            // At the beginning a person rather learns why.
+            Err(Interruption::Connection(failure)) if follower.received == 0 => return Err(failure),
+            Err(interruption) => {
+                follower.tell(&interruption);
+                attempts.next(interruption, follower.received).await?;
+            }
         }
-        if message.kind == "subscribed" && std::io::stderr().is_terminal() {
+    }
+}
+
+/// A subscription that outlives its connections.
+struct Subscription<'a> {
+    session: &'a Session,
+    id: &'a str,
+    /// The message that subscribes.
+    subscribe: String,
+    /// Events to print.
+    left: Option<u64>,
+    /// Messages so far.
+    received: u64,
+    /// Whether the connection broke and no later one is subscribed yet.
+    is_interrupted: bool,
+}
+
+impl Subscription<'_> {
+    /// Prints the events of one connection, until the last event that was asked for or the reader of the
+    /// output is gone.
+    async fn follow(&mut self) -> Result<(), Interruption> {
+        let mut channel = socket::open(&self.session.api, self.id, "events").await?;
+        let sent = channel.send(Message::text(self.subscribe.clone())).await;
+        sent.map_err(|error| Interruption::Connection(format!("the connection broke: {error}").into()))?;
+        let mut known_dropped = 0;
+        while self.left != Some(0) {
+            let text = socket::next_text(&mut channel).await?;
+            let message: EventMessage = serde_json::from_str(&text)
+                .map_err(|error| format!("cannot parse the server's message: {error}"))?;
+            if message.kind == "error" {
+                let refused = message.message.unwrap_or_else(|| "the server refused the types".to_owned());
+                return Err(refused.into());
+            }
+            self.received += 1;
+            if message.kind == "subscribed" {
+                self.greet();
+            }
+            let Some(event) = message.event else { continue };
+            if let Some(dropped) = message.dropped.filter(|dropped| *dropped > known_dropped) {
+                eprintln!("hotdesk: {dropped} events were dropped so far, because they were read too slowly");
+                known_dropped = dropped;
+            }
+            let line = if self.session.json { text } else { event_line(&event) };
+            if !output::stream(format!("{line}\n").as_bytes())? {
+                return Ok(());
+            }
+            self.left = self.left.map(|left| left - 1);
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self) {
+        if self.is_interrupted {
+            eprintln!("hotdesk: connected again; events that happened meanwhile are missing");
+        } else if std::io::stderr().is_terminal() {
             eprintln!("Following events; end with Ctrl-C.");
         }
-        let Some(event) = message.event else { continue };
-        if let Some(dropped) = message.dropped.filter(|dropped| *dropped > known_dropped) {
-            eprintln!("hotdesk: {dropped} events were dropped so far, because they were read too slowly");
-            known_dropped = dropped;
-        }
-        let line = if session.json { text } else { event_line(&event) };
-        if !output::stream(format!("{line}\n").as_bytes())? {
-            return Ok(());
-        }
-        left = left.map(|left| left - 1);
+        self.is_interrupted = false;
     }
-    Ok(())
+
+    /// Tells once that the connection broke.
+    fn tell(&mut self, interruption: &Interruption) {
+        let Interruption::Connection(failure) = interruption else { return };
+        if !self.is_interrupted {
+            eprintln!("hotdesk: {}; connecting again", failure.text());
+        }
+        self.is_interrupted = true;
+    }
 }
 
 /// Time, type and fields of an event on one line. JSON quotes texts that contain more than one word.

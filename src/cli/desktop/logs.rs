@@ -1,4 +1,4 @@
-//! `hotdesk logs`: the log of a computer's agent, and the output of background processes.
+//! `hotdesk logs`: the log of a computer's agent, and the output of background processes and services.
 
 use std::time::Duration;
 
@@ -6,15 +6,17 @@ use clap::Args;
 use reqwest::header::RANGE;
 use reqwest::{Method, Response};
 
-use super::processes;
 use super::selection::select;
+use super::{processes, services};
 use crate::client::api::{Api, REQUEST_TIMEOUT};
+use crate::client::event_stream::EventStream;
 use crate::client::{Session, resolve};
 use crate::computers::ComputerArg;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_wire::files::guest_file::Stat;
 use hotdesk_wire::programs::process::{LOST_HEADER, OFFSET_HEADER, Process};
+use hotdesk_wire::programs::service::{ServiceList, ServiceLog};
 
 /// Log file of the agent in a computer (docs/operating.md).
 const AGENT_LOG: &str = "/var/log/hotdesk/agent.log";
@@ -28,8 +30,10 @@ const FOLLOW_SECONDS: &str = "300";
 pub struct Options {
     #[command(flatten)]
     target: ComputerArg,
-    /// Background process (id, process id or name): print its output; default: the log of the agent.
-    process: Option<String>,
+    /// Background process (id, process id or name), else service of the template (name): print its output;
+    /// default: the log of the agent.
+    #[arg(value_name = "PROCESS|SERVICE")]
+    source: Option<String>,
     /// Continue with what is written later.
     #[arg(long, short)]
     follow: bool,
@@ -41,15 +45,20 @@ pub struct Options {
 /// Prints a log.
 ///
 /// # Errors
-/// When no process or more than one matches, the server refuses a request or is unreachable.
+/// When no process, more than one, and no service matches, the server refuses a request or is unreachable.
 pub async fn run(options: Options, session: &Session) -> Outcome<()> {
     let id = resolve::computer(&session.api, &options.target.computer).await?;
-    match &options.process {
+    match &options.source {
         None => agent_log(&session.api, &id, &options).await,
         Some(wanted) => {
             let list = processes::all(&session.api, &id).await?;
-            let process = &select(&list.processes, wanted)?.id;
-            process_output(&session.api, &["computers", &id, "processes", process], &options).await
+            match select(&list.processes, wanted) {
+                Ok(process) => {
+                    let path = ["computers", &id, "processes", &process.id];
+                    process_output(&session.api, &path, &options).await
+                }
+                Err(none) => service_log(session, &id, wanted, &options, &none).await,
+            }
         }
     }
 }
@@ -83,6 +92,36 @@ async fn follow_agent_log(api: &Api, computer: &str, mut offset: u64) -> Outcome
                 return Ok(());
             }
         }
+    }
+}
+
+/// Prints the output of a service. `none` says that no process matches.
+async fn service_log(
+    session: &Session,
+    computer: &str,
+    service: &str,
+    options: &Options,
+    none: &Failure,
+) -> Outcome<()> {
+    let api = &session.api;
+    let list: ServiceList =
+        api.get(&["computers", computer, "services"], &[], REQUEST_TIMEOUT).await?.decode()?;
+    if !list.services.iter().any(|it| it.name == service) {
+        let (text, computer) = (none.text(), &options.target.computer);
+        return Err(format!("{text}, and the services with `hotdesk services list {computer}`").into());
+    }
+    let path = ["computers", computer, "services", service, "log"];
+    // Opened first: a line that is written meanwhile is rather printed twice than not at all.
+    let later = if options.follow {
+        Some(EventStream::open(api, &path, &[("follow", "true"), ("bytes", "0")]).await?)
+    } else {
+        None
+    };
+    let log: ServiceLog = api.get(&path, &[], REQUEST_TIMEOUT).await?.decode()?;
+    output::bytes(tail(log.text.as_bytes(), options.lines))?;
+    match later {
+        Some(lines) => services::print_lines(session, lines).await,
+        None => Ok(()),
     }
 }
 

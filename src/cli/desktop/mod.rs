@@ -44,6 +44,9 @@ pub enum Command {
     /// Manage the screens of a computer.
     #[command(subcommand, alias = "screen")]
     Screens(screens::Command),
+    /// Show, take or hand back the control of a screen.
+    #[command(subcommand)]
+    Control(screens::control::Command),
     /// Manage the windows on a screen.
     #[command(subcommand, alias = "window")]
     Windows(windows::Command),
@@ -52,9 +55,8 @@ pub enum Command {
     Clipboard(clipboard::Command),
     /// Start a program on a screen, or open a web page or a file.
     Launch(launch::Options),
-    /// Manage background processes of a computer.
-    #[command(subcommand)]
-    Ps(processes::Command),
+    /// List background processes of a computer, or manage them.
+    Ps(processes::Options),
     /// Manage the services that a computer has from its template.
     #[command(subcommand, alias = "service")]
     Services(services::Command),
@@ -90,10 +92,11 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Events(options) => events::run(options, session).await,
         Command::Logs(options) => logs::run(options, session).await,
         Command::Screens(command) => screens::run(command, session).await,
+        Command::Control(command) => screens::control::run(command, session).await,
         Command::Windows(command) => windows::run(command, session).await,
         Command::Clipboard(command) => clipboard::run(command, session).await,
         Command::Launch(options) => return launch::run(options, session).await,
-        Command::Ps(command) => processes::run(command, session).await,
+        Command::Ps(options) => processes::run(options, session).await,
         Command::Services(command) => services::run(command, session).await,
         Command::Triggers(command) => triggers::run(command, session).await,
         Command::Ports(command) => ports::run(command, session).await,

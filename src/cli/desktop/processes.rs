@@ -1,24 +1,39 @@
 //! `hotdesk ps`: background processes of a computer.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use super::selection::{Selectable, select};
 use super::{ScreenArg, printable};
 use crate::client::api::{Api, REQUEST_TIMEOUT};
+use crate::client::watch::Watch;
 use crate::client::{Session, resolve};
-use crate::computers::ComputerArg;
-use crate::failure::Outcome;
+use crate::computers::{ComputerArg, ComputerListArg};
+use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_domain::name::fold;
 use hotdesk_wire::programs::process::{Process, ProcessList, SendSignal, SignalResult, StartProcess};
 
-/// `hotdesk ps`.
+/// `hotdesk ps`: with a computer alone, its list.
+#[derive(Debug, Args)]
+#[command(subcommand_negates_reqs = true)]
+pub struct Options {
+    /// List the background processes of this computer, like `ps list`: name, id, the beginning of its id, or
+    /// instance id.
+    #[arg(required = true)]
+    computer: Option<String>,
+    #[command(flatten)]
+    watch: Watch,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// Subcommands of `hotdesk ps`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List background processes, oldest first; the last ended ones included.
     #[command(visible_alias = "ls")]
-    List(ComputerArg),
+    List(ComputerListArg),
     /// Start a command in the background. `hotdesk logs` prints its output.
     Start {
         #[command(flatten)]
@@ -61,14 +76,36 @@ impl Selectable for Process {
     }
 }
 
+/// Runs `hotdesk ps`.
+///
+/// # Errors
+/// `Usage` with a computer before a subcommand, and those of the subcommand.
+pub async fn run(options: Options, session: &Session) -> Outcome<()> {
+    match (options.computer, options.command) {
+        (None, Some(command)) if !options.watch.is_on() => act(command, session).await,
+        (Some(computer), None) => {
+            let target = ComputerArg { computer };
+            options.watch.run(async || list(session, &target).await).await
+        }
+        (_, Some(_)) => {
+            let text = "COMPUTER and --watch belong behind the subcommand: hotdesk ps list COMPUTER --watch";
+            Err(Failure::Usage(text.to_owned()))
+        }
+        // The parser requires one of them.
+        (None, None) => Err(Failure::Usage("COMPUTER is missing".to_owned())),
+    }
+}
+
 /// Runs a subcommand.
 ///
 /// # Errors
 /// When no process or more than one matches, the server refuses a request or is unreachable.
-pub async fn run(command: Command, session: &Session) -> Outcome<()> {
+async fn act(command: Command, session: &Session) -> Outcome<()> {
     let api = &session.api;
     match command {
-        Command::List(target) => list(session, &target).await,
+        Command::List(ComputerListArg { target, watch }) => {
+            watch.run(async || list(session, &target).await).await
+        }
         Command::Start { target, screen, name, command } => {
             let id = resolve::computer(api, &target.computer).await?;
             let command = Some(command.join(" "));

@@ -10,7 +10,7 @@ use super::selection::{Selectable, select};
 use super::share::seconds;
 use crate::client::api::{Api, REQUEST_TIMEOUT};
 use crate::client::{Session, download, resolve};
-use crate::computers::ComputerArg;
+use crate::computers::{ComputerArg, ComputerListArg};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_wire::desktop::recording::{Recording, RecordingList, StartRecording};
@@ -24,8 +24,9 @@ pub enum Command {
     Stop(RecordingArg),
     /// List recordings, oldest first.
     #[command(visible_alias = "ls")]
-    List(ComputerArg),
+    List(ComputerListArg),
     /// Download the video of a recording as MP4, also while it is in progress.
+    #[command(visible_alias = "get")]
     Download {
         #[command(flatten)]
         recording: RecordingArg,
@@ -97,7 +98,9 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
         Command::Start(options) => start(session, options).await,
         Command::Stop(recording) => stop(session, &recording).await,
-        Command::List(target) => list(session, &target).await,
+        Command::List(ComputerListArg { target, watch }) => {
+            watch.run(async || list(session, &target).await).await
+        }
         Command::Download { recording, output, timeline } => {
             download(session, &recording, output.as_deref(), timeline).await
         }

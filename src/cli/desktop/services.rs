@@ -9,7 +9,7 @@ use super::printable;
 use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::event_stream::EventStream;
 use crate::client::{Session, resolve};
-use crate::computers::ComputerArg;
+use crate::computers::{ComputerArg, ComputerListArg};
 use crate::failure::Outcome;
 use crate::output;
 use hotdesk_wire::programs::service::{
@@ -33,7 +33,7 @@ pub struct ServiceArg {
 pub enum Command {
     /// List services, programs that start with the desktop, and hooks that have run since the boot.
     #[command(visible_alias = "ls")]
-    List(ComputerArg),
+    List(ComputerListArg),
     /// Start a service.
     Start(ServiceArg),
     /// Stop a service.
@@ -59,7 +59,9 @@ pub enum Command {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List(target) => list(session, &target).await,
+        Command::List(ComputerListArg { target, watch }) => {
+            watch.run(async || list(session, &target).await).await
+        }
         Command::Start(service) => act(session, &service, "start").await,
         Command::Stop(service) => act(session, &service, "stop").await,
         Command::Restart(service) => act(session, &service, "restart").await,
@@ -99,7 +101,7 @@ async fn log(session: &Session, service: &ServiceArg, bytes: Option<u64>, follow
     let bytes = bytes.iter().map(|bytes| ("bytes", bytes.as_str()));
     if follow {
         let query: Vec<(&str, &str)> = [("follow", "true")].into_iter().chain(bytes).collect();
-        return follow_log(session, &path, &query).await;
+        return print_lines(session, EventStream::open(&session.api, &path, &query).await?).await;
     }
     let query: Vec<(&str, &str)> = bytes.collect();
     let response = session.api.get(&path, &query, REQUEST_TIMEOUT).await?;
@@ -108,8 +110,10 @@ async fn log(session: &Session, service: &ServiceArg, bytes: Option<u64>, follow
 }
 
 /// Prints the lines of a log until it ends or the reader of the output is gone.
-async fn follow_log(session: &Session, path: &[&str], query: &[(&str, &str)]) -> Outcome<()> {
-    let mut events = EventStream::open(&session.api, path, query).await?;
+///
+/// # Errors
+/// When the connection breaks, or a line cannot be parsed.
+pub async fn print_lines(session: &Session, mut events: EventStream<'_>) -> Outcome<()> {
     while let Some(data) = events.next_data().await? {
         let line = if session.json {
             data

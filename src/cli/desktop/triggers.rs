@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::printable;
 use crate::client::api::{ApiResponse, REQUEST_TIMEOUT};
 use crate::client::{Session, resolve};
-use crate::computers::ComputerArg;
+use crate::computers::{ComputerArg, ComputerListArg};
 use crate::failure::Outcome;
 use crate::output;
 use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerRun, TriggerStatus};
@@ -26,7 +26,7 @@ pub struct TriggerArg {
 pub enum Command {
     /// List triggers with their state and their last run.
     #[command(visible_alias = "ls")]
-    List(ComputerArg),
+    List(ComputerListArg),
     /// List the last runs of a trigger, the newest first.
     Runs(TriggerArg),
     /// Run the actions of a trigger now, in the background.
@@ -45,7 +45,9 @@ pub enum Command {
 /// When the computer has no such trigger, the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List(target) => list(session, &target).await,
+        Command::List(ComputerListArg { target, watch }) => {
+            watch.run(async || list(session, &target).await).await
+        }
         Command::Runs(trigger) => runs(session, &trigger).await,
         Command::Fire { trigger, event } => fire(session, &trigger, event).await,
     }

@@ -6,6 +6,7 @@ use reqwest::Method;
 use super::selection::{Selectable, select};
 use super::{ScreenArg, printable, send};
 use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::watch::Watch;
 use crate::client::{Session, resolve};
 use crate::computers::ComputerArg;
 use crate::failure::Outcome;
@@ -23,6 +24,8 @@ pub enum Command {
         target: ComputerArg,
         #[command(flatten)]
         screen: ScreenArg,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Raise a window and give it the keyboard focus.
     Focus(WindowArg),
@@ -101,7 +104,9 @@ impl Selectable for Window {
 /// When no window or more than one matches, a window stays open, the server refuses a request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List { target, screen } => list(session, &target, &screen).await,
+        Command::List { target, screen, watch } => {
+            watch.run(async || list(session, &target, &screen).await).await
+        }
         Command::Focus(window) => change(session, &window, "focus").await,
         Command::Maximize(window) => change(session, &window, "maximize").await,
         Command::Minimize(window) => change(session, &window, "minimize").await,

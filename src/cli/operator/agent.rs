@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
+use super::allocator;
 use hotdesk_agent::display::ScreenSession;
 use hotdesk_agent::display::config::SESSION_DIR;
 use hotdesk_agent::exec::session::IDLE;
@@ -71,12 +72,13 @@ fn parse_session(text: &str) -> Result<ScreenSession, std::convert::Infallible> 
 pub fn run(options: Options) -> Result<(), String> {
     telemetry::init(&options.log, false)?;
     // Before any thread starts: `hotdesk init` blocks signals, and threads inherit the mask.
-    hotdesk_agent::unblock_signals()?;
+    hotdesk_agent::system::unblock_signals()?;
     if options.confine_admin {
         // Of this thread, which all others and all programs inherit.
         remove_capability_from_bounding_set(CapabilitySet::SYS_ADMIN)
             .map_err(|error| format!("cannot confine CAP_SYS_ADMIN to the agent: {error}"))?;
     }
+    allocator::bound_heaps().map_err(|error| format!("cannot set up the allocator (mallopt): {error}"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -93,5 +95,5 @@ pub fn run(options: Options) -> Result<(), String> {
         home: options.home,
         session_idle: Duration::from_secs(options.session_idle),
     };
-    Ok(runtime.block_on(hotdesk_agent::run(config))?)
+    Ok(runtime.block_on(hotdesk_agent::server::run(config))?)
 }

@@ -8,7 +8,7 @@ use crate::failure::Outcome;
 use crate::operator::serve;
 use crate::output;
 use crate::progress::Progress;
-use hotdesk_engine::{Finding, Offer};
+use hotdesk_engine::{EngineFindings, Finding, Offer, Severity};
 
 /// Checks the host for `hotdesk serve` with the same options; the exit code is 1 when a requirement is not met.
 ///
@@ -24,12 +24,12 @@ pub fn run(options: &serve::Options, json: bool) -> Outcome {
                 progress.set_message(format!("checking {}", check.what));
                 check.run()
             });
-            EngineFindings { offer: engine.offer, findings: findings.collect() }
+            EngineFindings { offer: engine.offer, findings: findings.collect(), left_out: Vec::new() }
         })
         .collect();
     drop(progress);
     let all: Vec<&Finding> = engines.iter().flat_map(|engine| &engine.findings).collect();
-    let missing = all.iter().filter(|finding| !finding.ok && !finding.optional).count();
+    let missing = all.iter().filter(|finding| finding.severity() == Severity::Failed).count();
     if json {
         output::line(&as_json(&engines).to_string())?;
     } else {
@@ -40,12 +40,6 @@ pub fn run(options: &serve::Options, json: bool) -> Outcome {
         output::line(&verdict(missing, all.len()))?;
     }
     Ok(if missing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The findings of one engine.
-struct EngineFindings {
-    offer: Offer,
-    findings: Vec<Finding>,
 }
 
 /// Describes what an engine offers.
@@ -63,12 +57,12 @@ fn described(offer: &Offer) -> String {
 
 /// Table rows of a finding: the result, and below it the remedy, if any.
 fn rows(finding: &Finding) -> Vec<Vec<String>> {
-    let mark = match finding {
-        Finding { ok: true, .. } => "ok",
-        Finding { optional: true, .. } => "warning",
-        Finding { .. } => "MISSING",
+    let mark = match finding.severity() {
+        Severity::Ok => "ok",
+        Severity::Warning => "warning",
+        Severity::Failed => "MISSING",
     };
-    let mut rows = vec![vec![mark.to_owned(), finding.what.to_owned(), finding.detail.clone()]];
+    let mut rows = vec![vec![mark.to_owned(), finding.what.to_string(), finding.detail.clone()]];
     if !finding.remedy.is_empty() {
         rows.push(vec![String::new(), String::new(), format!("to fix it: {}", finding.remedy)]);
     }
@@ -92,7 +86,7 @@ fn as_json(engines: &[EngineFindings]) -> serde_json::Value {
     let (mut findings, mut ok) = (Vec::new(), true);
     for engine in engines {
         for it in &engine.findings {
-            ok &= it.ok || it.optional;
+            ok &= it.severity() != Severity::Failed;
             findings.push(json!({
                 "isolation": engine.offer.isolation.name(), "what": it.what, "ok": it.ok, "optional": it.optional,
                 "detail": it.detail, "mend": it.remedy
@@ -110,20 +104,22 @@ mod tests {
 
     #[test]
     fn a_missing_requirement_is_listed_with_its_remedy() {
-        let fine = Finding { what: "root", ok: true, optional: false, detail: "yes".to_owned(), remedy: "" };
-        let bad = Finding {
-            what: "runtime",
-            ok: false,
+        let finding = |what: &'static str, ok, detail: &str, remedy: &'static str| Finding {
+            what: what.into(),
+            ok,
             optional: false,
-            detail: "no runc".to_owned(),
-            remedy: "install it",
+            detail: detail.to_owned(),
+            remedy: remedy.into(),
         };
+        let fine = finding("root", true, "yes", "");
+        let bad = finding("runtime", false, "no runc", "install it");
         let useful = Finding { optional: true, ..bad.clone() };
         assert_eq!(rows(&useful)[0][0], "warning");
         let offer =
             Offer { isolation: Isolation::Sandbox, engine: "container", capabilities: Capabilities::ALL };
-        let as_json =
-            |findings: &[Finding]| as_json(&[EngineFindings { offer, findings: findings.to_vec() }]);
+        let as_json = |findings: &[Finding]| {
+            as_json(&[EngineFindings { offer, findings: findings.to_vec(), left_out: Vec::new() }])
+        };
         assert_eq!(
             described(&offer),
             "isolation sandbox (engine container): keeps memory in a suspend; resizes while it runs: vCPUs, RAM, disk"

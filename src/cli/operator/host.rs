@@ -36,6 +36,7 @@ pub fn run(options: &serve::Options) -> Outcome<()> {
     nix::sys::prctl::set_dumpable(false)
         .map_err(|error| format!("cannot disable core dumps (prctl): {error}"))?;
     allocator::return_large_blocks()
+        .and_then(|()| allocator::bound_heaps())
         .map_err(|error| format!("cannot set up the allocator (mallopt): {error}"))?;
     relocation::prepare(&config, client)?;
     check_owner(config.machines_dir())?;

@@ -11,3 +11,4 @@ pub mod repair;
 pub mod secrets;
 pub mod serve;
 pub mod settings;
+pub mod up;

@@ -2,7 +2,6 @@
 //!
 //! The command lists both. It removes resources only with `--yes`; the controller finishes the changes at its next start.
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -76,12 +75,10 @@ pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
 async fn inspect(config: &Config, yes: bool) -> Outcome<Inspection> {
     let store = config.open_store().await?;
     let rows = store.all_computers().await;
+    let owned = store.owned_machines().await;
     let (boot_snapshots, pool) = (store.boot_snapshots().await, store.pooled_machines().await);
     store.close().await;
-    let (rows, boot_snapshots, pool) = (rows?, boot_snapshots?, pool?);
-    let mut owned: BTreeSet<ComputerId> = rows.iter().map(|row| row.id).collect();
-    owned.extend(boot_snapshots.iter().map(|(machine, _)| *machine));
-    owned.extend(pool.iter().map(|it| it.machine));
+    let (rows, owned, boot_snapshots, pool) = (rows?, owned?, boot_snapshots?, pool?);
     let prepared = PreparedMachines { boot_snapshots: boot_snapshots.len(), pool: pool.len() };
     let leftovers = hotdesk_engine::leftovers(config.all_engine_settings()?)?;
     let mut unsettled = Vec::new();

@@ -22,6 +22,8 @@ use hotdesk_engine::remote::RemoteEngine;
 use hotdesk_engine::{Check, Engine, EngineSettings, Finding, OpenMode};
 use hotdesk_http::serve::{BoundListener, Tls, serve};
 
+/// Beginning of the line with the key of a new data folder; the rest of the line is the key.
+pub(super) const KEY_LINE: &str = "account key (shown once): ";
 /// Timeout of tasks after a stop signal. The log names those that exceed it.
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Additional timeout of blocking host operations, which cannot be cancelled. Both together are below the 30 s after
@@ -80,6 +82,7 @@ pub fn run(options: &Options) -> Outcome<()> {
     nix::sys::prctl::set_dumpable(false)
         .map_err(|error| format!("cannot disable core dumps (prctl): {error}"))?;
     allocator::return_large_blocks()
+        .and_then(|()| allocator::bound_heaps())
         .map_err(|error| format!("cannot set up the allocator (mallopt): {error}"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -119,7 +122,7 @@ async fn run_until_signal(config: Config, remote: Option<RemoteEngine>) -> Outco
     let public_url = public_url.unwrap_or_else(|| format!("{scheme}://{address}"));
     let ready = hotdesk_controller::start(config, engine, &tasks).await?;
     if let Some(key) = &ready.first_key {
-        output::line(&format!("account key (shown once): {}", key.reveal()))?;
+        output::line(&format!("{KEY_LINE}{}", key.reveal()))?;
     }
     if ready.set_up_open {
         output::line(&format!("to sign in, open {public_url}/set-up and show the account key"))?;
@@ -188,7 +191,7 @@ pub(super) fn log_obstacles(settings: &EngineSettings) {
     // Several engines need the same of the host.
     let mut logged = BTreeSet::new();
     for Finding { what, detail, remedy, .. } in quick.map(Check::run).filter(|finding| !finding.ok) {
-        if !logged.insert((what, detail.clone())) {
+        if !logged.insert((what.clone(), detail.clone())) {
             continue;
         }
         tracing::warn!(

@@ -1,5 +1,6 @@
 //! Output of the commands: raw bytes, lines, tables, and questions.
 
+use std::cell::RefCell;
 use std::io::{self, ErrorKind, Write};
 
 use crate::failure::Outcome;
@@ -9,6 +10,45 @@ mod table;
 
 pub use confirm::Confirmation;
 pub use table::{Column, ListView, fields, list, table};
+
+thread_local! {
+    /// What a [`Collection`] has collected, while there is one. A client command runs on one thread.
+    static COLLECTED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
+
+/// Collection of what this thread writes to standard output by this module, instead of the writing, until
+/// this is dropped. At most one lives at a time.
+pub struct Collection(());
+
+impl Collection {
+    /// Begins to collect.
+    pub fn begin() -> Self {
+        COLLECTED.set(Some(Vec::new()));
+        Self(())
+    }
+
+    /// Ends, and returns what was collected.
+    pub fn end(self) -> Vec<u8> {
+        COLLECTED.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Collection {
+    fn drop(&mut self) {
+        COLLECTED.set(None);
+    }
+}
+
+/// Adds to the collection, and returns whether there is one.
+fn collect(content: &[u8]) -> bool {
+    COLLECTED.with_borrow_mut(|collected| match collected {
+        Some(collected) => {
+            collected.extend_from_slice(content);
+            true
+        }
+        None => false,
+    })
+}
 
 /// Writes to standard output. A closed pipe (`hotdesk ... | head`) is no error.
 ///
@@ -23,6 +63,9 @@ pub fn bytes(content: &[u8]) -> Outcome<()> {
 /// # Errors
 /// Those of [`bytes`].
 pub fn stream(content: &[u8]) -> Outcome<bool> {
+    if collect(content) {
+        return Ok(true);
+    }
     let mut out = io::stdout().lock();
     match out.write_all(content).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),

@@ -12,7 +12,8 @@ use crate::client::{Session, resolve};
 use crate::failure::{Failure, Outcome};
 use crate::{output, read_text};
 use hotdesk_domain::limits::{MAX_COMMAND_SECONDS, bounded_seconds};
-use hotdesk_wire::programs::exec::{Bash, BashResult};
+use hotdesk_wire::desktop::bash::Bash;
+use hotdesk_wire::programs::exec::BashResult;
 use hotdesk_wire::programs::process::StartProcess;
 
 /// `hotdesk bash`.

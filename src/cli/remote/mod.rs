@@ -3,7 +3,6 @@
 pub mod bash;
 pub mod forward;
 mod frames;
-mod interrupts;
 pub mod mcp;
 mod process;
 pub mod shell;

@@ -19,10 +19,10 @@ use nix::sys::signal::Signal;
 use reqwest::{Body, Method};
 
 use super::frames::FrameDecoder;
-use super::interrupts::Interrupts;
 use super::stdio::{self, OutputStream};
 use crate::client::Session;
 use crate::client::api::{Api, REQUEST_TIMEOUT};
+use crate::client::interrupts::Interrupts;
 use crate::client::retry::Interruption;
 use crate::failure::{Failure, Outcome};
 use hotdesk_domain::error_code::ErrorCode;

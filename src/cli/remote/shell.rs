@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::interrupts::Interrupts;
 use super::stdio::{self, OutputStream};
 use super::{process, terminal};
 use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::interrupts::Interrupts;
 use crate::client::{Session, resolve};
 use crate::failure::{Failure, Outcome};
 use hotdesk_agent::exec::terminal::utf8::Utf8Decoder;

@@ -23,7 +23,7 @@ pub async fn debug(session: &Session, template: &str) -> Outcome<()> {
     let mut path = path(template)?;
     path.push("debug".to_owned());
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    let progress = Progress::waiting(format!("opening the build of {template}"));
+    let progress = Progress::operation("template-debug", format!("opening the build of {template}"));
     let launching = session.api.call(Method::POST, &path, None::<&()>, CREATE_TIMEOUT);
     let response = wait::or_interrupt(launching, || wait::creation_goes_on(template)).await?;
     let opened: TemplateDebug = response.decode()?;
@@ -34,7 +34,7 @@ pub async fn debug(session: &Session, template: &str) -> Outcome<()> {
         let request = files.request(Method::PUT, &["content"], &query).body(step.script.clone());
         session.api.send(request.timeout(REQUEST_TIMEOUT)).await?;
     }
-    drop(progress);
+    progress.complete();
     session.show(&response, || {
         output::line(&opened.id)?;
         eprintln!("Finished steps: {}.", listed(opened.finished.iter().cloned()));

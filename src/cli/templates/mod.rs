@@ -16,6 +16,7 @@ pub use definition::check;
 pub use name::{named, reference};
 
 use crate::client::Session;
+use crate::client::watch::Watch;
 use crate::failure::Outcome;
 use crate::output::{Confirmation, ListView};
 
@@ -46,6 +47,8 @@ pub enum Command {
         all: bool,
         #[command(flatten)]
         view: ListView,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Show a template with its normalised document.
     #[command(visible_alias = "get")]
@@ -107,7 +110,9 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Publish { file, build, force } => {
             return published::publish(session, &file, build, force).await;
         }
-        Command::List { all, view } => published::list(session, all, view).await?,
+        Command::List { all, view, watch } => {
+            watch.run(async || published::list(session, all, view).await).await?;
+        }
         Command::Show { template } => published::show(session, &named(session, &template).await?).await?,
         Command::Status { template } => build::status(session, &named(session, &template).await?).await?,
         Command::Build { template, detach } => {

@@ -16,10 +16,10 @@ use hotdesk_wire::computer::template::{RunTemplate, TemplateRun};
 /// When the text is no template, or the server refuses the request or is unreachable.
 pub async fn run(session: &Session, template: &str) -> Outcome<()> {
     let body = RunTemplate { reference: reference(template)?.to_string() };
-    let progress = Progress::waiting(format!("launching {}", body.reference));
+    let progress = Progress::operation("template-run", format!("launching {}", body.reference));
     let launching = session.api.call(Method::POST, &["templates", "run"], Some(&body), CREATE_TIMEOUT);
     let response = wait::or_interrupt(launching, || wait::creation_goes_on(&body.reference)).await?;
-    drop(progress);
+    progress.complete();
     let run: TemplateRun = response.decode()?;
     session.show(&response, || {
         output::line(&run.id)?;

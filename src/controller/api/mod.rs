@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::identity::{auth, oauth, pages};
-use crate::web::{cors, hosts, metrics, transport_security, unread_answers, viewer};
+use crate::web::{console, cors, hosts, metrics, transport_security, unread_answers, viewer};
 use crate::{App, AppState, audit, relay};
 use hotdesk_http::edge;
 
@@ -24,6 +24,7 @@ pub mod desktop;
 pub mod fleet;
 pub mod idempotency;
 pub mod openapi;
+mod passive_reads;
 pub mod people;
 pub mod service;
 pub mod templates;
@@ -53,6 +54,7 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     let document = openapi::Document::new(document);
     let identified = |routes: Router<AppState>| {
         routes
+            .route_layer(axum::middleware::from_fn(passive_reads::mark))
             // Within `once`: a repeated DELETE gets its stored answer, although the object is gone.
             .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), admission::check))
             .route_layer(axum::middleware::from_fn(fleet::clone_errors::complete))
@@ -82,6 +84,7 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
         .route("/ports/{grant}", any(relay::ports::http::visit))
         .route("/ports/{grant}/", any(relay::ports::http::visit))
         .route("/ports/{grant}/{*path}", any(relay::ports::http::visit))
+        .merge(console::router())
         .merge(viewer::router())
         .merge(pages::router())
         .merge(oauth::router());

@@ -30,6 +30,7 @@ use hotdesk_http::untrusted_content::ProgramAnswer;
 
 mod log;
 mod queue;
+pub mod timeline;
 
 pub use log::{Log, WRITE_INTERVAL};
 
@@ -184,6 +185,13 @@ pub fn entry_for_transaction(outcome: AuditOutcome) -> Option<Entry> {
 pub fn mark_stored() {
     // Outside of a request there is no entry.
     let _ = CURRENT_REQUEST.try_with(|current| current.0.done.store(true, Ordering::Relaxed));
+}
+
+/// Records nothing for this task's request, which neither changed nor refused anything: a call of a tool that
+/// answers with a question to the person, or a page that renews its token.
+pub fn record_nothing() {
+    // Nothing else is stored either, so that the entry counts as stored.
+    mark_stored();
 }
 
 /// Records this task's request although it was rate-limited. The caller bounds how often.

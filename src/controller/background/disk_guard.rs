@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::AppState;
+use hotdesk_store::fleet::changes::RecordChange;
 
 /// Time after which a look that failed is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -13,8 +14,9 @@ pub(super) fn start(app: &AppState) {
     let (app, stop) = (Arc::clone(app), app.tasks.stopping());
     let tasks = app.tasks.clone();
     let _task = tasks.spawn("guard of the disk", async move {
+        let mut frozen = 0;
         loop {
-            let pause = look(&app).await;
+            let pause = look(&app, &mut frozen).await;
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(pause) => {}
@@ -23,8 +25,9 @@ pub(super) fn start(app: &AppState) {
     });
 }
 
-/// Looks once. Returns the time until the next look.
-async fn look(app: &AppState) -> Duration {
+/// Looks once. `frozen` is the number of frozen computers at the last look. Returns the time until the next
+/// look.
+async fn look(app: &AppState, frozen: &mut usize) -> Duration {
     // Before the guard freezes a computer.
     if let Err(error) = app.templates.make_room().await {
         tracing::warn!(error = format_args!("{error:#}"), "could not remove downloads of builds");
@@ -32,6 +35,10 @@ async fn look(app: &AppState) -> Duration {
     match app.fleet.engine().watch_disk().await {
         Ok(seen) => {
             app.fleet.note_free_disk(seen.free);
+            if std::mem::replace(frozen, seen.frozen) != seen.frozen {
+                // Records name this as the reason of their status.
+                app.store.changes.send(RecordChange::AnyComputer);
+            }
             metrics::gauge!("hotdesk_disk_free_bytes").set(seen.free as f64);
             metrics::gauge!("hotdesk_computers_frozen").set(seen.frozen as f64);
             seen.next

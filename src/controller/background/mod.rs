@@ -1,6 +1,6 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
 //! expired agent accounts, ends of streams, old usage, the engine's maintenance, boot snapshots, the pool, the guard of
-//! the host's disk, unused layers of templates, downloads of builds, throw-away computers.
+//! the host's disk, unused layers of templates, downloads of builds, throw-away computers, timelines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,11 @@ use std::time::Duration;
 pub mod auto_stop;
 mod disk_guard;
 mod expired_agents;
+pub mod host_report;
 pub mod trials;
 
 use crate::api::idempotency;
+use crate::audit::timeline;
 use crate::identity::auth::{credential_uses, revocation};
 use crate::{AppState, audit};
 use hotdesk_base::clock;
@@ -63,6 +65,10 @@ pub fn start(app: &AppState) {
         app.templates.delete_expired_runs().await
     });
     repeat(app, "audit", audit::WRITE_INTERVAL, |app| async move { app.audit.write().await });
+    repeat(app, "timelines", timeline::FETCH_INTERVAL, |app| async move {
+        app.fleet.timelines().fetch_active(app.fleet.used_guests());
+        Ok(())
+    });
     repeat(app, "last-used", credential_uses::WRITE_INTERVAL, |app| async move {
         app.credential_uses.write().await
     });
@@ -135,6 +141,8 @@ async fn sweep(app: AppState) -> Result<()> {
     idempotency::sweep(&app).await?;
     app.threads.sweep().await?;
     app.runs.sweep().await?;
+    app.fleet.timelines().sweep().await?;
+    app.fleet.snapshot_pictures().sweep().await?;
     let known = app.store.file_ids().await?;
     let blobs = app.blobs.clone();
     let removed =

@@ -9,6 +9,16 @@ use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
 
+tokio::task_local! {
+    /// Set in a request that only looks.
+    static LOOKING: ();
+}
+
+/// Runs a read that does not count as use of a computer: it wakes none, and holds no auto-stop off.
+pub async fn only_looking<F: Future>(read: F) -> F::Output {
+    LOOKING.scope((), read).await
+}
+
 /// Seconds after which a client may retry on a computer that wakes.
 const WAKE_RETRY_SECONDS: u32 = 5;
 
@@ -49,11 +59,15 @@ impl Fleet {
         guest.unwrap_or_else(|_| Err(resuming()))
     }
 
-    /// Returns the guest for a read. The configuration decides whether a read wakes the computer.
+    /// Returns the guest for a read. The configuration decides whether a read wakes the computer; one within
+    /// [`only_looking`] never does.
     ///
     /// # Errors
     /// The errors of [`Fleet::guest`] or [`Fleet::guest_awake`].
     pub async fn guest_to_read(&self, computer: &Computer) -> Result<Guest> {
+        if LOOKING.try_with(|()| ()).is_ok() {
+            return self.guest_if_awake(computer).await;
+        }
         if self.reads_wake { self.guest(computer).await } else { self.guest_awake(computer).await }
     }
 
@@ -67,8 +81,8 @@ impl Fleet {
         self.guest_if_awake(computer).await
     }
 
-    /// The same for a request of somebody without access, which does not count as an action on the computer: strangers do not
-    /// keep it from its auto-stop.
+    /// The same for a request that does not count as an action on the computer: one of somebody without
+    /// access, because strangers do not keep it from its auto-stop, and one that only looks.
     ///
     /// # Errors
     /// Those of [`Fleet::guest_awake`].

@@ -1,5 +1,7 @@
 //! Look-up of computers and workspaces with access checks.
 
+use std::collections::HashSet;
+
 use axum::http::Method;
 
 use super::fleet::Fleet;
@@ -14,9 +16,24 @@ use hotdesk_domain::identity::access::{self, Caller, Role, Target};
 use hotdesk_guest::Guest;
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::find::ComputerFilter;
 use hotdesk_store::identity::members::Membership;
 use hotdesk_store::identity::workspaces::Workspace;
 use hotdesk_wire::computer::Computer as Record;
+
+/// The computers that an account reaches: its own, and those of the workspaces that it is a member of.
+#[derive(Clone, Debug)]
+pub struct AccountReach {
+    account: AccountId,
+    workspaces: HashSet<WorkspaceId>,
+}
+
+impl AccountReach {
+    /// Whether the account reaches a computer, with any role.
+    pub fn includes(&self, computer: &Computer) -> bool {
+        computer.owner == self.account || self.workspaces.contains(&computer.workspace)
+    }
+}
 
 /// Look-up of computers and workspaces; cheap to clone.
 #[derive(Clone)]
@@ -52,6 +69,18 @@ impl Directory {
         let role =
             self.admit_to(caller, computer.workspace, &computer.workspace_name, computer.owner).await?;
         Ok((computer, role))
+    }
+
+    /// Returns the computers that an account reaches, oldest first, and what it reaches. The list is read last.
+    /// A change of access in between is noted as a change of the account.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn reachable(&self, account: AccountId) -> Result<(AccountReach, Vec<Computer>)> {
+        let workspaces = self.store.workspaces(account).await?.into_iter().map(|workspace| workspace.id);
+        let reach = AccountReach { account, workspaces: workspaces.collect() };
+        let (computers, _) = self.store.computers(account, &ComputerFilter::default()).await?;
+        Ok((reach, computers))
     }
 
     /// Checks whether a caller with this role in a computer's workspace may read the computer's files.

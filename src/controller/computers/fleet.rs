@@ -1,5 +1,6 @@
 //! Fleet: commands to the runners of computers, and the live state of computers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,9 +11,11 @@ pub use super::runner::prepared::PreparedDesktops;
 use super::runner::registry::{FleetState, stopping};
 use super::runner::{CommandAck, Work, computer_not_found, suspend_unsupported};
 use super::view;
-use crate::config::Suspension;
+use crate::audit::timeline::ActionTimelines;
+use crate::config::Config;
 use crate::data_dir::blobs::BlobStore;
 use crate::data_dir::file_keys::FileKeys;
+use crate::data_dir::pictures::RecordedPictures;
 use crate::saved_state::StateArchive;
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ComputerId, ComputerRef};
@@ -83,13 +86,14 @@ impl Fleet {
         store: Store,
         blobs: BlobStore,
         tasks: Tasks,
-        suspension: &Suspension,
+        config: &Config,
         archive: Option<Arc<StateArchive>>,
         prepared: PreparedDesktops,
     ) -> Self {
-        let wake_wait = Duration::from_secs(suspension.wake_wait_seconds.into()).min(ACT_TIMEOUT);
-        let reads_wake = suspension.reads_wake;
-        let shared = FleetState::new(engine, store, blobs, tasks, archive, prepared);
+        let wake_wait = Duration::from_secs(config.suspension.wake_wait_seconds.into()).min(ACT_TIMEOUT);
+        let reads_wake = config.suspension.reads_wake;
+        let timelines = ActionTimelines::new(store.clone(), blobs.clone(), tasks.clone(), &config.timeline);
+        let shared = FleetState::new(engine, store, blobs, tasks, archive, prepared, timelines);
         Self { shared: Arc::new(shared), reads_wake, wake_wait }
     }
 
@@ -101,6 +105,17 @@ impl Fleet {
     /// Notes the free bytes of the host's disk, as its guard has seen them.
     pub fn note_free_disk(&self, bytes: u64) {
         self.shared.free_disk.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns every machine that has an owner: a row ([`Store::owned_machines`]), or a build or a save of a
+    /// template that is in progress.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn owned_machines(&self) -> Result<BTreeSet<ComputerId>> {
+        let mut owned = self.shared.store.owned_machines().await?;
+        owned.extend(self.shared.temporary_machines.leased());
+        Ok(owned)
     }
 
     /// Chooses the isolation of a new computer in a workspace, from the name in its request.
@@ -383,10 +398,32 @@ impl Fleet {
         self.shared.presence(id).and_then(|presence| presence.borrow().guest.clone())
     }
 
+    /// Returns the timelines of the actions on screens.
+    pub fn timelines(&self) -> &ActionTimelines {
+        &self.shared.timelines
+    }
+
+    /// Returns the pictures of snapshots.
+    pub fn snapshot_pictures(&self) -> &RecordedPictures {
+        &self.shared.snapshot_pictures
+    }
+
+    /// Returns the guests of running computers to which somebody's request went.
+    pub fn used_guests(&self) -> Vec<(ComputerId, Guest)> {
+        self.shared.used_guests()
+    }
+
     /// Returns the last action on a computer over the API, commands included. Without one it is the start of
     /// its runner.
     pub fn last_action(&self, id: ComputerId) -> Option<Instant> {
         self.shared.last_action(id)
+    }
+
+    /// Waits until a computer runs. Returns false when it has no runner, for example because it was deleted.
+    pub async fn wait_running(&self, id: ComputerId) -> bool {
+        let Some(mut presence) = self.shared.presence(id) else { return false };
+        let running = presence.wait_for(|now| now.guest.is_some()).await;
+        running.is_ok()
     }
 
     /// Waits until a computer stops running. Returns why, if the service stopped it.

@@ -1,6 +1,6 @@
 //! Computers: look-up with access checks, fleet, runners, and views.
 
-mod auto_resume;
+pub mod auto_resume;
 mod bulk_delete;
 mod clone;
 pub mod directory;

@@ -11,6 +11,7 @@ pub use super::runner::resize::{DimensionResult, ResizeOutcome, ResizeParams};
 use super::runner::resize::{ResizeJob, check_running};
 use super::runner::{Work, boot_screen};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_wire::desktop::action::{ResizeScreen, Screen};
@@ -29,7 +30,8 @@ impl Fleet {
         job.outcome().ok_or_else(|| Error::internal("a resize ended without a report"))
     }
 
-    /// Resizes a screen; the size of the boot screen is stored. The work continues if the caller disconnects.
+    /// Resizes a screen for an actor; the size of the boot screen is stored. The work continues if the caller
+    /// disconnects.
     ///
     /// # Errors
     /// The errors of [`Fleet::guest`] and [`Guest::call`](hotdesk_guest::Guest::call); `Unavailable` or `Internal` when the size cannot
@@ -39,8 +41,9 @@ impl Fleet {
         computer: &Computer,
         screen: &str,
         size: ResizeScreen,
+        by: Actor,
     ) -> Result<Screen> {
-        let guest = self.guest(computer).await?;
+        let guest = self.guest(computer).await?.acting_as(by);
         let path = format!("/screens/{}", percent_encode(screen));
         let (store, id) = (self.shared.store.clone(), computer.id);
         let resized = self.shared.tasks.spawn("resize of a screen", async move {

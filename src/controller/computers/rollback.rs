@@ -74,8 +74,11 @@ impl Runner {
                 Err(error)
             }
             Ok((status, target)) => {
+                // The intent hides it from everybody else.
+                let guest = self.presence.borrow().guest.clone();
                 self.show(status, None, None);
                 let _ = accepted.send(Ok(CommandAck { status, begun: true }));
+                self.shared.timelines.fetch_before_end(self.id, guest.as_ref()).await;
                 self.execute_rollback(status, &target).await
             }
         }

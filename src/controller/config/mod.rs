@@ -35,7 +35,12 @@ pub use secrets::{EncryptionSettings, SecretSettings};
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 pub use transport::TlsSettings;
 
+use hotdesk_domain::desktop::screen::timeline::{
+    DEFAULT_ENTRIES, DEFAULT_MEGABYTES, MAX_ENTRIES, MAX_MEGABYTES,
+};
+use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::QemuSettings;
+use hotdesk_store::fleet::timeline::TimelineBounds;
 
 /// All settings; `hotdesk config` prints them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -92,6 +97,8 @@ pub struct Config {
     pub auto_stop: AutoStopTiming,
     /// Audit log.
     pub audit: AuditSettings,
+    /// Timelines of the actions on screens.
+    pub timeline: TimelineSettings,
     /// Host names and origins.
     pub web: Web,
     /// TLS of the listener.
@@ -134,6 +141,18 @@ pub struct AuditSettings {
     pub entries: u32,
 }
 
+/// Timelines of the actions on screens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TimelineSettings {
+    /// Whether actions are stored.
+    pub enabled: bool,
+    /// Most entries of one computer, 1 to 20,000; the oldest are removed first.
+    pub entries: u32,
+    /// Most megabytes of one computer's entries and pictures, 1 to 1,024.
+    pub megabytes: u32,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -161,6 +180,7 @@ impl Default for Config {
             agent_accounts: AgentAccounts::default(),
             auto_stop: AutoStopTiming::default(),
             audit: AuditSettings::default(),
+            timeline: TimelineSettings::default(),
             web: Web::default(),
             tls: TlsSettings::default(),
             smtp: SmtpSettings::default(),
@@ -174,5 +194,37 @@ impl Default for AuditSettings {
     /// A quarter of a year, and at most about 250 MB.
     fn default() -> Self {
         Self { days: 90, entries: 500_000 }
+    }
+}
+
+impl Default for TimelineSettings {
+    fn default() -> Self {
+        Self { enabled: true, entries: DEFAULT_ENTRIES, megabytes: DEFAULT_MEGABYTES }
+    }
+}
+
+impl TimelineSettings {
+    /// Returns the bounds of one computer; `None` where timelines are off.
+    pub fn bounds(&self) -> Option<TimelineBounds> {
+        self.enabled.then(|| TimelineBounds {
+            entries: self.entries.into(),
+            bytes: i64::from(self.megabytes) * 1024 * 1024,
+        })
+    }
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// `Internal` for a number out of range; it names the setting.
+    pub fn check(&self) -> Result<()> {
+        for (name, value, most) in
+            [("entries", self.entries, MAX_ENTRIES), ("megabytes", self.megabytes, MAX_MEGABYTES)]
+        {
+            if !(1..=most).contains(&value) {
+                let why = format!("configuration: timeline.{name} must be 1 to {most}, not {value}");
+                return Err(Error::internal(why));
+            }
+        }
+        Ok(())
     }
 }

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::secret_file;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_model::catalog::{BackendDefinition, BackendKind, CatalogDefinition, ModelDefinition};
+use hotdesk_model::RequestLimits;
+use hotdesk_model::catalog::{
+    BackendDefinition, BackendKind, CatalogDefinition, ModelCatalog, ModelDefinition,
+};
 use hotdesk_model::prices::Prices;
-use hotdesk_model::{ModelCatalog, RequestLimits};
 
 /// Highest price, in dollars for a million tokens: a hundred times that of any vendor. Costs stay far from
 /// overflow.

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
 use super::disk::{self, failed};
-use super::screenshots::Ledger;
+use super::screenshots::{Ledger, MAX_COUNT, MAX_SMALL_COUNT};
 use hotdesk_base::clock;
 use hotdesk_base::hex::{hex, unhex};
 use hotdesk_base::ids::{AccountId, FileId};
@@ -38,11 +38,38 @@ pub enum BlobKind {
     File,
     /// The screen after a step of a chat thread. It stays as long as the step has it.
     StepPicture,
+    /// A small picture of a screen in a timeline. It stays as long as its entry has it.
+    TimelinePicture,
+    /// A small picture of the screen in a snapshot. It stays as long as the snapshot has it.
+    SnapshotPicture,
+}
+
+/// Kind of pictures that stay as long as a record has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureKind {
+    /// The screen after a step of a chat thread.
+    Step,
+    /// A small picture of a screen in a timeline.
+    Timeline,
+    /// A small picture of the screen in a snapshot.
+    Snapshot,
+}
+
+impl PictureKind {
+    /// Returns the kind of the blobs.
+    pub fn blob(self) -> BlobKind {
+        match self {
+            Self::Step => BlobKind::StepPicture,
+            Self::Timeline => BlobKind::TimelinePicture,
+            Self::Snapshot => BlobKind::SnapshotPicture,
+        }
+    }
 }
 
 impl BlobKind {
     /// Every kind.
-    const ALL: [Self; 3] = [Self::Screenshot, Self::File, Self::StepPicture];
+    const ALL: [Self; 5] =
+        [Self::Screenshot, Self::File, Self::StepPicture, Self::TimelinePicture, Self::SnapshotPicture];
 
     /// Returns the name in links and folders.
     pub fn name(self) -> &'static str {
@@ -50,6 +77,8 @@ impl BlobKind {
             Self::Screenshot => "screenshots",
             Self::File => "files",
             Self::StepPicture => "step-pictures",
+            Self::TimelinePicture => "timeline-pictures",
+            Self::SnapshotPicture => "snapshot-pictures",
         }
     }
 
@@ -66,6 +95,8 @@ pub struct BlobStore {
     signer: Hmac<Sha256>,
     screenshots: Pictures,
     step_pictures: Pictures,
+    timeline_pictures: Pictures,
+    snapshot_pictures: Pictures,
 }
 
 /// Pictures of one kind that are bounded, with their ledger.
@@ -76,8 +107,8 @@ struct Pictures {
 }
 
 impl Pictures {
-    fn new(kind: BlobKind, disk_bytes: u64) -> Self {
-        Self { kind, ledger: Arc::new(Mutex::new(Ledger::new(disk_bytes))) }
+    fn new(kind: BlobKind, disk_bytes: u64, most_count: usize) -> Self {
+        Self { kind, ledger: Arc::new(Mutex::new(Ledger::new(disk_bytes, most_count))) }
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -85,9 +116,9 @@ impl Pictures {
     }
 }
 
-/// Differences between the pictures of steps that are stored and those that are recorded.
+/// Differences between the pictures of a kind that are stored and those that are recorded.
 #[derive(Debug, Default)]
-pub struct StepPictureSweep {
+pub struct PictureSweep {
     /// Number of removed blobs without a record.
     pub removed: usize,
     /// Records without a blob.
@@ -108,9 +139,11 @@ impl BlobStore {
         let signer = Hmac::new_from_slice(signing_secret.as_bytes()).map_err(Error::internal)?;
         let stat = disk::file_system(&folder)?;
         let disk_bytes = stat.f_blocks.saturating_mul(stat.f_frsize);
-        let screenshots = Pictures::new(BlobKind::Screenshot, disk_bytes);
-        let step_pictures = Pictures::new(BlobKind::StepPicture, disk_bytes);
-        let blobs = Self { folder, signer, screenshots, step_pictures };
+        let screenshots = Pictures::new(BlobKind::Screenshot, disk_bytes, MAX_COUNT);
+        let step_pictures = Pictures::new(BlobKind::StepPicture, disk_bytes, MAX_COUNT);
+        let timeline_pictures = Pictures::new(BlobKind::TimelinePicture, disk_bytes, MAX_SMALL_COUNT);
+        let snapshot_pictures = Pictures::new(BlobKind::SnapshotPicture, disk_bytes, MAX_COUNT);
+        let blobs = Self { folder, signer, screenshots, step_pictures, timeline_pictures, snapshot_pictures };
         blobs.count_stored_screenshots()?;
         Ok(blobs)
     }
@@ -130,13 +163,22 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Counts the recorded pictures of steps, oldest first: account, id and bytes. Returns those that must
+    fn pictures(&self, kind: PictureKind) -> &Pictures {
+        match kind {
+            PictureKind::Step => &self.step_pictures,
+            PictureKind::Timeline => &self.timeline_pictures,
+            PictureKind::Snapshot => &self.snapshot_pictures,
+        }
+    }
+
+    /// Counts the recorded pictures of a kind, oldest first: account, id and bytes. Returns those that must
     /// be removed, because the disk is smaller than before.
-    pub fn count_step_pictures(
+    pub fn count_pictures(
         &self,
+        kind: PictureKind,
         recorded: impl IntoIterator<Item = (AccountId, Uuid, u64)>,
     ) -> Vec<Uuid> {
-        let mut ledger = self.step_pictures.ledger();
+        let mut ledger = self.pictures(kind).ledger();
         recorded.into_iter().flat_map(|(owner, id, bytes)| ledger.add(Some(owner), id, bytes)).collect()
     }
 
@@ -163,12 +205,17 @@ impl BlobStore {
         self.put_picture(&self.screenshots, owner, bytes).await.0
     }
 
-    /// Stores the picture of a step in a thread of an account's computer. The oldest pictures of steps make
-    /// room for it. Returns its id, or an error of [`Self::put_screenshot`], and in both cases the ids of those
-    /// that made room: no step may have them any more. It is not synced to the disk: after a power cut the step
-    /// has no picture.
-    pub async fn put_step_picture(&self, owner: AccountId, bytes: &[u8]) -> (Result<Uuid>, Vec<Uuid>) {
-        self.put_picture(&self.step_pictures, owner, bytes).await
+    /// Stores the picture of a record of an account's computer. The oldest pictures of the kind make room for
+    /// it. Returns its id, or an error of [`Self::put_screenshot`], and in both cases the ids of those that
+    /// made room: no record may have them any more. It is not synced to the disk: after a power cut the
+    /// record has no picture.
+    pub async fn put_recorded(
+        &self,
+        kind: PictureKind,
+        owner: AccountId,
+        bytes: &[u8],
+    ) -> (Result<Uuid>, Vec<Uuid>) {
+        self.put_picture(self.pictures(kind), owner, bytes).await
     }
 
     async fn put_picture(
@@ -279,31 +326,32 @@ impl BlobStore {
         }
     }
 
-    /// Removes pictures of steps that are gone. A later sweep removes those that fail now.
-    pub async fn forget_step_pictures(&self, pictures: &[Uuid]) {
+    /// Removes pictures whose records are gone. A later sweep removes those that fail now.
+    pub async fn forget_pictures(&self, kind: PictureKind, pictures: &[Uuid]) {
         for picture in pictures {
-            if let Err(error) = self.remove(BlobKind::StepPicture, *picture).await {
+            if let Err(error) = self.remove(kind.blob(), *picture).await {
                 tracing::warn!(
                     %picture,
                     error = format_args!("{error:#}"),
-                    "could not remove the picture of a removed step; the next sweep retries"
+                    "could not remove the picture of a removed record; the next sweep retries"
                 );
             }
         }
         if !pictures.is_empty() {
-            self.step_pictures.ledger().forget(&pictures.iter().copied().collect());
+            self.pictures(kind).ledger().forget(&pictures.iter().copied().collect());
         }
     }
 
-    /// Removes pictures of steps that are not in `recorded` and are older than a link's validity, and returns
-    /// the recorded ones that have no blob. A younger picture may belong to a step that is being recorded.
+    /// Removes pictures of a kind that are not in `recorded` and are older than a link's validity, and
+    /// returns the recorded ones that have no blob. A younger picture may belong to a record that is being
+    /// stored.
     ///
     /// # Errors
     /// `Internal` when the folder cannot be read.
-    pub fn sweep_step_pictures(&self, recorded: &[Uuid]) -> Result<StepPictureSweep> {
+    pub fn sweep_pictures(&self, kind: PictureKind, recorded: &[Uuid]) -> Result<PictureSweep> {
         let mut missing: HashSet<Uuid> = recorded.iter().copied().collect();
         let mut gone = HashSet::new();
-        for (age, path) in self.aged(BlobKind::StepPicture)? {
+        for (age, path) in self.aged(kind.blob())? {
             let Some(id) = id_of(&path) else { continue };
             let is_recorded = missing.remove(&id);
             if !is_recorded && age > LINK_LIFE && std::fs::remove_file(&path).is_ok() {
@@ -312,8 +360,8 @@ impl BlobStore {
         }
         let removed = gone.len();
         gone.extend(&missing);
-        self.step_pictures.ledger().forget(&gone);
-        Ok(StepPictureSweep { removed, missing: missing.into_iter().collect() })
+        self.pictures(kind).ledger().forget(&gone);
+        Ok(PictureSweep { removed, missing: missing.into_iter().collect() })
     }
 
     /// Removes expired screenshots, and file blobs that are not in `known` and are older than a link's validity.
@@ -363,7 +411,6 @@ fn id_of(path: &Path) -> Option<Uuid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data_dir::screenshots::MAX_COUNT;
 
     #[tokio::test]
     async fn screenshots_are_bounded_also_after_a_restart() {
@@ -385,11 +432,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let blobs = BlobStore::open(folder.path(), "secret").unwrap();
         let owner = AccountId::random();
-        let (kept, nothing) = blobs.put_step_picture(owner, b"kept").await;
+        let (kept, nothing) = blobs.put_recorded(PictureKind::Step, owner, b"kept").await;
         assert_eq!(nothing, Vec::<Uuid>::new());
-        let (removed, _) = blobs.put_step_picture(owner, b"removed").await;
+        let (removed, _) = blobs.put_recorded(PictureKind::Step, owner, b"removed").await;
         let (kept, removed) = (kept.unwrap(), removed.unwrap());
-        blobs.forget_step_pictures(&[removed]).await;
+        blobs.forget_pictures(PictureKind::Step, &[removed]).await;
         let path = |id| blobs.path(BlobKind::StepPicture, id);
         assert!(path(kept).exists() && !path(removed).exists());
         // Old blobs without a record go, young ones and those with a record stay.
@@ -401,14 +448,14 @@ mod tests {
         for id in [kept, old] {
             std::fs::File::options().write(true).open(path(id)).unwrap().set_modified(long_ago).unwrap();
         }
-        let swept = blobs.sweep_step_pictures(&[kept, lost]).unwrap();
+        let swept = blobs.sweep_pictures(PictureKind::Step, &[kept, lost]).unwrap();
         assert_eq!((swept.removed, swept.missing), (1, vec![lost]));
         assert!(path(kept).exists() && path(young).exists() && !path(old).exists());
         // A restart counts the recorded ones, the oldest of which make room.
         let blobs = BlobStore::open(folder.path(), "secret").unwrap();
         let recorded: Vec<_> = (0..=MAX_COUNT).map(|_| (owner, Uuid::new_v4(), 0)).collect();
-        assert_eq!(blobs.count_step_pictures(recorded.iter().copied()), [recorded[0].1]);
-        let (stored, oldest) = blobs.put_step_picture(owner, b"x").await;
+        assert_eq!(blobs.count_pictures(PictureKind::Step, recorded.iter().copied()), [recorded[0].1]);
+        let (stored, oldest) = blobs.put_recorded(PictureKind::Step, owner, b"x").await;
         assert!(stored.is_ok());
         assert_eq!(oldest, [recorded[1].1]);
     }
@@ -419,10 +466,10 @@ mod tests {
         let blobs = BlobStore::open(folder.path(), "secret").unwrap();
         let owner = AccountId::random();
         let recorded: Vec<_> = (0..MAX_COUNT).map(|_| (owner, Uuid::new_v4(), 0)).collect();
-        assert_eq!(blobs.count_step_pictures(recorded.iter().copied()), Vec::<Uuid>::new());
+        assert_eq!(blobs.count_pictures(PictureKind::Step, recorded.iter().copied()), Vec::<Uuid>::new());
         // A folder is no file to remove.
         std::fs::create_dir(blobs.path(BlobKind::StepPicture, recorded[0].1)).unwrap();
-        let (stored, oldest) = blobs.put_step_picture(owner, b"x").await;
+        let (stored, oldest) = blobs.put_recorded(PictureKind::Step, owner, b"x").await;
         assert!(
             blobs.path(BlobKind::StepPicture, stored.unwrap()).exists(),
             "a failed removal stops nothing"
@@ -431,7 +478,7 @@ mod tests {
         assert!(blobs.step_pictures.ledger().has(None, recorded[0].1));
         // Those that made room are told also when the new picture cannot be written.
         std::fs::rename(folder.path().join("blobs/step-pictures"), folder.path().join("away")).unwrap();
-        let (stored, oldest) = blobs.put_step_picture(owner, b"x").await;
+        let (stored, oldest) = blobs.put_recorded(PictureKind::Step, owner, b"x").await;
         assert!(stored.is_err() && !oldest.is_empty());
     }
 

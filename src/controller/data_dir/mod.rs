@@ -6,5 +6,6 @@ pub mod downloads;
 pub mod file_keys;
 pub mod files;
 pub mod lock;
+pub mod pictures;
 pub mod relocation;
 mod screenshots;

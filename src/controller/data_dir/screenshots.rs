@@ -12,8 +12,11 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 const DISK_PART: u64 = 10;
 /// Part of the room that one account may take.
 const ACCOUNT_PART: u64 = 4;
-/// Most pictures in all: each costs some memory here and an entry of the folder.
+/// Most pictures of one kind: each costs some memory here and an entry of the folder.
 pub(super) const MAX_COUNT: usize = 5000;
+/// The same for small pictures, of which a kind has many: those of ten thousand actions. The sweep lists the
+/// folder.
+pub(super) const MAX_SMALL_COUNT: usize = 20_000;
 
 /// Pictures by owner, each queue from the oldest to the newest. Screenshots of an earlier controller have no
 /// owner.
@@ -23,6 +26,7 @@ pub(super) struct Ledger {
     bytes: u64,
     count: usize,
     most_bytes: u64,
+    most_count: usize,
 }
 
 #[derive(Debug, Default)]
@@ -32,10 +36,10 @@ struct Owner {
 }
 
 impl Ledger {
-    /// A ledger for a disk of this size in bytes.
-    pub(super) fn new(disk_bytes: u64) -> Self {
+    /// A ledger of at most so many pictures for a disk of this size in bytes.
+    pub(super) fn new(disk_bytes: u64, most_count: usize) -> Self {
         let most_bytes = MAX_BYTES.min(disk_bytes / DISK_PART);
-        Self { owners: HashMap::new(), bytes: 0, count: 0, most_bytes }
+        Self { owners: HashMap::new(), bytes: 0, count: 0, most_bytes, most_count }
     }
 
     /// Whether a screenshot of this size fits the room of an account.
@@ -55,7 +59,7 @@ impl Ledger {
         while self.bytes > self.most_bytes {
             removed.extend(self.remove_oldest_of(|one| one.bytes));
         }
-        while self.count > MAX_COUNT {
+        while self.count > self.most_count {
             removed.extend(self.remove_oldest_of(|one| one.stored.len() as u64));
         }
         removed
@@ -128,7 +132,7 @@ mod tests {
     #[test]
     fn an_account_loses_its_own_oldest_and_nobody_else_s() {
         // A disk of 400 bytes: 40 for screenshots, 10 for an account.
-        let mut ledger = Ledger::new(400);
+        let mut ledger = Ledger::new(400, MAX_COUNT);
         let (one, other, id) = (Some(AccountId::random()), Some(AccountId::random()), ids(5));
         assert_eq!(ledger.add(other, id[0], 10), NONE);
         assert_eq!(ledger.add(one, id[1], 4), NONE);
@@ -143,7 +147,7 @@ mod tests {
 
     #[test]
     fn whoever_has_the_most_makes_room_for_others() {
-        let mut ledger = Ledger::new(400);
+        let mut ledger = Ledger::new(400, MAX_COUNT);
         let (accounts, id) = ((0..4).map(|_| Some(AccountId::random())).collect::<Vec<_>>(), ids(7));
         assert_eq!(ledger.add(None, id[0], 8), NONE);
         assert_eq!(ledger.add(None, id[1], 8), NONE);

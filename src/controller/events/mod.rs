@@ -1,15 +1,20 @@
-//! Event hubs: one for each computer, while it has clients.
+//! Event hubs, one for each computer while it has clients; watches of screens; live records of the console.
 //!
 //! However many clients a computer has, its agent gets one subscription for the union of what they want.
 //! Restarts of agents and screens do not disconnect clients, because the hub subscribes again.
 
+pub mod live;
 mod liveness;
+pub mod screens;
 mod upstream;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use futures_util::FutureExt;
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::computers::fleet::Fleet;
@@ -17,7 +22,7 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::channel::{self, Channel, Failure, GOING_AWAY};
 use hotdesk_domain::desktop::event::{EventKind, EventKinds};
-use hotdesk_http::feed::{self, Feed, Listener, QueuedEvent};
+use hotdesk_http::feed::{self, Feed, Listener};
 use hotdesk_http::socket::{CloseReason, Receiver, Sender};
 use hotdesk_store::fleet::computers::Computer;
 
@@ -37,19 +42,6 @@ struct Hub {
     feed: Feed,
     hubs: Arc<Mutex<Hubs>>,
     _upstream: DropGuard,
-}
-
-/// Listener at a computer's hub within the controller; it counts as a client.
-pub struct HubListener {
-    listener: Listener,
-    _hub: Arc<Hub>,
-}
-
-impl HubListener {
-    /// Waits for the next event. Cancel-safe.
-    pub async fn next(&self) -> QueuedEvent {
-        self.listener.next().await
-    }
 }
 
 impl fmt::Debug for Events {
@@ -83,12 +75,13 @@ impl Events {
         feed::serve_client(&hub.feed, sender, receiver, stop).await
     }
 
-    /// Listens to events of a computer, also while it does not run. The caller has checked access.
-    pub fn listen(&self, computer: ComputerId, kinds: EventKinds) -> HubListener {
+    /// Subscribes the controller itself to events of a computer. It neither wakes the computer nor counts as
+    /// its use.
+    fn subscribe(&self, computer: ComputerId, kinds: EventKinds) -> HubSubscription {
         let hub = self.hub(computer);
-        let listener = hub.feed.listen();
+        let (detected, listener) = (hub.feed.watched(), hub.feed.listen());
         listener.add(kinds);
-        HubListener { listener, _hub: hub }
+        HubSubscription { kinds, detected, listener, _hub: hub }
     }
 
     /// Returns how many computers have event clients.
@@ -130,6 +123,43 @@ impl Drop for Hub {
         if hubs.get(&self.computer).is_some_and(|hub| hub.strong_count() == 0) {
             hubs.remove(&self.computer);
         }
+    }
+}
+
+/// Subscription of the controller itself to events of a computer.
+struct HubSubscription {
+    kinds: EventKinds,
+    /// The types that the agent publishes now.
+    detected: watch::Receiver<EventKinds>,
+    listener: Listener,
+    _hub: Arc<Hub>,
+}
+
+impl HubSubscription {
+    /// Waits until the agent publishes these events: what happens from then on is not missed.
+    async fn begun(&mut self) {
+        let kinds = self.kinds;
+        // The hub has the sender, so the channel is open.
+        let _ = self.detected.wait_for(|all| kinds.without(*all).is_empty()).await;
+    }
+
+    /// Waits for the next event, or until some may have been missed since [`HubSubscription::begun`].
+    async fn next(&mut self) {
+        let Self { detected, listener, .. } = self;
+        let interrupted = async {
+            if detected.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            _event = listener.next() => {}
+            () = interrupted => {}
+        }
+    }
+
+    /// Drops the events that wait.
+    fn skip(&self) {
+        while self.listener.next().now_or_never().is_some() {}
     }
 }
 

@@ -1,7 +1,9 @@
-//! Identity: accounts, people, authentication, OAuth, passkeys, sign-in by a provider, secrets, HTML pages.
+//! Identity: accounts, people, authentication, the console's tokens, OAuth, passkeys, sign-in by a provider,
+//! secrets, HTML pages.
 
 pub mod accounts;
 pub mod auth;
+pub mod console_tokens;
 pub mod mail;
 pub mod oauth;
 pub mod oidc;

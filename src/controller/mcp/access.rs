@@ -105,9 +105,15 @@ async fn by_key(app: &AppState, source: Source, parts: &Parts) -> Result<Admissi
     let shown = bearer::credentials(&parts.headers) != Credentials::Missing;
     let identification = app.authenticator.identify(parts).await;
     let error = match (identification.caller, identification.held, identification.standing) {
-        (Ok(caller), Some((lease, client)), Some(rate_status)) => {
+        (Ok(caller), Some((lease, client)), Some(rate_status))
+            if matches!(caller.credential, Credential::Key(_)) =>
+        {
             note_known(app, source, parts, &caller);
             return Ok(Admission::Granted(KnownCaller { caller, client, lease, rate_status }));
+        }
+        // The token of a console's page, which is no program.
+        (Ok(caller), _, _) if matches!(caller.credential, Credential::Session(_)) => {
+            Error::unauthenticated("Invalid API key")
         }
         (Ok(_), _, _) => Error::internal("a caller without a lease or a rate limit"),
         (Err(error), _, standing) => {

@@ -2,7 +2,7 @@
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
@@ -49,7 +49,8 @@ pub(super) fn call_result(outcome: Result<ToolResult>, request_id: &str) -> Call
         Err(error) => {
             error_response::log(&error, request_id);
             let body = serde_json::to_value(error_response::body(&error, request_id));
-            CallToolResult::structured_error(body.unwrap_or_else(|_| Value::from(error.message)))
+            let plain = |_| json!({"error": error.message, "request_id": request_id});
+            CallToolResult::structured_error(body.unwrap_or_else(plain))
         }
     }
 }
@@ -68,8 +69,6 @@ pub(super) fn cut(text: String, most: usize) -> (String, u64) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use hotdesk_domain::error_code::ErrorCode;
 

@@ -1,14 +1,19 @@
 //! Questions to the person at a client before a tool destroys something (elicitation).
 //!
-//! Only sessions have a way to the person: an answer comes with a later request of the session. Without one
-//! the client decides by the hint `destructiveHint`, as for every other tool.
+//! ```text
+//! session:            call -> elicitation/create -> answer in a later request -> the tool runs
+//! revision 2026-07-28: call -> result with the question; call again with the answer -> the tool runs
+//! ```
+//! A client that cannot show questions decides by the hint `destructiveHint`, as for every other tool.
+//! Nothing shows that a person gave an answer: the client speaks for them, in both ways.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::request::Parts;
 use rmcp::model::{
-    ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema, ServerRequest,
+    ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema, InputRequest,
+    InputRequiredResult, InputResponses, ProtocolVersion, ServerRequest,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext};
 use rmcp::{Peer, RoleServer};
@@ -30,7 +35,18 @@ const QUESTIONS: [(&str, &str, &str); 5] = [
     ("delete_thread", "thread_id", "Delete this chat thread with its messages, steps and pictures"),
 ];
 
-/// Asks the person before a destructive tool runs.
+/// Name of the question in a result, and of its answer.
+const CONFIRMATION: &str = "confirm";
+
+/// Whether a tool may run.
+pub(super) enum Consent {
+    /// The person agreed, or need not or cannot be asked.
+    Given,
+    /// The client asks the person and calls again.
+    Needed(InputRequiredResult),
+}
+
+/// Asks the person before a destructive tool runs. `answers` are those of a call that is repeated.
 ///
 /// # Errors
 /// `NotFound` or `Forbidden` for what would be destroyed; `Forbidden` when the person does not agree;
@@ -42,15 +58,19 @@ pub(super) async fn obtain(
     call: &Call,
     tool: &str,
     arguments: &Value,
-) -> Result<()> {
+    answers: Option<InputResponses>,
+) -> Result<Consent> {
     let Some((_, field, question)) = QUESTIONS.iter().find(|(name, _, _)| *name == tool) else {
-        return Ok(());
+        return Ok(Consent::Given);
     };
-    if !parts.headers.contains_key(SESSION) || !can_ask(&context.peer) {
-        return Ok(());
+    // The latest revision has no sessions, and ignores the header field of one.
+    let is_latest =
+        context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+    if !can_ask(context) || !(is_latest || parts.headers.contains_key(SESSION)) {
+        return Ok(Consent::Given);
     }
     // A call without it is refused by the tool itself.
-    let Some(id) = arguments[field].as_str() else { return Ok(()) };
+    let Some(id) = arguments[field].as_str() else { return Ok(Consent::Given) };
     let found = match *field {
         "workspace_id" => call.app.directory.find_workspace(&call.caller, id).await.map(|it| it.name),
         "thread_id" => {
@@ -60,12 +80,23 @@ pub(super) async fn obtain(
         _ => call.app.directory.find_computer(&call.caller, id).await.map(|it| it.name),
     };
     let name = found?;
-    let question = format!("{question}: {name:?} ({id})? This cannot be undone.");
+    let question = form(format!("{question}: {name:?} ({id})? This cannot be undone."));
+    if is_latest {
+        let answer = answers.and_then(|mut answers| answers.remove(CONFIRMATION));
+        return match answer {
+            Some(answer) if answer["action"] == "accept" => Ok(Consent::Given),
+            Some(_) => Err(declined()),
+            None => {
+                let questions = [(CONFIRMATION.to_owned(), InputRequest::Elicitation(question))];
+                Ok(Consent::Needed(InputRequiredResult::from_input_requests(questions.into())))
+            }
+        };
+    }
     tokio::select! {
         // Also an answer that comes with the cancellation changes nothing.
         biased;
         () = context.ct.cancelled() => Err(cancelled()),
-        answered = ask(&context.peer, question) => answered,
+        answered = ask(&context.peer, question) => answered.map(|()| Consent::Given),
     }
 }
 
@@ -75,16 +106,24 @@ pub(super) fn cancelled() -> Error {
 }
 
 /// Whether the client declared that it shows forms. A client that declares no mode means forms.
-fn can_ask(peer: &Peer<RoleServer>) -> bool {
-    let capabilities = peer.peer_info().and_then(|info| info.capabilities.elicitation.clone());
-    capabilities.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+fn can_ask(context: &RequestContext<RoleServer>) -> bool {
+    let modes = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+    modes.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
 }
 
-async fn ask(peer: &Peer<RoleServer>, message: String) -> Result<()> {
-    // No field: to accept is the answer.
+/// Error of a call that the person does not want.
+fn declined() -> Error {
+    Error::forbidden("The person did not agree; nothing was changed")
+}
+
+/// A question without fields: to accept is the answer.
+fn form(message: String) -> ElicitRequest {
     let requested_schema = ElicitationSchema::new(BTreeMap::new());
-    let form = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
-    let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
+    ElicitRequest::new(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+async fn ask(peer: &Peer<RoleServer>, question: ElicitRequest) -> Result<()> {
+    let request = ServerRequest::ElicitRequest(question);
     // A client that does not read its stream blocks the request itself, before its timeout begins.
     let asking = async {
         let options = PeerRequestOptions::with_timeout(ANSWER_TIMEOUT);
@@ -99,5 +138,5 @@ async fn ask(peer: &Peer<RoleServer>, message: String) -> Result<()> {
     {
         return Ok(());
     }
-    Err(Error::forbidden("The person did not agree; nothing was changed"))
+    Err(declined())
 }

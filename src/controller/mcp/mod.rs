@@ -57,6 +57,8 @@ const MAX_REFUSAL: usize = 4096;
 pub struct McpClients {
     sessions: Arc<McpSessions>,
     calls: KeyedSemaphore<AccountId>,
+    /// Calls that wait for the end of long work.
+    waits: KeyedSemaphore<AccountId>,
     subscriptions: KeyedSemaphore<AccountId>,
 }
 

@@ -2,6 +2,9 @@
 //!
 //! utoipa makes schemas of OpenAPI 3.1, which are JSON Schema 2020-12 with references to other parts of a
 //! document. Here each schema stands alone: what it refers to is in its `$defs`.
+//!
+//! A failure has a structure too, the error body of the REST API. Clients check it like any other result
+//! (the TypeScript package does), so that each schema permits it.
 
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -15,7 +18,8 @@ const DEFINITIONS: &str = "#/$defs/";
 /// a strict one refuses the schema.
 const LEFT_OUT: [&str; 5] = ["example", "examples", "format", "discriminator", "title"];
 
-/// Returns the schema of a result. Its root is an object, as the protocol demands.
+/// Returns the schema of a result: an object, as the protocol demands, that is either the record or the body
+/// of an error.
 pub(super) fn output_schema<R: ToSchema>() -> Map<String, Value> {
     let mut parts: Vec<(String, RefOr<Schema>)> = Vec::new();
     R::schemas(&mut parts);
@@ -24,7 +28,6 @@ pub(super) fn output_schema<R: ToSchema>() -> Map<String, Value> {
         root = schema;
     }
     simplify(&mut root);
-    root.entry("type").or_insert_with(|| Value::from("object"));
     let mut definitions = Map::new();
     for (name, part) in parts {
         let mut part = json!(part);
@@ -33,10 +36,20 @@ pub(super) fn output_schema<R: ToSchema>() -> Map<String, Value> {
         }
         definitions.insert(name, part);
     }
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), Value::from("object"));
+    schema.insert("anyOf".to_owned(), Value::Array(vec![Value::Object(root), failure()]));
     if !definitions.is_empty() {
-        root.insert("$defs".to_owned(), Value::Object(definitions));
+        schema.insert("$defs".to_owned(), Value::Object(definitions));
     }
-    root
+    schema
+}
+
+/// The schema of an error body. It has further fields by the error (docs/api/errors.md).
+fn failure() -> Value {
+    let text = json!({"type": "string"});
+    json!({"type": "object", "required": ["error", "request_id"],
+        "properties": {"error": text, "code": text, "request_id": text}})
 }
 
 /// Points the references of a schema to its definitions, and removes what is left out.
@@ -97,6 +110,7 @@ mod tests {
         ] {
             let schema = Value::Object(schema);
             assert_eq!(schema["type"], "object", "{schema}");
+            assert_eq!(schema["anyOf"][1], failure(), "{schema}");
             for reference in references(&schema) {
                 let name = reference.strip_prefix(DEFINITIONS).unwrap_or_else(|| panic!("{reference}"));
                 assert!(schema["$defs"][name].is_object(), "{name} in {schema}");

@@ -17,9 +17,11 @@ use super::typed_secrets;
 use crate::AppState;
 use hotdesk_base::hex::unhex;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Path, check_declared};
+use hotdesk_http::headers::actor;
 use hotdesk_http::idempotency::{REPLAYED, REQUEST_DIGEST};
 use hotdesk_http::untrusted_content::{confine, forbid_caching};
 use hotdesk_wire::desktop::action::Action;
@@ -55,7 +57,7 @@ const MAX_REQUEST: usize = 16 * 1024 * 1024;
 const MAX_ANSWER: usize = 1024 * 1024 * 1024;
 
 /// Header fields that concern one connection only (RFC 9110 section 7.6.1), or that must not pass.
-const DROPPED: [HeaderName; 13] = [
+const DROPPED: [HeaderName; 14] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     header::PROXY_AUTHENTICATE,
@@ -68,8 +70,9 @@ const DROPPED: [HeaderName; 13] = [
     header::COOKIE,
     header::SET_COOKIE,
     header::HOST,
-    // It is between the controller and the agent alone.
+    // These are between the controller and the agent alone.
     REQUEST_DIGEST,
+    actor::NAME,
 ];
 
 /// Header fields of an answer that concern its content alone.
@@ -136,7 +139,7 @@ pub async fn proxy(
         check_declared(&body, MAX_REQUEST)?;
         Body::new(Limited::new(body, MAX_REQUEST))
     };
-    let guest = app.directory.guest_for(&parts.method, &computer).await?;
+    let guest = app.directory.guest_for(&parts.method, &computer).await?.acting_as(Actor::of(&caller));
     let mut forwarded = Request::new(body);
     *forwarded.method_mut() = parts.method;
     *forwarded.uri_mut() = target;
@@ -319,6 +322,7 @@ mod tests {
             ("upgrade", "h2c"),
             ("host", "h"),
             ("x-hotdesk-request-digest", "0"),
+            ("x-hotdesk-actor", "password"),
             ("content-type", "application/json"),
             ("accept", "*/*"),
         ] {

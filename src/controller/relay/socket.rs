@@ -19,10 +19,11 @@ use crate::web::source::Source;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::Permit;
 use hotdesk_base::revocation_registry::Lease;
-use hotdesk_domain::desktop::channel::{self, Channel, Failure, GOING_AWAY, NORMAL};
-use hotdesk_domain::desktop::rfb::{RfbViolation, ViewOnly};
+use hotdesk_domain::desktop::channel::{self, Channel, Failure, GOING_AWAY, NORMAL, TRY_AGAIN_LATER};
+use hotdesk_domain::desktop::rfb::{InputReader, RfbViolation, ViewOnly};
 use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::access::Credential;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_guest::{Guest, Socket};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
@@ -40,12 +41,16 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Concurrent sockets of one computer: a third of all that may be open, so that one password cannot occupy
 /// all.
 const MAX_PER_COMPUTER: usize = 1024;
-/// Close code when there are too many sockets (registered with IANA as "try again later").
-const TRY_AGAIN_LATER: u16 = 1013;
 /// Failures for which an agent may close a channel, besides an orderly end. Any other code counts as a
 /// failure of the agent.
-const AGENT_FAILURES: [Failure; 5] =
-    [Failure::NotRunning, Failure::Idle, Failure::Failed, Failure::Unreachable, Failure::NotListening];
+const AGENT_FAILURES: [Failure; 6] = [
+    Failure::NotRunning,
+    Failure::Idle,
+    Failure::Failed,
+    Failure::Unreachable,
+    Failure::NotListening,
+    Failure::NoEncoder,
+];
 
 /// `GET /desktops/{id}/ws/{channel}`.
 pub async fn open(
@@ -62,7 +67,7 @@ pub async fn open(
         .map_err(|_| Error::invalid("the query is not name=value pairs"))?;
     let shown = query.iter().find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket.as_str());
     let refused_page = app.sockets.refused_page(&upgrade);
-    let admitted = match (refused_page, shown.filter(|_| channel == Channel::Websockify)) {
+    let admitted = match (refused_page, shown.filter(|_| Channel::BY_TICKET.contains(&channel))) {
         // Such a page uses up no ticket.
         (Some(refused), _) => Err(refused),
         (None, None) => app
@@ -73,16 +78,21 @@ pub async fn open(
                 computer,
                 hold,
                 by,
+                actor: Actor::Password,
                 query,
                 filter: None,
             }),
         (None, Some(ticket)) => {
-            app.socket_auth.admit_ticket(&id, ticket, source).await?.map(|admitted| AdmittedClient {
+            let admitted = app.socket_auth.admit_ticket(channel, &id, ticket, source).await?;
+            admitted.map(|admitted| AdmittedClient {
                 computer: admitted.computer,
                 hold: admitted.hold,
                 by: admitted.by,
+                actor: admitted.given.actor,
                 query: vec![("screen".to_owned(), admitted.given.screen)],
-                filter: (admitted.given.mode == TicketMode::View).then(ViewOnly::default),
+                // The agent takes no input by any other channel that a ticket opens.
+                filter: (channel == Channel::Websockify && admitted.given.mode == TicketMode::View)
+                    .then(ViewOnly::default),
             })
         }
     };
@@ -102,6 +112,8 @@ struct AdmittedClient {
     hold: Lease<PasswordDigest>,
     /// Lease on the credential that created the ticket, if a ticket was used.
     by: Option<Lease<Credential>>,
+    /// Who acts by the socket.
+    actor: Actor,
     query: Vec<(String, String)>,
     /// Filter of the messages of a client that may only watch.
     filter: Option<ViewOnly>,
@@ -135,7 +147,7 @@ async fn serve(
 async fn relay(
     app: &AppState,
     channel: Channel,
-    AdmittedClient { computer, query, filter, .. }: AdmittedClient,
+    AdmittedClient { computer, actor, query, filter, .. }: AdmittedClient,
     (sender, receiver): (Sender, Receiver),
 ) -> CloseReason {
     let failed = |failure, reason: &'static str| CloseReason::new(channel.close_code(failure), reason);
@@ -151,6 +163,7 @@ async fn relay(
     let Ok(guest) = app.fleet.guest_awake(&computer).await else {
         return failed(Failure::NotRunning, "computer not running");
     };
+    let guest = guest.acting_as(actor);
     let forwarded = |(name, _): &(String, String)| FORWARDED_PARAMETERS.contains(&name.as_str());
     let query = query.into_iter().filter(forwarded).collect();
     let upstream = Upstream { channel, guest, query, greeting: None, filter };
@@ -215,7 +228,7 @@ async fn connect(
     let conversation = async {
         let opened = open_upstream(&guest, channel, &query, greeting).await;
         let bridged = match opened {
-            Ok(agent) => bridge(channel, agent, filter, (sender, receiver)).await,
+            Ok(agent) => bridge(channel, &guest, agent, filter, (sender, receiver)).await,
             Err(error) => {
                 tracing::info!(
                     %computer,
@@ -265,13 +278,21 @@ async fn open_upstream(
 /// without a close frame.
 async fn bridge(
     channel: Channel,
+    guest: &Guest,
     agent: Socket,
     mut filter: Option<ViewOnly>,
     (sender, mut receiver): (&Sender, Receiver),
 ) -> Option<CloseReason> {
     let (mut to_agent, mut from_agent) = agent.split();
+    // What a viewer does is in the agent's timeline, which is fetched while somebody acts.
+    let mut input = (channel == Channel::Websockify && filter.is_none()).then(InputReader::default);
     let upward = async {
         while let Some(heard) = receiver.receive().await {
+            if let (PeerMessage::Binary(bytes), Some(input)) = (&heard, &mut input)
+                && input.may_have_input(bytes)
+            {
+                guest.note_acted();
+            }
             let message = match (heard, filter.as_mut()) {
                 (PeerMessage::Text(text), None) => Message::Text(text.as_str().into()),
                 // RFB is binary; text would bypass the filter.

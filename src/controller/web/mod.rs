@@ -1,7 +1,8 @@
 //! Context of every request: host and origin checks, CORS, client address, caller, leases and metrics; the
-//! frame of HTML pages, and the viewer page.
+//! frame of HTML pages, the console and the viewer page.
 
 pub mod caller;
+pub mod console;
 pub mod cors;
 pub mod failures;
 pub mod hosts;

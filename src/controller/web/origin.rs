@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
 use axum::http::header;
 use axum::http::request::Parts;
 
@@ -18,6 +19,12 @@ impl Origin {
     /// Returns host and port.
     pub fn host(&self) -> &str {
         self.0.split_once("://").map_or(self.0.as_str(), |(_, host)| host)
+    }
+
+    /// Whether a page of this origin sent a request: it has exactly one `Origin` field, with this value.
+    pub fn is_of_page(&self, headers: &HeaderMap) -> bool {
+        let mut fields = headers.get_all(header::ORIGIN).iter();
+        fields.next().is_some_and(|page| page == self.0.as_str()) && fields.next().is_none()
     }
 }
 
@@ -35,5 +42,33 @@ impl FromRequestParts<Arc<App>> for Origin {
             return Err(Error::invalid("the Host header is not a host").into());
         }
         Ok(Self(format!("http://{host}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_one_equal_origin_is_that_of_an_own_page() {
+        let own = Origin("https://desk.example".to_owned());
+        for (fields, expected) in [
+            (&[][..], false),
+            (&["https://desk.example"], true),
+            (&["http://desk.example"], false),
+            (&["https://desk.example:8443"], false),
+            (&["https://evil.example"], false),
+            (&["null"], false),
+            (&["https://desk.example", "https://desk.example"], false),
+            (&["https://desk.example", "https://evil.example"], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for field in fields {
+                headers.append(header::ORIGIN, HeaderValue::from_static(field));
+            }
+            assert_eq!(own.is_of_page(&headers), expected, "{fields:?}");
+        }
     }
 }

@@ -5,6 +5,8 @@ use crate::computer::lifecycle::{Status, not_running};
 use crate::computer::{Hardware, MEMORY_SETTINGS};
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
+use hotdesk_base::ids::SnapshotId;
+use hotdesk_base::time::UnixMillis;
 
 /// Bytes in a GB of RAM or disk.
 const GB: u64 = 1024 * 1024 * 1024;
@@ -173,6 +175,36 @@ pub fn admit(allowance: &Allowance, there: u32, bytes: u64, used: &ResourceUse) 
     Ok(())
 }
 
+/// A snapshot, for the choice of the one to go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierSnapshot {
+    /// Its id.
+    pub id: SnapshotId,
+    /// Its state.
+    pub state: SnapshotState,
+    /// Whether it contains memory.
+    pub memory: bool,
+    /// When it was complete: what happened before is in it.
+    pub ready_at: UnixMillis,
+}
+
+/// Returns the newest snapshot with memory that was complete before an action began.
+pub fn snapshot_before(action: UnixMillis, snapshots: &[EarlierSnapshot]) -> Option<EarlierSnapshot> {
+    let fitting =
+        snapshots.iter().filter(|it| it.state == SnapshotState::Ready && it.memory && it.ready_at < action);
+    fitting.max_by_key(|it| it.ready_at).copied()
+}
+
+/// The error when there is no such snapshot. `has_memory` says whether the computer's engine can save memory.
+pub fn nothing_to_go_back_to(has_memory: bool) -> Error {
+    let message = if has_memory {
+        "No snapshot with memory was made before this action: make one before the steps that you may undo"
+    } else {
+        "The computer's engine saves no memory, so there is no state from before this action"
+    };
+    Error::conflict(message).code(ErrorCode::NothingToGoBackTo)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,6 +314,29 @@ mod tests {
             let refused = MachineSize { cpu, ram_gb }.admit(&current, &allowance, &used).err();
             let expected = (!admitted).then_some(ErrorCode::SnapshotTooLarge);
             assert_eq!(refused.and_then(|error| error.code), expected, "{cpu} {ram_gb} beside {others}");
+        }
+    }
+
+    #[test]
+    fn the_newest_complete_snapshot_with_memory_before_the_action_is_chosen() {
+        let snapshot = |at, state, memory| EarlierSnapshot {
+            id: SnapshotId::random(),
+            state,
+            memory,
+            ready_at: UnixMillis::new(at),
+        };
+        let ready = SnapshotState::Ready;
+        let all = [
+            snapshot(10, ready, true),
+            snapshot(20, ready, true),
+            snapshot(25, ready, false),
+            snapshot(26, SnapshotState::Creating, true),
+            snapshot(27, SnapshotState::Deleting, true),
+            snapshot(40, ready, true),
+        ];
+        for (action, expected) in [(5, None), (10, None), (11, Some(0)), (30, Some(1)), (41, Some(5))] {
+            let found = snapshot_before(UnixMillis::new(action), &all);
+            assert_eq!(found, expected.map(|at: usize| all[at]), "{action}");
         }
     }
 }

@@ -14,6 +14,8 @@ pub const NOT_UTF8: u16 = 1007;
 pub const POLICY_VIOLATION: u16 = 1008;
 /// A message is too large (RFC 6455 section 7.4.1).
 pub const TOO_LARGE: u16 = 1009;
+/// There are too many sockets (registered with IANA as "try again later").
+pub const TRY_AGAIN_LATER: u16 = 1013;
 
 /// Returns the close reason for [`GOING_AWAY`] when a computer stops; `because` is the reason if the service
 /// ended it.
@@ -31,6 +33,8 @@ pub enum Channel {
     Terminal,
     /// Sound that the computer plays.
     Audio,
+    /// H.264 of a screen, without input.
+    Video,
     /// RFB, the VNC protocol.
     Websockify,
     /// A byte stream of SSH. An API key opens it, the password of the computer does not.
@@ -58,14 +62,19 @@ pub enum Failure {
     Unreachable,
     /// No program listens on the port.
     NotListening,
+    /// The computer has no program that encodes video.
+    NoEncoder,
 }
 
 impl Channel {
     /// Every channel.
-    pub const ALL: [Self; 6] =
-        [Self::Events, Self::Terminal, Self::Audio, Self::Websockify, Self::Ssh, Self::Tcp];
+    pub const ALL: [Self; 7] =
+        [Self::Events, Self::Terminal, Self::Audio, Self::Video, Self::Websockify, Self::Ssh, Self::Tcp];
     /// The channels that the password of a computer opens.
-    pub const BY_PASSWORD: [Self; 4] = [Self::Events, Self::Terminal, Self::Audio, Self::Websockify];
+    pub const BY_PASSWORD: [Self; 5] =
+        [Self::Events, Self::Terminal, Self::Audio, Self::Video, Self::Websockify];
+    /// The channels that a ticket for a screen opens.
+    pub const BY_TICKET: [Self; 2] = [Self::Video, Self::Websockify];
 
     /// Returns the last segment of the channel's path.
     pub fn name(self) -> &'static str {
@@ -73,6 +82,7 @@ impl Channel {
             Self::Events => "events",
             Self::Terminal => "terminal",
             Self::Audio => "audio",
+            Self::Video => "video",
             Self::Websockify => "websockify",
             Self::Ssh => "ssh",
             Self::Tcp => "tcp",
@@ -98,6 +108,7 @@ impl Channel {
             (_, Failure::Unknown | Failure::NotRunning) => 4404,
             (_, Failure::Idle) => NORMAL,
             (_, Failure::Failed | Failure::Unreachable) => 4500,
+            (_, Failure::NoEncoder) => 4501,
             (_, Failure::NotListening) => 4503,
         }
     }
@@ -118,6 +129,7 @@ mod tests {
             (Failure::Failed, 4500, 4500),
             (Failure::Unreachable, 4500, 4502),
             (Failure::NotListening, 4503, 4503),
+            (Failure::NoEncoder, 4501, 4501),
         ];
         for (failure, common, vnc) in table {
             for channel in Channel::ALL {

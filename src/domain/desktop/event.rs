@@ -44,6 +44,10 @@ pub enum EventKind {
     HealthChange,
     /// A trigger of the template showed a notification.
     Notification,
+    /// Somebody took control of a screen or handed it back, or a request for help ended.
+    ControlChanged,
+    /// Somebody asks a person for help on a screen.
+    HelpRequested,
 }
 
 /// A field of an event's `data`.
@@ -231,12 +235,34 @@ const CATALOGUE: [EventDescription; EventKind::COUNT] = [
             field("level", "string", "info, success, warn or error"),
         ],
     },
+    EventDescription {
+        kind: EventKind::ControlChanged,
+        name: "control_changed",
+        description: "Control of a screen was taken, handed back or ended, or a request for help ended",
+        detection: "The computer's agent, at once",
+        data: &[
+            SCREEN,
+            field("holder", "string", "Kind and id of the holder, such as key:ID; absent without one"),
+            field("note", "string", "Note of the holder, the hand-back or the answer; absent without one"),
+        ],
+    },
+    EventDescription {
+        kind: EventKind::HelpRequested,
+        name: "help_requested",
+        description: "Somebody asks a person for help on a screen",
+        detection: "The computer's agent, at once",
+        data: &[
+            SCREEN,
+            field("message", "string", "What is needed"),
+            field("by", "string", "Kind and id of the asker, such as thread:ID; absent when unknown"),
+        ],
+    },
 ];
 
 impl EventKind {
     /// Number of event types. It is a literal, because rustc 1.95 refuses the catalogue's length in a field's
     /// type (E0391, only in release builds).
-    pub const COUNT: usize = 17;
+    pub const COUNT: usize = 19;
 
     /// Every type, in the order of the catalogue.
     pub const ALL: [Self; Self::COUNT] = {

@@ -1,4 +1,4 @@
-//! Rules about screens, input, sound, live channels and streams.
+//! Rules about screens, input, sound, live channels, streams and timelines.
 
 pub mod area;
 pub mod audio;
@@ -10,6 +10,7 @@ pub mod pointer;
 pub mod region;
 pub mod resolution;
 pub mod rfb;
+pub mod screen;
 pub mod stream;
 pub mod terminal;
 pub mod thread;

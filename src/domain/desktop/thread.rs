@@ -1,8 +1,13 @@
 //! Chat threads: bounds, the state of the last run, and titles (docs/api/threads.md).
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::name::Name;
+use hotdesk_base::ids::ThreadId;
+use hotdesk_base::time::UnixMillis;
 
 /// Most threads of one computer. The one that has not changed for the longest time makes room for another,
 /// because some programs begin a thread with each request.
@@ -56,6 +61,8 @@ pub enum RunState {
     MaxCost,
     /// The model refused.
     Refused,
+    /// Somebody else held the screen for longer than the run waits.
+    ControlHeld,
     /// The client or the operator ended the run.
     Cancelled,
     /// The run failed.
@@ -66,7 +73,7 @@ pub enum RunState {
 
 impl RunState {
     /// Every state.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Running,
         Self::Done,
         Self::Confirm,
@@ -74,6 +81,7 @@ impl RunState {
         Self::MaxTokens,
         Self::MaxCost,
         Self::Refused,
+        Self::ControlHeld,
         Self::Cancelled,
         Self::Failed,
         Self::Interrupted,
@@ -89,6 +97,7 @@ impl RunState {
             Self::MaxTokens => "max_tokens",
             Self::MaxCost => "max_cost",
             Self::Refused => "refused",
+            Self::ControlHeld => "control_held",
             Self::Cancelled => "cancelled",
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
@@ -98,6 +107,35 @@ impl RunState {
     /// Returns the state with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// Place of a thread in a list of threads, the last changed first. A list that goes on there has no thread
+/// twice, unless it changes meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadCursor {
+    /// Last change of the thread.
+    pub updated_at: UnixMillis,
+    /// The thread, which orders those of the same millisecond.
+    pub thread: ThreadId,
+}
+
+impl fmt::Display for ThreadCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.updated_at.as_i64(), self.thread)
+    }
+}
+
+impl FromStr for ThreadCursor {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        let (time, thread) = text.split_once('-').ok_or(())?;
+        // The parser of numbers also takes a sign.
+        if !time.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(());
+        }
+        Ok(Self { updated_at: UnixMillis::new(time.parse().map_err(|_| ())?), thread: thread.parse()? })
     }
 }
 
@@ -125,6 +163,8 @@ pub enum RunOutcome {
     MaxCost,
     /// The model refused.
     Refused,
+    /// Somebody else held the screen for longer than the run waits.
+    ControlHeld,
     /// The service ended in the middle of the run.
     Interrupted,
     /// The client or the operator ended the run.
@@ -146,6 +186,7 @@ impl RunOutcome {
             Self::MaxTokens => RunState::MaxTokens,
             Self::MaxCost => RunState::MaxCost,
             Self::Refused => RunState::Refused,
+            Self::ControlHeld => RunState::ControlHeld,
             Self::Interrupted => RunState::Interrupted,
             Self::Cancelled => RunState::Cancelled,
             Self::Failed { .. } => RunState::Failed,
@@ -162,6 +203,7 @@ impl RunOutcome {
             | Self::MaxTokens
             | Self::MaxCost
             | Self::Refused
+            | Self::ControlHeld
             | Self::Interrupted
             | Self::Cancelled => None,
         }
@@ -176,6 +218,7 @@ impl RunOutcome {
             | Self::MaxTokens
             | Self::MaxCost
             | Self::Refused
+            | Self::ControlHeld
             | Self::Interrupted
             | Self::Cancelled
             | Self::Failed { .. } => None,
@@ -228,6 +271,21 @@ pub fn cut_step_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written_and_nothing_else_is() {
+        let cursor =
+            ThreadCursor { updated_at: UnixMillis::new(1_790_000_000_000), thread: ThreadId::random() };
+        let text = cursor.to_string();
+        assert_eq!(text.parse(), Ok(cursor), "{text}");
+        let id = cursor.thread.to_string();
+        for bad in ["", "-", "1", "1-", &id, &format!("-{id}"), &format!("+1-{id}"), &format!("-1-{id}")] {
+            assert_eq!(bad.parse::<ThreadCursor>(), Err(()), "{bad}");
+        }
+        for bad in [format!("99999999999999999999-{id}"), format!("1-{id}x"), format!("1-{}", &id[4..])] {
+            assert_eq!(bad.parse::<ThreadCursor>(), Err(()), "{bad}");
+        }
+    }
 
     #[test]
     fn titles_are_the_beginning_of_the_first_line_with_words() {

@@ -15,12 +15,18 @@ use crate::container::throttle;
 use crate::driver::{HostContext, MachineBoot, start_proxy};
 use crate::host::cgroup::{cpuset, limits};
 use crate::host::command::{host_error, run_with, tool};
-use crate::host::files::{private_folder, remove_if_there, write_durably};
+use crate::host::files::{private_folder, remove_if_there, write_for_this_boot};
 use crate::host::{bandwidth, network, process, slots};
+use crate::state::layout::Folder;
 use crate::state::{boot_files, disk, raw_disk};
 use crate::whole_cpus;
 use crate::{Endpoint, EngineError, EngineResult};
+use hotdesk_base::tasks::both;
+use hotdesk_base::time::phase::PhaseTimer;
 use nix::sys::resource::{Resource, getrlimit};
+
+const CREATE: &str = "create the container";
+const LIMIT: &str = "limit the guest's namespace";
 
 /// Limits of a guest's user namespace (user_namespaces(7)). inotify: without these, all guests and the host's
 /// root share one quota. User namespaces: none, even if a seccomp filter ever allowed the call.
@@ -45,6 +51,7 @@ impl ContainerStarter<'_> {
     pub(super) fn start(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
         disk::check_reserve(&machine.folder.path)?;
         let endpoint = self.prepare(machine)?;
+        let _phase = PhaseTimer::begin(machine.folder.id, "runtime start");
         self.runtime.start(machine.folder.id)?;
         Ok(endpoint)
     }
@@ -53,40 +60,54 @@ impl ContainerStarter<'_> {
     pub(super) fn prepare(&self, machine: &MachineBoot<'_>) -> EngineResult<Endpoint> {
         let MachineBoot { folder, spec, boot, lock } = *machine;
         let settings = &self.host.settings;
+        let files = PhaseTimer::begin(folder.id, "files");
         raw_disk::check_mountable(folder)?;
         let network = &settings.network;
-        let slot = slots::claim(&folder.path, network.slots(), self.wanted_slot)?;
-        disk::grow(&folder.disk(), spec.disk_bytes, settings.host_ids(slot), lock)?;
-        let resolvers = network::resolvers(network)?;
-        let resource_files = match self.runtime.kind() {
-            RuntimeKind::Shared => ResourceFiles::start(folder.id, &folder.lxcfs_pid()),
-            RuntimeKind::Gvisor => None,
+        let place = || -> EngineResult<_> {
+            let slot = slots::claim(&folder.path, network.slots(), self.wanted_slot)?;
+            disk::grow(&folder.disk(), spec.disk_bytes, settings.host_ids(slot), lock)?;
+            Ok((slot, network::resolvers(network)?))
         };
-        self.write_bundle(machine, slot, resource_files.is_some())?;
-        let (listener, endpoint) = match self.runtime.kind() {
-            RuntimeKind::Shared => {
-                let listener = listen(&folder.socket())?;
-                (Some(listener), Endpoint::Unix(self.host.publish_agent_socket(folder)?))
-            }
-            RuntimeKind::Gvisor => (None, Endpoint::Tcp(network::agent(network, slot))),
+        let (resource_files, placed) = match self.runtime.kind() {
+            // It waits for programs, and the slots may be locked by the start of another machine.
+            RuntimeKind::Shared => both(|| ResourceFiles::start(folder.id, &folder.lxcfs_pid()), place)
+                .map_err(host_error(CREATE, &folder.path))?,
+            RuntimeKind::Gvisor => (None, place()),
         };
-        let parts = FileSystemParts {
-            image: self.image.join("rootfs"),
-            layers: spec.layers.iter().map(|layer| self.host.state.layer(*layer).join("rootfs")).collect(),
-            agent: self.agent.to_owned(),
-            disk: folder.disk(),
-            first_id: settings.host_ids(slot),
-            files: boot_files::files(spec, boot, &network::resolv_conf(&resolvers)),
-            resource_files: resource_files.as_ref().map(ResourceFiles::mount),
+        let (slot, resolvers) = placed?;
+        let is_linked = network.enabled || self.runtime.kind() == RuntimeKind::Gvisor;
+        let prepare_network = || {
+            let _phase = PhaseTimer::begin(folder.id, "network rules");
+            if is_linked { network::prepare(network, slot, spec.egress.as_ref()) } else { Ok(()) }
         };
-        stage::with_file_system(&parts, || self.runtime.create(folder, listener))?;
-        let made = self.runtime.state(folder.id)?;
-        let Some(pid) = made.filter(|state| state.pid != 0).map(|state| state.pid) else {
-            return Err(EngineError::failed(
-                "create the container",
-                "the OCI runtime has no record of it or no process for it",
-            ));
+        let create = || -> EngineResult<(u32, Endpoint)> {
+            self.write_bundle(machine, slot, resource_files.is_some())?;
+            let (listener, endpoint) = match self.runtime.kind() {
+                RuntimeKind::Shared => {
+                    let listener = listen(&folder.socket())?;
+                    (Some(listener), Endpoint::Unix(self.host.publish_agent_socket(folder)?))
+                }
+                RuntimeKind::Gvisor => (None, Endpoint::Tcp(network::agent(network, slot))),
+            };
+            let parts = FileSystemParts {
+                image: self.image.join("rootfs"),
+                layers: spec
+                    .layers
+                    .iter()
+                    .map(|layer| self.host.state.layer(*layer).join("rootfs"))
+                    .collect(),
+                agent: self.agent.to_owned(),
+                disk: folder.disk(),
+                first_id: settings.host_ids(slot),
+                files: boot_files::files(spec, boot, &network::resolv_conf(&resolvers)),
+                resource_files: resource_files.as_ref().map(ResourceFiles::mount),
+            };
+            Ok((self.create(folder, &parts, listener, files)?, endpoint))
         };
+        // The packet rules take as long as the container and need nothing of it.
+        let (prepared, created) = both(prepare_network, create).map_err(host_error(CREATE, &folder.path))?;
+        let (pid, endpoint) = created?;
+        prepared?;
         match self.runtime.kind() {
             RuntimeKind::Shared => limits::set_tcp_memory(folder.id, spec.memory_bytes)?,
             RuntimeKind::Gvisor => limits::limit_open_files(folder.id, host_limits()?.max_open_files())?,
@@ -98,19 +119,49 @@ impl ContainerStarter<'_> {
             cpuset::assign(folder.id, spec.cpu)?;
         }
         throttle::limit(folder, settings.disk_speed)?;
-        if self.runtime.kind() == RuntimeKind::Shared {
-            limit_namespace(pid)?;
-        }
-        if network.enabled || self.runtime.kind() == RuntimeKind::Gvisor {
-            network::attach(network, slot, spec.egress.as_ref(), pid)?;
-            if let Some(policy) = &spec.egress {
-                start_proxy(self.host, folder, slot, policy)?;
-            }
-            if spec.bandwidth_mbps > 0 {
-                bandwidth::limit(slot, pid, spec.bandwidth_mbps)?;
-            }
-        }
+        let limit = || match self.runtime.kind() {
+            RuntimeKind::Shared => limit_namespace(pid),
+            RuntimeKind::Gvisor => Ok(()),
+        };
+        let link = || if is_linked { self.link(machine, slot, pid) } else { Ok(()) };
+        let (limited, linked) = both(limit, link).map_err(host_error(LIMIT, &folder.path))?;
+        limited?;
+        linked?;
         Ok(endpoint)
+    }
+
+    /// Assembles the guest's file system and creates the container. Returns its first process, which does not
+    /// run yet.
+    fn create(
+        &self,
+        folder: &Folder,
+        parts: &FileSystemParts<'_>,
+        listener: Option<OwnedFd>,
+        files: PhaseTimer,
+    ) -> EngineResult<u32> {
+        stage::with_file_system(parts, || {
+            drop(files);
+            let _phase = PhaseTimer::begin(folder.id, "runtime create");
+            self.runtime.create(folder, listener)
+        })?;
+        let made = self.runtime.state(folder.id)?;
+        made.filter(|state| state.pid != 0).map(|state| state.pid).ok_or_else(|| {
+            EngineError::failed(CREATE, "the OCI runtime has no record of it or no process for it")
+        })
+    }
+
+    /// Links the guest to the host, and starts what its network needs.
+    fn link(&self, machine: &MachineBoot<'_>, slot: u16, pid: u32) -> EngineResult<()> {
+        let MachineBoot { folder, spec, .. } = *machine;
+        let _phase = PhaseTimer::begin(folder.id, "network link");
+        network::link(&self.host.settings.network, slot, pid)?;
+        if let Some(policy) = &spec.egress {
+            start_proxy(self.host, folder, slot, policy)?;
+        }
+        if spec.bandwidth_mbps > 0 {
+            bandwidth::limit(slot, pid, spec.bandwidth_mbps)?;
+        }
+        Ok(())
     }
 
     fn write_bundle(
@@ -144,7 +195,8 @@ impl ContainerStarter<'_> {
         private_folder(&bundle).map_err(host_error(STEP, &bundle))?;
         let text = serde_json::to_vec_pretty(&oci::config(&plan))
             .map_err(|error| EngineError::failed(STEP, error))?;
-        write_durably(&folder.boot_config(), &text).map_err(host_error(STEP, &bundle))
+        // A container ends with its host, and only its runtime reads this.
+        write_for_this_boot(&folder.boot_config(), &text).map_err(host_error(STEP, &bundle))
     }
 }
 
@@ -172,5 +224,5 @@ fn limit_namespace(pid: u32) -> EngineResult<()> {
     // Of one thread, as setns(2) requires: the controller has many.
     let mut enter = tool("nsenter");
     enter.arg(format!("--user=/proc/{pid}/ns/user")).args(["--setuid=0", "--setgid=0", "--", "sh", "-e"]);
-    run_with("limit the guest's namespace", enter, &lines.concat()).map(drop)
+    run_with(LIMIT, enter, &lines.concat()).map(drop)
 }

@@ -38,9 +38,10 @@ use crate::driver::{BootDependencies, GuestDriver, HostContext, MachineBoot, set
 use crate::host::cgroup::{self, cpuset, limits};
 use crate::host::files::canonicalize;
 use crate::host::{process, slots};
+use crate::state::disk::{self, copy};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
-use crate::state::{agent_binary, disk, disk_copy, raw_disk};
+use crate::state::{agent_binary, raw_disk};
 use crate::whole_cpus;
 use crate::{
     Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, Offer, OpenMode,
@@ -250,7 +251,7 @@ impl GuestDriver for ContainerEngine {
     }
 
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {
-        disk_copy::copy_disk(&source.disk(), fresh, to)
+        copy::copy_disk(&source.disk(), fresh, to)
     }
 
     fn copy_written(&self, folder: &Folder, to: &Path, lock: &MachineLock) -> EngineResult<()> {

@@ -53,9 +53,17 @@ pub(crate) fn checks<'a>(host: &'a HostSettings, settings: &'a ContainerSettings
             || whole_file_system(host),
         ),
     ];
-    if Runtime::new(&settings.runtime, PathBuf::new()).kind() == RuntimeKind::Shared {
-        let remedy = "apt install lxcfs, and a kernel with FUSE (/dev/fuse)";
-        checks.push(Check::new("size shown in guests", remedy, || resource_files(host)).optional());
+    match Runtime::new(&settings.runtime, PathBuf::new()).kind() {
+        RuntimeKind::Shared => {
+            let remedy = "apt install lxcfs, and a kernel with FUSE (/dev/fuse)";
+            checks.push(Check::new("size shown in guests", remedy, || resource_files(host)).optional());
+        }
+        RuntimeKind::Gvisor => {
+            let remedy = "a kernel with CONFIG_INET_DIAG, CONFIG_INET_TCP_DIAG and \
+                          CONFIG_INET_DIAG_DESTROY; without them, suspends, forks and snapshots with \
+                          memory fail";
+            checks.push(Check::new("end of connections", remedy, gvisor::try_connections).optional());
+        }
     }
     if host.network.enabled {
         checks.push(Check::new(

@@ -8,6 +8,7 @@
 //!                        ^--------------- discard_memory -------------------|  |-- finish_fetch --|
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::{
-    Boot, Change, DiskWatch, Effect, Endpoint, EngineError, EngineResult, Extents, FileKey, MachineSpec,
-    Observation, Offers, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, EngineError, EngineFindings, EngineResult, Extents, FileKey,
+    LeftoverRecord, MachineSpec, Observation, Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
@@ -325,6 +326,27 @@ pub trait Engine: Debug + Send + Sync + 'static {
 
     /// Returns the layers on the host, in ascending order, whether a row knows them or not.
     async fn layers(&self) -> EngineResult<Vec<LayerId>> {
+        Ok(Vec::new())
+    }
+
+    /// Checks whether this host can run the engines, the default first. Only the quick checks run, which take
+    /// milliseconds and change nothing, unless the check is `thorough`: the others take seconds to minutes
+    /// ([`checks`](crate::checks)) and try the real operations.
+    ///
+    /// # Errors
+    /// `Failed` when the checks cannot be run. A check that finds a fault is no error.
+    async fn check_host(&self, _thorough: bool) -> EngineResult<Vec<EngineFindings>> {
+        Ok(Vec::new())
+    }
+
+    /// Finds what none of the computers in `owned` owns, at most [`MAX_LEFTOVERS`](crate::MAX_LEFTOVERS),
+    /// while operations run. It leaves out what an operation may just be making or removing: trash,
+    /// unfinished files and layers, and machines that stand still. Reads only. A machine that was made after
+    /// `owned` was read is found too, so look twice.
+    ///
+    /// # Errors
+    /// `Failed` when a folder, the mounts, the control groups or the packet rules cannot be read.
+    async fn find_leftovers(&self, _owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<LeftoverRecord>> {
         Ok(Vec::new())
     }
 }

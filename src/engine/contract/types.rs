@@ -1,5 +1,6 @@
 //! Plain data of the [`Engine`](crate::Engine) trait.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -298,10 +299,10 @@ pub struct DiskWatch {
 }
 
 /// One result of a check of the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The thing that was checked.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// Whether it meets the engine's needs.
     pub ok: bool,
     /// Whether computers run without it, with the restriction that `detail` names.
@@ -309,7 +310,64 @@ pub struct Finding {
     /// Finding, as a sentence.
     pub detail: String,
     /// Remedy when `ok` is false; empty otherwise.
-    pub remedy: &'static str,
+    pub remedy: Cow<'static, str>,
+}
+
+impl Finding {
+    /// What the finding means for computers.
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self { ok: true, .. } => Severity::Ok,
+            Self { optional: true, .. } => Severity::Warning,
+            Self { .. } => Severity::Failed,
+        }
+    }
+}
+
+/// What a finding means for computers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The host has what the engine needs.
+    Ok,
+    /// Computers run, with a restriction.
+    Warning,
+    /// Computers do not run.
+    Failed,
+}
+
+impl Severity {
+    /// Returns the name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Findings about the needs of one engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineFindings {
+    /// What the engine offers.
+    pub offer: Offer,
+    /// Results of the checks that ran, in the order of the checks.
+    pub findings: Vec<Finding>,
+    /// Names of the checks that did not run, because only quick ones were asked for.
+    pub left_out: Vec<Cow<'static, str>>,
+}
+
+/// One thing on the host that no computer owns, in words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LeftoverRecord {
+    /// The kind of thing, for example `loop device`.
+    pub kind: Cow<'static, str>,
+    /// Its path or name.
+    pub location: String,
+    /// Why no computer owns it.
+    pub reason: Cow<'static, str>,
+    /// What a repair does with it.
+    pub remedy: Cow<'static, str>,
 }
 
 #[cfg(test)]
@@ -318,6 +376,22 @@ mod tests {
 
     fn offer(isolation: Isolation) -> Offer {
         Offer { isolation, engine: "container", capabilities: Capabilities::ALL }
+    }
+
+    #[test]
+    fn a_missing_requirement_that_computers_can_do_without_is_a_warning() {
+        let finding = |ok, optional| Finding {
+            what: "root".into(),
+            ok,
+            optional,
+            detail: String::new(),
+            remedy: "".into(),
+        };
+        for (ok, optional, expected) in
+            [(true, false, "ok"), (true, true, "ok"), (false, true, "warning"), (false, false, "failed")]
+        {
+            assert_eq!(finding(ok, optional).severity().name(), expected, "{ok} {optional}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Checks of this host for what every engine needs, with remedies. Each check tries the real operation.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -56,9 +57,13 @@ impl<'a> Check<'a> {
     /// Runs the check; the finding has the remedy only when it failed.
     pub fn run(self) -> Finding {
         let Self { what, is_optional: optional, remedy, .. } = self;
+        let (what, none) = (Cow::Borrowed(what), Cow::Borrowed(""));
         match (self.examine)() {
-            Ok(detail) => Finding { what, ok: true, optional, detail, remedy: "" },
-            Err(error) => Finding { what, ok: false, optional, detail: format!("{error:#}"), remedy },
+            Ok(detail) => Finding { what, ok: true, optional, detail, remedy: none },
+            Err(error) => {
+                let detail = format!("{error:#}");
+                Finding { what, ok: false, optional, detail, remedy: Cow::Borrowed(remedy) }
+            }
         }
     }
 }

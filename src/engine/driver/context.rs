@@ -1,7 +1,7 @@
 //! The host as opened engines share it: settings, state folder, offers, and the isolation of each machine.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, RwLock};
 
 use crate::host::command::host_error;
 use crate::host::network::forwarding::ForwardingUpkeep;
@@ -25,6 +25,8 @@ pub(crate) struct HostContext {
     pub(crate) guard: DiskGuard,
     /// Held while the sizes of all disks are summed and another is added, and while a layer without machines is removed.
     pub(super) admission: Mutex<()>,
+    /// Held to read while a prepared disk is copied, and to write while one is made.
+    pub(super) disks: RwLock<()>,
     /// Held while the kernel gets or loses keys that encrypt machines.
     pub(super) keys: Mutex<()>,
 }
@@ -45,10 +47,10 @@ impl HostContext {
         let encrypts =
             fscrypt::is_supported(&machines).map_err(host_error("look for encryption", &machines))?;
         let (guard, forwarding) = (DiskGuard::default(), ForwardingUpkeep::default());
-        let (admission, keys) = (Mutex::default(), Mutex::default());
+        let (admission, disks, keys) = (Mutex::default(), RwLock::default(), Mutex::default());
         // The same for every isolation: one file system has the folders of all machines.
         let offers = offers.with_encryption(encrypts);
-        Ok(Self { settings, state, offers, forwarding, guard, admission, keys })
+        Ok(Self { settings, state, offers, forwarding, guard, admission, disks, keys })
     }
 
     /// The offer with which a machine runs, or ran last. One without a record is not made yet, was made by an earlier

@@ -9,13 +9,14 @@ use crate::driver::snapshot_files::{self, SnapshotFiles};
 use crate::driver::{GuestDriver, lifecycle};
 use crate::host::command::host_error;
 use crate::host::files::private_folder;
-use crate::state::disk_copy::{self, link_or_copy};
+use crate::state::disk::copy::{self, link_or_copy};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
 use crate::state::{disk, evicted, raw_disk};
 use crate::{EngineError, EngineResult, MachineSpec, Observation, Snapshot};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::time::phase::PhaseTimer;
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// [`crate::Engine::copy_disk`]. The copy grows when it starts.
@@ -27,6 +28,7 @@ pub(super) async fn copy<M: GuestDriver>(engine: &M, from: ComputerId, to: &Mach
         }
         check_here(source)?;
         begin(engine, source, target, &spec)?;
+        let _phase = PhaseTimer::begin(target.id, "copy");
         engine.copy_disk(source, &target.fresh_disk(), &target.disk())
     })
     .await
@@ -51,7 +53,8 @@ pub(super) async fn fork<M: GuestDriver>(engine: &M, from: ComputerId, to: &Mach
     .await
 }
 
-/// [`crate::Engine::launch`]. Locks both machines, so that the snapshot stays until it is linked.
+/// [`crate::Engine::launch`]. Locks both machines, so that the snapshot stays until it is linked. Several
+/// launches of one snapshot run at once: all creates of a size begin from the same.
 pub(super) async fn launch<M: GuestDriver>(
     engine: &M,
     from: ComputerId,
@@ -60,7 +63,8 @@ pub(super) async fn launch<M: GuestDriver>(
 ) -> EngineResult<()> {
     check(engine, from, Some(to.isolation)).await?;
     let mut spec = to.clone();
-    from_another(engine, from, to.id, move |engine, source, target| {
+    let lock = MachineLock::acquire_to_read(&engine.state().folder(from)).await?;
+    with_source(engine, lock, (from, to.id), move |engine, source, target| {
         if target.is_whole()? && SavedMemory::find(target)?.is_some() {
             return Ok(());
         }
@@ -72,7 +76,8 @@ pub(super) async fn launch<M: GuestDriver>(
         disk::check_reserve(&target.path)?;
         raw_disk::inherit(source, target)?;
         admission::admit(engine, target, &Record::of(&spec))?;
-        disk_copy::copy_disk(&files.disk, &target.fresh_disk(), &target.disk())?;
+        let _phase = PhaseTimer::begin(spec.id, "files");
+        copy::copy_disk(&files.disk, &target.fresh_disk(), &target.disk())?;
         files.link_memory_into(target)
     })
     .await
@@ -149,7 +154,7 @@ pub(super) async fn roll_back<M: GuestDriver>(
             let _guard = guard;
             let files = SnapshotFiles::of(&folder, snapshot);
             disk::check_reserve(&folder.path)?;
-            disk_copy::copy_disk_during(&files.disk, &folder.fresh_disk(), &folder.disk(), |copy| {
+            copy::copy_disk_during(&files.disk, &folder.fresh_disk(), &folder.disk(), |copy| {
                 let copied = copy(None)?;
                 copied.sync_all().map_err(host_error("copy the disk", &folder.fresh_disk()))?;
                 // Memory of another disk must not continue with this one. It is dropped only now, so that a
@@ -201,8 +206,19 @@ async fn from_another<M: GuestDriver>(
     to: ComputerId,
     make: impl FnOnce(&M, &Folder, &Folder) -> EngineResult<()> + Send + 'static,
 ) -> EngineResult<()> {
+    let lock = MachineLock::acquire(&engine.state().folder(from)).await?;
+    with_source(engine, lock, (from, to), make).await
+}
+
+/// Makes a machine from another one, whose lock is held if it is there.
+async fn with_source<M: GuestDriver>(
+    engine: &M,
+    lock: Option<MachineLock>,
+    (from, to): (ComputerId, ComputerId),
+    make: impl FnOnce(&M, &Folder, &Folder) -> EngineResult<()> + Send + 'static,
+) -> EngineResult<()> {
     let (source, target) = (engine.state().folder(from), engine.state().folder(to));
-    let Some(source_guard) = MachineLock::acquire(&source).await? else { return Err(EngineError::Absent) };
+    let Some(source_guard) = lock else { return Err(EngineError::Absent) };
     let target_guard = MachineLock::acquire_new(&target).await?;
     engine
         .blocking(move |engine| {

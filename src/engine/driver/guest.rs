@@ -1,5 +1,6 @@
 //! Traits of an engine's guests. An engine implements each beside the code that does it.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +10,10 @@ use crate::state::layout::{Folder, Record, StateDir};
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{MemoryManifest, SavedMemory};
 use crate::state::raw_disk;
-use crate::{Boot, Change, Effect, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
+use crate::{
+    Boot, Change, Effect, Endpoint, EngineError, EngineFindings, EngineResult, LeftoverRecord, MachineSpec,
+    Observation,
+};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
 
@@ -76,6 +80,16 @@ pub(crate) trait GuestDriver:
         Ok(())
     }
 
+    /// [`Engine::check_host`](crate::Engine::check_host). Blocks.
+    fn check_host(&self, _thorough: bool) -> Vec<EngineFindings> {
+        Vec::new()
+    }
+
+    /// [`Engine::find_leftovers`](crate::Engine::find_leftovers). Blocks.
+    fn find_leftovers(&self, _owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<LeftoverRecord>> {
+        Ok(Vec::new())
+    }
+
     /// Copies what a stopped machine has written to its disk to the folder `to`, without its identity. The copy may be
     /// incomplete on error. Blocks.
     ///
@@ -126,8 +140,8 @@ pub(crate) trait GuestMemory {
         Ok(())
     }
 
-    /// Continues a machine that does not run from its verified memory. On error, parts of the boot may be
-    /// left. Blocks.
+    /// Verifies the memory of a machine that does not run, and continues from it. On error, parts of the boot
+    /// may be left. Blocks.
     fn restore(
         &self,
         machine: &MachineBoot<'_>,

@@ -13,6 +13,7 @@ use crate::state::machine_lock::MachineLock;
 use crate::state::{disk, evicted, memory, trash};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::time::phase::PhaseTimer;
 
 /// [`crate::Engine::observe`]. Blocks.
 pub(super) fn observe<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<Observation> {
@@ -61,7 +62,8 @@ pub(super) async fn create<M: GuestDriver>(engine: &M, spec: &MachineSpec) -> En
             }
             disk::check_reserve(&folder.path)?;
             admission::admit(engine, &folder, &Record::of(&spec))?;
-            disk::make(&folder, spec.disk_bytes)
+            let _phase = PhaseTimer::begin(spec.id, "files");
+            disk::prepared::copy_to(&folder, spec.disk_bytes, engine.state(), &engine.host().disks)
         })
         .await
 }
@@ -122,6 +124,7 @@ pub(super) async fn start<M: GuestDriver>(
 pub(super) async fn stop<M: GuestDriver>(engine: &M, id: ComputerId, grace: Duration) -> EngineResult<()> {
     let folder = engine.state().folder(id);
     let Some(_guard) = MachineLock::acquire(&folder).await? else { return Ok(()) };
+    let _phase = PhaseTimer::begin(id, "stop");
     let ending = engine.host().guard.begin_end(id);
     let grace = if ending.was_frozen { Duration::ZERO } else { grace };
     engine.halt(&folder, grace).await
@@ -148,6 +151,7 @@ pub(super) async fn destroy<M: GuestDriver>(engine: &M, id: ComputerId) -> Engin
     if is_sealed {
         engine.blocking(move |engine| trash::folder(engine.state(), &folder)).await?;
     } else if let Some(_guard) = MachineLock::acquire(&folder).await? {
+        let _phase = PhaseTimer::begin(id, "destroy");
         let _ending = engine.host().guard.begin_end(id);
         engine.halt(&folder, Duration::ZERO).await?;
         engine

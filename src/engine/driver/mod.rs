@@ -19,6 +19,7 @@ mod snapshot_files;
 mod suspend;
 pub(crate) mod teardown;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,8 +35,8 @@ pub(crate) use crate::driver::guest::{
 use crate::state::layout::Folder;
 use crate::state::{evicted, wake_reserve};
 use crate::{
-    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineResult, Extents, FileKey, MachineSpec,
-    Observation, Offers, OpenMode, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineFindings, EngineResult, Extents, FileKey,
+    LeftoverRecord, MachineSpec, Observation, Offers, OpenMode, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
@@ -272,5 +273,14 @@ impl<M: GuestDriver> Engine for M {
 
     async fn layers(&self) -> EngineResult<Vec<LayerId>> {
         self.blocking(|engine| layers::all(engine.state())).await
+    }
+
+    async fn check_host(&self, thorough: bool) -> EngineResult<Vec<EngineFindings>> {
+        self.blocking(move |engine| Ok(GuestDriver::check_host(engine, thorough))).await
+    }
+
+    async fn find_leftovers(&self, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<LeftoverRecord>> {
+        let owned = owned.clone();
+        self.blocking(move |engine| GuestDriver::find_leftovers(engine, &owned)).await
     }
 }

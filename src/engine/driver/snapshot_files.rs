@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, remove_if_there, sync_folder};
-use crate::state::disk_copy::{self, link_or_copy};
+use crate::state::disk::copy::{self, link_or_copy};
 use crate::state::layout::Folder;
 use crate::state::memory::{self, SavedMemory};
 use crate::state::trash;
@@ -62,12 +62,11 @@ impl SnapshotFiles {
     /// Its size on the host's disk, and whether it holds memory.
     pub(super) fn describe(&self) -> EngineResult<Snapshot> {
         let failed = host_error("look at the snapshot", &self.disk);
-        let mut bytes =
-            File::open(&self.disk).and_then(|file| disk_copy::allocated(&file)).map_err(&failed)?;
+        let mut bytes = File::open(&self.disk).and_then(|file| copy::allocated(&file)).map_err(&failed)?;
         if self.has_memory() {
             for path in entries(&self.memory)? {
                 let file = File::open(path).map_err(&failed)?;
-                bytes = bytes.saturating_add(disk_copy::allocated(&file).map_err(&failed)?);
+                bytes = bytes.saturating_add(copy::allocated(&file).map_err(&failed)?);
             }
         }
         Ok(Snapshot { bytes, memory: self.has_memory() })
@@ -79,7 +78,7 @@ impl SnapshotFiles {
         if !self.is_whole()? {
             return Err(EngineError::Damaged(format!("snapshot {} is not there", self.snapshot)));
         }
-        disk_copy::check_space(&self.disk, &folder.path)
+        copy::check_space(&self.disk, &folder.path)
     }
 
     /// [`Self::check_copy`], and that its memory is undamaged.
@@ -88,7 +87,8 @@ impl SnapshotFiles {
         if !self.has_memory() {
             return Ok(());
         }
-        SavedMemory { path: self.memory.clone(), generation: 0, settled: true }.verify().map(drop)
+        let saved = SavedMemory { path: self.memory.clone(), generation: 0, settled: true };
+        saved.verify(&saved.manifest()?).map(drop)
     }
 
     /// The length of its disk in bytes.

@@ -11,6 +11,7 @@ use crate::state::memory::{self, MemoryManifest, SavedMemory};
 use crate::state::{disk, evicted, wake_reserve};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::time::phase::PhaseTimer;
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// Refuses a machine whose isolation cannot save memory.
@@ -60,6 +61,7 @@ pub(super) async fn suspend<M: GuestDriver>(engine: &M, id: ComputerId) -> Engin
 
 /// Ends a guest whose saved memory is complete, and syncs its disk.
 async fn settle<M: GuestDriver>(engine: &M, folder: &Folder) -> EngineResult<()> {
+    let _phase = PhaseTimer::begin(folder.id, "end");
     engine.halt(folder, Duration::ZERO).await?;
     let folder = folder.clone();
     let settled = engine.blocking(move |_| match SavedMemory::find(&folder)? {
@@ -100,7 +102,7 @@ pub(super) async fn resume<M: GuestDriver>(
         let _lent = wake_reserve::lend(engine.state());
         check_isolation(engine, &plan, &of)?;
         plan.update_record(&of)?;
-        let (saved, manifest) = verified_memory(engine, &plan)?;
+        let (saved, manifest) = find_memory(engine, &plan)?;
         let machine = MachineBoot { folder: &plan, spec: &of, boot: &boot, lock: &locked };
         engine.restore(&machine, &saved, manifest)
     });
@@ -113,16 +115,14 @@ pub(super) async fn resume<M: GuestDriver>(
     continued
 }
 
-/// The saved memory of a machine, for the version of the engine's program that saved it.
-fn verified_memory<M: GuestDriver>(
-    engine: &M,
-    folder: &Folder,
-) -> EngineResult<(SavedMemory, MemoryManifest)> {
+/// The saved memory of a machine, for the version of the engine's program that saved it. It is not verified
+/// yet.
+fn find_memory<M: GuestDriver>(engine: &M, folder: &Folder) -> EngineResult<(SavedMemory, MemoryManifest)> {
     const STEP: &str = "continue from saved memory";
     let Some(saved) = SavedMemory::find(folder)? else {
         return Err(EngineError::failed(STEP, "there is none"));
     };
-    let manifest = saved.verify()?;
+    let manifest = saved.manifest()?;
     let version = engine.version(folder)?;
     if version != manifest.runtime {
         let detail = format!("it was saved by {}, and this host has {version}", manifest.runtime);

@@ -14,6 +14,7 @@ use crate::host::{cgroup, network, slots};
 use crate::state::layout::Folder;
 use crate::state::memory;
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tasks::both;
 
 /// For a killed first process to end with its namespace: one read of a slow disk may delay it.
 pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,9 +27,17 @@ pub(crate) fn continue_stopped(id: ComputerId) {
     }
 }
 
-/// Releases the boot of a machine whose processes are gone, and syncs its disk. `listed` is the network if
-/// the packet rules have entries for its guest.
-pub(crate) fn release_boot(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineResult<()> {
+fn flush_disk(folder: &Folder) -> EngineResult<()> {
+    let disk = folder.disk();
+    match fs::File::open(&disk).and_then(|file| file.sync_all()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(host_error("flush the disk", &disk)(error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn release_network(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineResult<()> {
     name_proxy::remove(&folder.name_proxy())?;
     if let Some(slot) = slots::of_machine(&folder.path)? {
         network::detach(slot)?;
@@ -39,14 +48,17 @@ pub(crate) fn release_boot(folder: &Folder, listed: Option<&NetworkConfig>) -> E
             tracing::warn!(computer = %folder.id, error = format_args!("{error:#}"), "could not remove the stopped guest from the packet rules; the next start in its slot replaces it");
         }
     }
-    slots::release(&folder.path)?;
-    let disk = folder.disk();
-    match fs::File::open(&disk).and_then(|file| file.sync_all()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(host_error("flush the disk", &disk)(error));
-        }
-        Ok(()) | Err(_) => {}
-    }
+    slots::release(&folder.path)
+}
+
+/// Releases the boot of a machine whose processes are gone, and syncs its disk. `listed` is the network if
+/// the packet rules have entries for its guest.
+pub(crate) fn release_boot(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineResult<()> {
+    // Each takes tens of milliseconds, of a suspend too.
+    let (flushed, released) = both(|| flush_disk(folder), || release_network(folder, listed))
+        .map_err(host_error("flush the disk", &folder.path))?;
+    released?;
+    flushed?;
     let left = [folder.socket(), folder.runtime_log(), folder.boot_config(), folder.monitor()];
     let more = [
         folder.lxcfs_pid(),

@@ -30,7 +30,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 fn package(program: &OsStr) -> &'static str {
     match program.to_str().unwrap_or_default() {
         "nft" => "nftables",
-        "ip" | "tc" | "ss" => "iproute2",
+        "ip" | "tc" => "iproute2",
         "mkfs.ext4" | "e2fsck" | "resize2fs" => "e2fsprogs",
         "nsenter" | "fsfreeze" => "util-linux",
         "cat" | "cp" | "du" | "rm" => "coreutils",
@@ -98,6 +98,12 @@ pub(crate) fn version(step: &'static str, program: &str) -> EngineResult<String>
         KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(path, (version, text.clone()));
     }
     Ok(text)
+}
+
+/// A text that differs once the program of a tool is replaced; a constant one without the tool.
+pub(crate) fn fingerprint(program: &str) -> String {
+    let found = find(program).and_then(|path| Some((FileVersion::of(&path)?, path)));
+    format!("{found:?}")
 }
 
 /// What differs once a program is replaced: device, inode, length, and the time of the last change of the inode in seconds and

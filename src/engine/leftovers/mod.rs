@@ -1,10 +1,11 @@
 //! Leftovers: things on the host that no computer owns, and their removal by `hotdesk doctor --repair`.
 //!
-//! The search runs while no controller uses the state folder. In the state folder, a machine is a leftover
-//! when no row of the database names it. Outside, all controllers of the host share what there is. There a
-//! claimed slot proves ownership: a machine claims its slot before it takes anything else, and releases it
-//! last. The search never touches what a row owns, in whatever state it is; the controller's next start
-//! repairs that. One exception: a machine that something outside stopped or froze is listed and ended.
+//! The search runs while no controller uses the state folder; [`beside_operations`] is the part that a
+//! running one may report. In the state folder, a machine is a leftover when no row of the database names it.
+//! Outside, all controllers of the host share what there is. There a claimed slot proves ownership: a machine
+//! claims its slot before it takes anything else, and releases it last. The search never touches what a row
+//! owns, in whatever state it is; the controller's next start repairs that. One exception: a machine that
+//! something outside stopped or froze is listed and ended.
 
 mod host;
 
@@ -22,8 +23,12 @@ use crate::host::files::remove_if_there;
 use crate::leftovers::host::HostResource;
 use crate::state::layout::StateDir;
 use crate::state::machine_lock::MachineLock;
-use crate::{Engine, EngineError, EngineResult, HostSettings, NetworkConfig};
+use crate::{Engine, EngineError, EngineResult, HostSettings, LeftoverRecord, NetworkConfig};
 use hotdesk_base::ids::ComputerId;
+
+/// Most leftovers that a search beside running operations returns: far more than a person reads, and they fit
+/// into one reply of the host helper.
+pub const MAX_LEFTOVERS: usize = 1000;
 
 /// One thing on the host that no computer owns, or a machine that stands still.
 #[derive(Debug)]
@@ -37,6 +42,13 @@ pub struct Leftover {
     /// What [`Leftovers::remove`] does with it.
     pub remedy: &'static str,
     item: LeftoverItem,
+}
+
+impl Leftover {
+    fn into_record(self) -> LeftoverRecord {
+        let Self { kind, location, reason, remedy, item: _ } = self;
+        LeftoverRecord { kind: kind.into(), location, reason: reason.into(), remedy: remedy.into() }
+    }
 }
 
 #[derive(Debug)]
@@ -108,6 +120,20 @@ impl Leftovers {
             }
         }
     }
+}
+
+/// The part of [`Leftovers::find`] that is true while operations run
+/// ([`Engine::find_leftovers`](crate::Engine::find_leftovers)). It takes no lock of a machine. Blocks.
+pub(crate) fn beside_operations(
+    state: &StateDir,
+    network: &NetworkConfig,
+    owned: &BTreeSet<ComputerId>,
+) -> EngineResult<Vec<LeftoverRecord>> {
+    let mut found = host::users_of_disks(state, owned)?;
+    found.extend(machines(state, owned)?);
+    found.extend(records(state, owned)?);
+    found.extend(host::unclaimed(network, state, owned)?);
+    Ok(found.into_iter().take(MAX_LEFTOVERS).map(Leftover::into_record).collect())
 }
 
 /// Removes a file or a folder; a missing one counts as removed.

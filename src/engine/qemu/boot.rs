@@ -13,29 +13,32 @@ use crate::driver::{HostContext, MachineBoot, start_proxy};
 use crate::host::cgroup;
 use crate::host::cgroup::create::{self, ResourceLimits};
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
-use crate::host::files::{private_folder, remove_if_there, write_durably};
+use crate::host::files::{private_folder, remove_if_there, write_for_this_boot};
 use crate::host::{network, process, slots};
 use crate::qemu::hardware::{self, Accelerator, Hardware, QemuLaunch};
 use crate::qemu::monitor::Monitor;
 use crate::qemu::settings::QemuSettings;
 use crate::qemu::{control_port, images, link, seed};
-use crate::state::disk_copy::link_or_copy;
+use crate::state::disk::copy::link_or_copy;
 use crate::state::layout::Folder;
 use crate::state::{boot_files, disk, raw_disk};
 use crate::{Endpoint, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::time::phase::PhaseTimer;
 
 /// For QEMU to open its files and make its devices; it does not wait for the guest.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two checks of the processes.
 const PAUSE: Duration = Duration::from_millis(2);
-/// A word of `packaging/vm/init` that is in every initial RAM disk that mounts layers. The RAM disk is not compressed.
+/// A word of `packaging/vm/init` that is in every initial RAM disk that mounts layers. The RAM disk is not
+/// compressed.
 const LAYERS: &[u8] = b"/mnt/layer";
 /// Shell script that enters the machine's groups and then executes QEMU, so that QEMU never runs outside of
 /// them. QEMU opens about 50 files; the host has one table of open files for all.
 const ENTER: &str = "[ $(ulimit -n) -le 1024 ] || ulimit -n 1024 || exit 1; while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
 
-/// `bundle/config.json`: what a later controller needs of a boot.
+/// `bundle/config.json`: what a later controller needs of a boot. It means nothing once the host has
+/// rebooted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct BootRecord {
     pub(super) generation: u64,
@@ -71,7 +74,7 @@ impl BootRecord {
         let path = folder.boot_config();
         let text = serde_json::to_vec_pretty(self).map_err(|error| EngineError::failed(STEP, error))?;
         private_folder(&folder.bundle())
-            .and_then(|()| write_durably(&path, &text))
+            .and_then(|()| write_for_this_boot(&path, &text))
             .map_err(host_error(STEP, &path))
     }
 }
@@ -164,6 +167,7 @@ impl QemuStarter<'_> {
         // that.
         qemu.stdin(lock.share().map_err(host_error(STEP, &folder.path))?);
         link::with_namespace(network, slot, spec, || {
+            let _phase = PhaseTimer::begin(spec.id, "runtime start");
             let (status, _, complaint) = run_with_timeout(STEP, &mut qemu, None, TIMEOUT)?;
             check_status(STEP, status, &complaint)
         })?;

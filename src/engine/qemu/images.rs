@@ -10,8 +10,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
 use crate::host::files::{private_folder, remove_if_there, sync_folder};
+use crate::state::disk::{self, copy};
 use crate::state::layout::StateDir;
-use crate::state::{agent_binary, disk, disk_copy, trash};
+use crate::state::{agent_binary, trash};
 use crate::{EngineError, EngineResult};
 
 /// A large image takes half a minute on an idle host; this is for a busy one.
@@ -111,7 +112,7 @@ fn size(folder: &Path) -> io::Result<(u64, u64)> {
             let entry = entry?;
             let data = entry.metadata()?;
             let is_sparse = data.is_file() && data.blocks().saturating_mul(512) < data.size();
-            let length = if is_sparse { disk_copy::data_bytes(&entry.path())? } else { data.size() };
+            let length = if is_sparse { copy::data_bytes(&entry.path())? } else { data.size() };
             (bytes, files) = (bytes + length.next_multiple_of(4096), files + 1);
             if data.is_dir() {
                 open.push(entry.path());

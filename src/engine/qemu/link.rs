@@ -18,6 +18,7 @@ use crate::host::bandwidth;
 use crate::host::command::{run_with, tool};
 use crate::host::network::{self, AGENT_PORT};
 use crate::{EngineError, EngineResult, MachineSpec};
+use hotdesk_base::time::phase::PhaseTimer;
 
 /// The addresses of every guest and its gateway, from the range that RFC 7335 reserves for translation within
 /// a host. No other network uses them.
@@ -44,12 +45,18 @@ pub(super) fn with_namespace<T: Send>(
             unshare(CloneFlags::CLONE_NEWNET).map_err(|error| EngineError::failed(STEP, error))?;
             let thread_id = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
             // Either end is dropped when the other thread has failed.
-            let attached = ready.send(thread_id).is_ok() && allowed.recv().is_ok();
-            if !attached {
+            if ready.send(thread_id).is_err() {
                 return Ok(None);
             }
-            set_up_nat()?;
-            act().map(Some)
+            // While the other thread attaches the link, which this part does not need.
+            let nat = PhaseTimer::begin(spec.id, "network nat");
+            let set_up = set_up_nat();
+            drop(nat);
+            // Also after an error: the other thread names this namespace by the id of this thread, which
+            // another process could get.
+            let is_attached = allowed.recv().is_ok();
+            set_up?;
+            if is_attached { act().map(Some) } else { Ok(None) }
         });
         let thread = thread.map_err(failed)?;
         // Nothing is received when the thread could not make the namespace; it returns that error.
@@ -59,14 +66,15 @@ pub(super) fn with_namespace<T: Send>(
             let _gone = allow.send(());
         }
         drop(allow);
-        let acted = thread.join().map_err(|_| EngineError::failed(STEP, "the thread panicked"))?;
+        let acted = thread.join().map_err(|_| EngineError::failed(STEP, "the thread panicked"))??;
         attached?;
-        acted?.ok_or_else(|| EngineError::failed(STEP, "the link was not attached"))
+        acted.ok_or_else(|| EngineError::failed(STEP, "the link was not attached"))
     })
 }
 
 /// Gives the namespace of a thread the slot's veth pair, from the host's.
 fn attach(config: &NetworkConfig, slot: u16, spec: &MachineSpec, thread: u32) -> EngineResult<()> {
+    let _phase = PhaseTimer::begin(spec.id, "network link");
     network::attach(config, slot, spec.egress.as_ref(), thread)?;
     let mbps = spec.bandwidth_mbps;
     if mbps > 0 { bandwidth::limit(slot, thread, mbps) } else { Ok(()) }
@@ -74,15 +82,7 @@ fn attach(config: &NetworkConfig, slot: u16, spec: &MachineSpec, thread: u32) ->
 
 /// Makes the tap device and the NAT rules in the namespace of this thread.
 fn set_up_nat() -> EngineResult<()> {
-    let mut tap = tool("ip");
-    tap.args(["-batch", "-"]);
-    let commands = format!(
-        "tuntap add dev {TAP} mode tap\n\
-         link set dev {TAP} addrgenmode none\n\
-         address add {GATEWAY}/30 dev {TAP}\n\
-         link set dev {TAP} up\n"
-    );
-    run_with(STEP, tap, &commands)?;
+    network::make_tap(TAP, GATEWAY)?;
     network::filter_sources(TAP)?;
     let mut rules = tool("nft");
     rules.args(["-f", "-"]);
@@ -115,6 +115,24 @@ mod tests {
     use super::*;
     use crate::host::network::namespace_tests::Namespace;
     use crate::host::network::source_tests::forge_arp;
+
+    #[test]
+    fn the_tap_device_stays_with_the_address_of_the_gateway_alone() {
+        let Some(namespace) = Namespace::new() else { return };
+        if let Err(error) = namespace.run(|| network::make_tap(TAP, GATEWAY)) {
+            return hotdesk_capability::Capability::Root.skip(format_args!("a tap device: {error:#}"));
+        }
+        let shown = namespace.run(|| {
+            let mut ip = tool("ip");
+            ip.args(["-o", "address", "show", "dev", TAP, "up"]);
+            run_with(STEP, ip, "").unwrap()
+        });
+        assert_eq!(shown.lines().count(), 1, "{shown}");
+        assert!(shown.contains(&format!("inet {GATEWAY}/30 ")), "{shown}");
+        let again = namespace.run(|| network::make_tap(TAP, GATEWAY)).unwrap_err();
+        assert!(format!("{again:#}").contains("make the tap device"), "{again:#}");
+        namespace.run(|| network::make_tap("sixteen-letters.", GATEWAY)).unwrap_err();
+    }
 
     #[test]
     fn t3_forged_requests_of_a_virtual_machine_fill_no_table_of_neighbours() {

@@ -37,7 +37,7 @@ use crate::host::{cgroup, freeze, process, slots};
 use crate::qemu::boot::{BootRecord, QemuStarter};
 use crate::qemu::monitor::Monitor;
 pub use crate::qemu::settings::QemuSettings;
-use crate::state::disk_copy;
+use crate::state::disk::copy;
 use crate::state::layout::{Folder, Record};
 use crate::{
     Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, HostSettings, Observation, Offer,
@@ -158,7 +158,7 @@ impl GuestDriver for QemuEngine {
 
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {
         let runs = self.running(source)?.is_some();
-        disk_copy::copy_disk_during(&source.disk(), fresh, to, |copy| {
+        copy::copy_disk_during(&source.disk(), fresh, to, |copy| {
             if !runs {
                 return copy(None);
             }

@@ -77,8 +77,9 @@ impl Monitor {
         timeout: Duration,
         done: impl Fn(&Value) -> EngineResult<Option<T>>,
     ) -> EngineResult<T> {
-        /// Between two queries: short enough that a person does not notice.
-        const PAUSE: Duration = Duration::from_millis(20);
+        /// Between two queries, each of which takes QEMU less than a millisecond: no wake and no suspend is
+        /// late by more.
+        const PAUSE: Duration = Duration::from_millis(5);
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(found) = done(&self.ask(command, json!({}))?)? {

@@ -24,13 +24,15 @@ use crate::qemu::hardware::{self, Accelerator, Hardware};
 use crate::qemu::monitor::Monitor;
 use crate::qemu::resize::{added_cpus, added_mib};
 use crate::qemu::{QemuEngine, control_port, transfer};
+use crate::state::disk::copy;
 use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
-use crate::state::{boot_files, disk_copy, trash};
+use crate::state::{boot_files, trash};
 use crate::{Boot, Endpoint, EngineError, EngineResult, Observation};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::time::phase::PhaseTimer;
 
 /// For a guest to write back its dirty data before a suspend, which happens in any case: a gigabyte on a slow
 /// disk.
@@ -54,7 +56,10 @@ impl GuestMemory for QemuEngine {
         let mut monitor = Monitor::open(&folder.monitor())?;
         let fresh = folder.fresh_memory();
         let saved = pause(folder, &mut monitor).and_then(|since| {
+            let save = PhaseTimer::begin(folder.id, "runtime save");
             let manifest = self.write_state(folder, &mut monitor, &fresh)?;
+            drop(save);
+            let _phase = PhaseTimer::begin(folder.id, "seal");
             memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })?;
             log_pause(folder, since);
             Ok(())
@@ -73,7 +78,7 @@ impl GuestMemory for QemuEngine {
         let taken = pause(folder, &mut monitor).and_then(|since| {
             let manifest = self.write_state(folder, &mut monitor, memory)?;
             let deadline = Some(Instant::now() + freeze::MAX_FREEZE);
-            disk_copy::copy_disk_during(&folder.disk(), fresh, to, |copy| copy(deadline))?;
+            copy::copy_disk_during(&folder.disk(), fresh, to, |copy| copy(deadline))?;
             Ok((manifest, since))
         });
         let (manifest, since) = after_unpause(folder, taken, unpause(folder, &mut monitor))?;
@@ -89,6 +94,10 @@ impl GuestMemory for QemuEngine {
     ) -> EngineResult<Endpoint> {
         const STEP: &str = "continue from saved memory";
         let MachineBoot { folder, spec, boot, .. } = *machine;
+        let checks = PhaseTimer::begin(folder.id, "checks");
+        // First: QEMU starts as the record among the files says.
+        let verified = saved.verify(&manifest)?;
+        drop(checks);
         let text = fs::read(saved.path.join(RECORD)).map_err(host_error(STEP, &saved.path))?;
         let was: BootRecord = serde_json::from_slice(&text)
             .map_err(|error| EngineError::Damaged(format!("{}: {RECORD}: {error}", saved.path.display())))?;
@@ -106,8 +115,10 @@ impl GuestMemory for QemuEngine {
         let hardware = Hardware { mac, ..was.hardware };
         let now = starter.launch(machine, hardware, manifest.image, Some(manifest.slot))?;
         let mut monitor = Monitor::open(&folder.monitor())?;
+        let restore = PhaseTimer::begin(folder.id, "runtime restore");
         transfer::read(&saved.path, &mut monitor)?;
-        let used = saved.mark_used(folder)?;
+        drop(restore);
+        let used = saved.mark_used(folder, verified)?;
         if let Err(error) = monitor.ask("cont", json!({})) {
             match is_paused(&mut monitor) {
                 // The guest did not run, so its memory is valid again.
@@ -160,7 +171,7 @@ impl QemuEngine {
         let Some((mut record, _)) = self.running(folder)? else { return Err(EngineError::Absent) };
         record.hardware.added_cpus = added_cpus(monitor, record.hardware.cpus)?;
         record.hardware.added_mib = Some(added_mib(monitor)?);
-        transfer::write(to, monitor)?;
+        memory::write_back_during(to, || transfer::write(to, monitor))?;
         let text = serde_json::to_vec(&record).map_err(|error| EngineError::failed(STEP, error))?;
         write_durably(&to.join(RECORD), &text).map_err(host_error(STEP, to))?;
         Ok(MemoryManifest {

@@ -14,8 +14,8 @@ use uuid::Uuid;
 use crate::remote::frames::{self, MAX_REPLY, MAX_REQUEST};
 use crate::remote::protocol::{Call, KeyText, Reply, Request, VERSION};
 use crate::{
-    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, FileKey,
-    MachineSpec, Observation, Offer, Offers, SavedFile, SavedState, Snapshot,
+    Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineError, EngineFindings, EngineResult, Extents,
+    FileKey, LeftoverRecord, MachineSpec, Observation, Offer, Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
@@ -417,5 +417,20 @@ impl Engine for RemoteEngine {
             return Err(unexpected("layers"));
         };
         Ok(layers.into_iter().map(LayerId).collect())
+    }
+
+    async fn check_host(&self, thorough: bool) -> EngineResult<Vec<EngineFindings>> {
+        let Reply::Findings(found) = self.call(Call::CheckHost { thorough }).await? else {
+            return Err(unexpected("findings"));
+        };
+        found.into_iter().map(EngineFindings::try_from).collect()
+    }
+
+    async fn find_leftovers(&self, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<LeftoverRecord>> {
+        let owned = owned.iter().map(|id| id.0).collect();
+        let Reply::Leftovers(found) = self.call(Call::FindLeftovers { owned }).await? else {
+            return Err(unexpected("leftovers"));
+        };
+        Ok(found)
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::host::command::host_error;
 use crate::host::files::remove_if_there;
@@ -99,6 +99,7 @@ pub async fn serve(
         tasks: tasks.clone(),
         fence: SessionFence::default(),
         calls: Semaphore::new(MAX_CALLS),
+        thorough_checks: Mutex::default(),
     });
     let stop = tasks.stopping();
     loop {
@@ -139,6 +140,8 @@ struct Server {
     tasks: Tasks,
     fence: SessionFence,
     calls: Semaphore,
+    /// Held while every check of the host runs: one such call at a time boots guests to try them.
+    thorough_checks: Mutex<()>,
 }
 
 impl Server {
@@ -201,6 +204,8 @@ impl Server {
         let Some(_guard) = self.fence.enter(session, call.machines()).await else {
             return failure(refused("a call of a controller that another one has replaced"));
         };
+        let is_thorough = matches!(call, Call::CheckHost { thorough: true });
+        let _checks = if is_thorough { Some(self.thorough_checks.lock().await) } else { None };
         Some(match perform(&*self.engine, call, data).await {
             Ok(done) => done,
             Err(error) => (Reply::Failure(error.into()), Vec::new()),
@@ -308,6 +313,13 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
         }
         Call::RemoveLayer { layer } => complete(engine.remove_layer(LayerId(layer)).await)?,
         Call::Layers {} => Reply::Layers(engine.layers().await?.into_iter().map(|layer| layer.0).collect()),
+        Call::CheckHost { thorough } => {
+            Reply::Findings(engine.check_host(thorough).await?.into_iter().map(Into::into).collect())
+        }
+        Call::FindLeftovers { owned } => {
+            let owned = owned.into_iter().map(ComputerId).collect();
+            Reply::Leftovers(engine.find_leftovers(&owned).await?)
+        }
     };
     Ok((reply, Vec::new()))
 }

@@ -6,9 +6,11 @@ mod faults;
 mod host;
 mod layers;
 mod memory;
+mod report;
 mod resize;
 mod snapshots;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -26,8 +28,8 @@ pub use crate::simulated::faults::{Failure, Fault, Verb};
 use crate::simulated::host::RunningMachine;
 pub use crate::simulated::host::{AgentBoot, AgentFactory, SimulatedHost, SimulatedMemory};
 use crate::{
-    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
-    Observation, Offer, Offers, SavedFile, SavedLocation, SavedState, Snapshot,
+    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineFindings, EngineResult, Extents,
+    LeftoverRecord, MachineSpec, Observation, Offer, Offers, SavedFile, SavedLocation, SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::tasks::Tasks;
@@ -398,5 +400,13 @@ impl Engine for SimulatedEngine {
 
     async fn layers(&self) -> EngineResult<Vec<LayerId>> {
         self.act(Verb::Layers, async { self.list_layers() }).await
+    }
+
+    async fn check_host(&self, thorough: bool) -> EngineResult<Vec<EngineFindings>> {
+        Ok(self.offers.all().map(|offer| self.host.check(*offer, thorough)).collect())
+    }
+
+    async fn find_leftovers(&self, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<LeftoverRecord>> {
+        self.host.leftovers(owned)
     }
 }

@@ -1,4 +1,5 @@
-//! Lock of one machine (flock(2)), so that one operation at a time works on it in whichever process.
+//! Lock of one machine (flock(2)), so that one operation at a time works on it in whichever process, or
+//! several that only read its files.
 //!
 //! Lock order: machine (a copy's source, then its target), then host (`host/lock.rs`).
 
@@ -29,13 +30,23 @@ impl MachineLock {
     /// Takes a machine's lock; `None` when the machine has no folder.
     ///
     /// # Errors
-    /// `Failed` when another operation holds it for over 240 seconds, or when the folder is encrypted and its key is
-    /// missing.
+    /// `Failed` when another operation holds it for over 240 seconds, or when the folder is encrypted and
+    /// its key is missing.
     pub(crate) async fn acquire(folder: &Folder) -> EngineResult<Option<Self>> {
+        Self::wait_for(folder, FlockOperation::NonBlockingLockExclusive).await
+    }
+
+    /// [`Self::acquire`] for an operation that only reads the machine's files: others that do so may run at
+    /// the same time.
+    pub(crate) async fn acquire_to_read(folder: &Folder) -> EngineResult<Option<Self>> {
+        Self::wait_for(folder, FlockOperation::NonBlockingLockShared).await
+    }
+
+    async fn wait_for(folder: &Folder, operation: FlockOperation) -> EngineResult<Option<Self>> {
         const STEP: &str = "lock the machine";
         let path = folder.path.join("lock");
         let taken = wait::until(TIMEOUT, || async {
-            match try_lock(&path) {
+            match try_lock(&path, operation) {
                 Ok(LockAttempt::Taken(file)) => Some(Ok(Some(Self { file }))),
                 Ok(LockAttempt::Absent) => Some(Ok(None)),
                 Ok(LockAttempt::KeyMissing) => Some(Err(folder.key_missing())),
@@ -61,7 +72,9 @@ impl MachineLock {
     /// [`Self::acquire`] without waiting: `None` also while the lock is held, or the folder's key is missing.
     pub(crate) fn try_acquire(folder: &Folder) -> EngineResult<Option<Self>> {
         let path = folder.path.join("lock");
-        match try_lock(&path).map_err(host_error("lock the machine", &path))? {
+        match try_lock(&path, FlockOperation::NonBlockingLockExclusive)
+            .map_err(host_error("lock the machine", &path))?
+        {
             LockAttempt::Taken(file) => Ok(Some(Self { file })),
             LockAttempt::Busy | LockAttempt::Absent | LockAttempt::KeyMissing => Ok(None),
         }
@@ -81,7 +94,7 @@ enum LockAttempt {
     KeyMissing,
 }
 
-fn try_lock(path: &Path) -> io::Result<LockAttempt> {
+fn try_lock(path: &Path, operation: FlockOperation) -> io::Result<LockAttempt> {
     let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     let file = match opened {
         Ok(file) => file,
@@ -89,7 +102,7 @@ fn try_lock(path: &Path) -> io::Result<LockAttempt> {
         Err(error) if error.raw_os_error() == Some(nix::libc::ENOKEY) => return Ok(LockAttempt::KeyMissing),
         Err(error) => return Err(error),
     };
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match flock(&file, operation) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => return Ok(LockAttempt::Busy),
         Err(error) => return Err(error.into()),
@@ -100,5 +113,32 @@ fn try_lock(path: &Path) -> io::Result<LockAttempt> {
         Ok(_) => Ok(LockAttempt::Busy),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LockAttempt::Absent),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotdesk_base::ids::ComputerId;
+
+    #[tokio::test]
+    async fn readers_share_a_machine_and_exclude_everything_else() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = Folder { id: ComputerId::random(), path: temp.path().join("machine") };
+        assert!(MachineLock::acquire_to_read(&folder).await.unwrap().is_none(), "it has no folder");
+        let alone = MachineLock::acquire_new(&folder).await.unwrap();
+        let mut waiting = Box::pin(MachineLock::acquire_to_read(&folder));
+        tokio::select! {
+            biased;
+            _ = &mut waiting => panic!("a reader shares the lock with a writer"),
+            () = std::future::ready(()) => {}
+        }
+        drop(alone);
+        let first = waiting.await.unwrap().unwrap();
+        let second = MachineLock::acquire_to_read(&folder).await.unwrap().unwrap();
+        drop(first);
+        assert!(MachineLock::try_acquire(&folder).unwrap().is_none(), "one still reads");
+        drop(second);
+        assert!(MachineLock::try_acquire(&folder).unwrap().is_some());
     }
 }

@@ -11,19 +11,26 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, sync_folder, write_durably};
-use crate::host::process;
+use crate::host::{process, syscalls};
 use crate::state::agent_binary::HashWriter;
-use crate::state::disk_copy::link_or_copy;
+use crate::state::disk::copy::link_or_copy;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::trash;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::hex::hex;
+use hotdesk_base::tasks::both;
+
+/// Pause between two requests to write back what was saved so far: short beside the 0.4 s of an idle
+/// desktop, and each costs two system calls for each of three files.
+const WRITE_BACK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What a resume needs, and the checksums of the files.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
@@ -53,7 +60,8 @@ pub(crate) struct MemoryFile {
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Checksum {
-    /// Three times as fast as SHA-256 with the processor's instructions for it: a browser's 300 MB take 0.1 s.
+    /// Three times as fast as SHA-256 with the processor's instructions for it: a browser's 300 MB take
+    /// 0.1 s.
     Blake3(String),
     /// That of memory which an earlier version saved.
     Sha256(String),
@@ -72,6 +80,10 @@ impl Checksum {
         Ok(Self::Sha256(hex(&sum.finalize())))
     }
 }
+
+/// Proof that saved memory is as it was written. Only with it a guest may run from the memory.
+#[derive(Debug)]
+pub(crate) struct VerifiedMemory(());
 
 /// Saved memory that a resume can continue from.
 #[derive(Debug)]
@@ -101,26 +113,38 @@ impl SavedMemory {
         Ok(still_paused.then_some(Self { path, generation, settled: false }))
     }
 
-    /// Reads the manifest and verifies the checksum of every file.
+    /// Reads the manifest, which says nothing about the files until they are verified.
+    ///
+    /// # Errors
+    /// `Damaged` when it is missing or cannot be read.
+    pub(crate) fn manifest(&self) -> EngineResult<MemoryManifest> {
+        let found = manifest_of(&self.path).map_err(host_error("look for saved memory", &self.path))?;
+        let (_, path) = found.ok_or_else(|| self.damaged("the manifest is missing"))?;
+        read(&path).map_err(|error| self.damaged(format_args!("the manifest: {error}")))
+    }
+
+    /// Verifies the checksum of every file of the manifest.
     ///
     /// # Errors
     /// `Damaged`, naming the file that differs.
-    pub(crate) fn verify(&self) -> EngineResult<MemoryManifest> {
-        let damaged = |what: String| EngineError::Damaged(format!("{}: {what}", self.path.display()));
-        let found = manifest_of(&self.path).map_err(host_error("look for saved memory", &self.path))?;
-        let (_, path) = found.ok_or_else(|| damaged("the manifest is missing".to_owned()))?;
-        let manifest = read(&path).map_err(|error| damaged(format!("the manifest: {error}")))?;
+    pub(crate) fn verify(&self, manifest: &MemoryManifest) -> EngineResult<VerifiedMemory> {
         for part in &manifest.parts {
-            let same = part.is_in(&self.path).map_err(|error| damaged(format!("{}: {error}", part.name)))?;
+            let name = &part.name;
+            let same =
+                part.is_in(&self.path).map_err(|error| self.damaged(format_args!("{name}: {error}")))?;
             if !same {
-                return Err(damaged(format!("{} differs from what was written", part.name)));
+                return Err(self.damaged(format_args!("{name} differs from what was written")));
             }
         }
-        Ok(manifest)
+        Ok(VerifiedMemory(()))
+    }
+
+    fn damaged(&self, what: impl std::fmt::Display) -> EngineError {
+        EngineError::Damaged(format!("{}: {what}", self.path.display()))
     }
 
     /// Marks it as used: from then on the guest may run, and its disk change. Returns the new folder.
-    pub(crate) fn mark_used(&self, folder: &Folder) -> EngineResult<PathBuf> {
+    pub(crate) fn mark_used(&self, folder: &Folder, _verified: VerifiedMemory) -> EngineResult<PathBuf> {
         let used = folder.used_memory();
         trash::remove_tree(&used)?;
         move_to(&self.path, &used)?;
@@ -179,8 +203,8 @@ pub(crate) fn create_fresh(folder: &Folder) -> EngineResult<PathBuf> {
     Ok(path)
 }
 
-/// Links the memory of a snapshot into `memory.new`, or copies it into a machine with another key. The manifest comes last, so an interrupted copy
-/// does not count as saved memory.
+/// Links the memory of a snapshot into `memory.new`, or copies it into a machine with another key. The
+/// manifest comes last, so an interrupted copy does not count as saved memory.
 pub(crate) fn link_from(source: &Path, folder: &Folder) -> EngineResult<PathBuf> {
     let path = create_fresh(folder)?;
     let failed = host_error("link the snapshot's memory", &path);
@@ -197,7 +221,41 @@ pub(crate) fn link_from(source: &Path, folder: &Folder) -> EngineResult<PathBuf>
     Ok(path)
 }
 
-/// Computes the checksums of the saved files, syncs them, and writes the manifest last.
+/// Calls `save`, which writes files into the folder `path`, and meanwhile lets the host write them to its
+/// disk: it would begin after seconds, and the guest stands still until all is written. This proves nothing
+/// about the files: [`seal`] syncs them and reports what went wrong.
+pub(crate) fn write_back_during<T>(path: &Path, save: impl FnOnce() -> EngineResult<T>) -> EngineResult<T> {
+    let (saving, ended) = mpsc::channel::<()>();
+    let write_back = move || {
+        while ended.recv_timeout(WRITE_BACK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            if let Err(error) = start_write_back(path) {
+                tracing::debug!(
+                    %error,
+                    path = %path.display(),
+                    "could not begin to write saved memory to the disk"
+                );
+            }
+        }
+    };
+    let save = move || {
+        let saved = save();
+        drop(saving);
+        saved
+    };
+    let ((), saved) =
+        both(write_back, save).map_err(host_error("write the saved memory to the disk", path))?;
+    saved
+}
+
+/// Begins to write what is there of the files of a folder to the disk.
+fn start_write_back(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        syscalls::start_write_back(&File::open(entry?.path())?)?;
+    }
+    Ok(())
+}
+
+/// Computes the checksums of the saved files, syncs them meanwhile, and writes the manifest last.
 pub(crate) fn seal(
     path: &Path,
     generation: u64,
@@ -205,12 +263,16 @@ pub(crate) fn seal(
 ) -> EngineResult<()> {
     const STEP: &str = "seal the saved memory";
     let failed = host_error(STEP, path);
-    let mut parts = Vec::new();
-    for entry in fs::read_dir(path).map_err(&failed)? {
-        let entry = entry.map_err(&failed)?;
-        parts.push(MemoryFile::of(path, &entry.file_name().to_string_lossy()).map_err(&failed)?);
-        File::open(entry.path()).and_then(|file| file.sync_all()).map_err(&failed)?;
-    }
+    let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(&failed)?;
+    // The one waits for the disk, the other computes.
+    let sync = || entries.iter().try_for_each(|entry| File::open(entry.path())?.sync_all());
+    let sum = || {
+        let parts = entries.iter().map(|entry| MemoryFile::of(path, &entry.file_name().to_string_lossy()));
+        parts.collect::<io::Result<Vec<_>>>()
+    };
+    let (synced, parts) = both(sync, sum).map_err(&failed)?;
+    synced.map_err(&failed)?;
+    let parts = parts.map_err(&failed)?;
     let text =
         serde_json::to_vec_pretty(&manifest(parts)).map_err(|error| EngineError::failed(STEP, error))?;
     write_durably(&path.join(format!("{generation}.json")), &text).map_err(&failed)
@@ -275,6 +337,11 @@ mod tests {
         seal(&path, 7, manifest).unwrap();
     }
 
+    fn verified(saved: &SavedMemory) -> EngineResult<MemoryManifest> {
+        let manifest = saved.manifest()?;
+        saved.verify(&manifest).map(|_| manifest)
+    }
+
     #[test]
     fn memory_is_found_once_it_is_complete_and_its_checksums_are_verified() {
         let temp = tempfile::tempdir().unwrap();
@@ -286,14 +353,14 @@ mod tests {
         move_to(&folder.fresh_memory(), &folder.memory()).unwrap();
         let kept = SavedMemory::find(&folder).unwrap().unwrap();
         assert_eq!((kept.generation, kept.settled), (7, true));
-        assert_eq!(kept.verify().unwrap().slot, Some(3));
+        assert_eq!(verified(&kept).unwrap().slot, Some(3));
 
         for (name, text, said) in
             [("pages.img", "pagez", "pages.img differs"), ("7.json", "{}", "the manifest")]
         {
             let before = fs::read(kept.path.join(name)).unwrap();
             fs::write(kept.path.join(name), text).unwrap();
-            let error = kept.verify().unwrap_err();
+            let error = verified(&kept).unwrap_err();
             assert!(matches!(&error, EngineError::Damaged(what) if what.contains(said)), "{error:#}");
             fs::write(kept.path.join(name), before).unwrap();
         }
@@ -312,9 +379,30 @@ mod tests {
         let text = serde_json::to_string(&of_before).unwrap();
         assert!(text.contains(r#""bytes":5,"sha256":"#) && !text.contains("blake3"), "{text}");
         fs::write(kept.path.join("7.json"), text).unwrap();
-        assert_eq!(kept.verify().unwrap(), of_before, "an earlier version saved it");
+        assert_eq!(verified(&kept).unwrap(), of_before, "an earlier version saved it");
         fs::remove_file(kept.path.join("checkpoint.img")).unwrap();
-        assert!(matches!(kept.verify(), Err(EngineError::Damaged(what)) if what.contains("checkpoint.img")));
+        assert!(
+            matches!(verified(&kept), Err(EngineError::Damaged(what)) if what.contains("checkpoint.img"))
+        );
+    }
+
+    #[test]
+    fn memory_is_written_back_while_it_is_saved_and_the_outcome_is_that_of_the_save() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("memory");
+        fs::create_dir(&path).unwrap();
+        let save = || {
+            fs::write(path.join("pages.img"), vec![7; 1 << 20]).unwrap();
+            start_write_back(&path).unwrap();
+            // A file that appears and one that goes between two looks, and a folder that is gone.
+            fs::remove_dir_all(&path).unwrap();
+            std::thread::sleep(WRITE_BACK_INTERVAL * 3);
+            Ok(5)
+        };
+        assert_eq!(write_back_during(&path, save).unwrap(), 5);
+        let failed = || Err::<(), _>(EngineError::failed("save", "no"));
+        let error = format!("{:#}", write_back_during(&path, failed).unwrap_err());
+        assert!(error.contains("no"), "{error}");
     }
 
     #[test]
@@ -336,7 +424,7 @@ mod tests {
 
         fs::remove_dir(kept.join("kernel")).unwrap();
         move_to(&link_from(&kept, &target).unwrap(), &target.memory()).unwrap();
-        assert_eq!(SavedMemory::find(&target).unwrap().unwrap().verify().unwrap().slot, Some(3));
+        assert_eq!(verified(&SavedMemory::find(&target).unwrap().unwrap()).unwrap().slot, Some(3));
         assert_eq!(fs::read_dir(&target.path).unwrap().count(), 1);
     }
 

@@ -4,7 +4,6 @@ pub(crate) mod agent_binary;
 pub(crate) mod boot_files;
 pub(crate) mod client_sockets;
 pub(crate) mod disk;
-pub(crate) mod disk_copy;
 pub(crate) mod disk_guard;
 pub(crate) mod evicted;
 pub(crate) mod layout;

@@ -142,6 +142,11 @@ impl Feed {
         self.0.watched.send_modify(|all| *all = if watched { all.union(kinds) } else { all.without(kinds) });
     }
 
+    /// The types that sources detect now, and each change of them.
+    pub fn watched(&self) -> watch::Receiver<EventKinds> {
+        self.0.watched.subscribe()
+    }
+
     /// Waits until sources detect all these types, so that a confirmed subscription misses nothing; at most
     /// for `timeout`, because a source may be down.
     pub async fn wait_watched(&self, kinds: EventKinds, timeout: Duration) {

@@ -37,6 +37,14 @@ impl ComputerVersion {
         }
     }
 
+    /// Whether the model may ask for a part of the screen at full scale, with the action `zoom`.
+    pub const fn has_zoom(self) -> bool {
+        match self {
+            Self::January2025 => false,
+            Self::November2025 => true,
+        }
+    }
+
     /// Value of `anthropic-beta` with which the tool is accepted.
     pub const fn beta(self) -> &'static str {
         match self {

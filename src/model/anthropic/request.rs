@@ -72,12 +72,19 @@ fn mark_newest(messages: &mut [Value]) {
 
 fn definition(tool: &Tool, model: &str) -> Value {
     match tool {
-        Tool::Computer { width, height } => json!({
-            "type": features(model).computer.tool(),
-            "name": COMPUTER,
-            "display_width_px": width,
-            "display_height_px": height,
-        }),
+        Tool::Computer { width, height } => {
+            let version = features(model).computer;
+            let mut tool = json!({
+                "type": version.tool(),
+                "name": COMPUTER,
+                "display_width_px": width,
+                "display_height_px": height,
+            });
+            if version.has_zoom() {
+                tool["enable_zoom"] = true.into();
+            }
+            tool
+        }
         Tool::Function { name, description, schema } => {
             json!({"name": name, "description": description, "input_schema": schema})
         }
@@ -248,7 +255,7 @@ mod tests {
                 "system": [{"type": "text", "text": "Be brief.", "cache_control": cached}],
                 "tools": [
                     {"type": "computer_20251124", "name": "computer",
-                        "display_width_px": 1280, "display_height_px": 720},
+                        "display_width_px": 1280, "display_height_px": 720, "enable_zoom": true},
                     {"name": "bash", "description": "Runs a command.", "input_schema": {"type": "object"},
                         "cache_control": cached},
                 ],

@@ -38,8 +38,15 @@ impl TokenField {
     }
 }
 
-/// Returns the body of a request. Thinking is not asked for: servers have no common field for it.
-pub(super) fn body(request: &ModelRequest, tokens: TokenField) -> Value {
+/// Most tokens of thinking that are a low and a medium effort: gateways map them so, too.
+const LOW_EFFORT: u32 = 1024;
+const MEDIUM_EFFORT: u32 = 2048;
+/// Field with the effort.
+pub(super) const EFFORT_FIELD: &str = "reasoning_effort";
+
+/// Returns the body of a request. Thinking is asked for by [`EFFORT_FIELD`] if `has_effort`, because some
+/// models and servers refuse that field.
+pub(super) fn body(request: &ModelRequest, tokens: TokenField, has_effort: bool) -> Value {
     let mut messages = Vec::new();
     if !request.system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
@@ -57,10 +64,24 @@ pub(super) fn body(request: &ModelRequest, tokens: TokenField) -> Value {
         "stream_options": {"include_usage": true},
     });
     body[tokens.name()] = request.max_tokens.into();
+    if let Some(budget) = request.thinking_budget.filter(|_| has_effort) {
+        body[EFFORT_FIELD] = effort(budget).into();
+    }
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(definition).collect();
     }
     body
+}
+
+/// Returns the effort for a number of tokens of thinking.
+const fn effort(budget: u32) -> &'static str {
+    if budget <= LOW_EFFORT {
+        "low"
+    } else if budget <= MEDIUM_EFFORT {
+        "medium"
+    } else {
+        "high"
+    }
 }
 
 fn definition(tool: &Tool) -> Value {
@@ -223,7 +244,7 @@ mod tests {
         );
         let arguments = |value: Value| value.to_string();
         assert_eq!(
-            body(&request, TokenField::Older),
+            body(&request, TokenField::Older, false),
             json!({
                 "model": "qwen",
                 "max_tokens": 100,
@@ -282,9 +303,26 @@ mod tests {
             assert_eq!(TokenField::of_host(host) == TokenField::Newer, newer, "{host}");
         }
         let request = request(vec![user(vec![text("hi")])], Vec::new());
-        let body = body(&request, TokenField::Newer);
-        assert_eq!(body["max_completion_tokens"], 100);
+        let body = body(&request, TokenField::Newer, true);
+        assert_eq!((&body["max_completion_tokens"], &body["reasoning_effort"]), (&json!(100), &json!("low")));
         assert!(body.get("max_tokens").is_none() && body.get("tools").is_none());
+    }
+
+    #[test]
+    fn thinking_is_an_effort() {
+        for (budget, has_effort, expected) in [
+            (None, true, None),
+            (Some(1024), false, None),
+            (Some(1024), true, Some("low")),
+            (Some(1025), true, Some("medium")),
+            (Some(2048), true, Some("medium")),
+            (Some(4095), true, Some("high")),
+        ] {
+            let mut request = request(vec![user(vec![text("hi")])], Vec::new());
+            request.thinking_budget = budget;
+            let body = body(&request, TokenField::Older, has_effort);
+            assert_eq!(body.get(EFFORT_FIELD).and_then(Value::as_str), expected, "{budget:?} {has_effort}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Each event counts once. Events arrive in any order, so each field stores the time of its value.
 
+use crate::fleet::changes::RecordChange;
 use crate::{Store, Write, failed};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId};
@@ -201,6 +202,7 @@ impl Write {
         .execute(&mut *self.tx)
         .await
         .map_err(failed("set a computer's billing"))?;
+        self.note(RecordChange::Computer(computer));
         Ok(())
     }
 
@@ -219,6 +221,7 @@ impl Write {
         .execute(&mut *self.tx)
         .await
         .map_err(failed("stamp a computer's billing"))?;
+        self.note(RecordChange::Computer(computer));
         Ok(())
     }
 

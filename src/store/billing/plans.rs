@@ -1,6 +1,7 @@
 //! Plans of accounts, their added computers and their payment state.
 
 use crate::billing::payments::ChangeTime;
+use crate::fleet::changes::RecordChange;
 use crate::{Store, Write, failed};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId};
@@ -137,6 +138,7 @@ impl Write {
         .execute(&mut *self.tx)
         .await
         .map_err(failed("set the billing of computers"))?;
+        self.note(RecordChange::Account(account));
         Ok(())
     }
 }

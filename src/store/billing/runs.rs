@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use crate::fleet::changes::RecordChange;
 use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{ClientId, ComputerId};
@@ -61,7 +62,7 @@ impl Store {
         let mut write = self.write().await?;
         for computer in computers {
             // Also starts the run of a computer that ran before runs were recorded.
-            write.meter(*computer).await?;
+            write.update_runs(*computer).await?;
             sqlx::query(
                 "UPDATE runs SET seen_at = $2 WHERE computer_id = $1 AND ended_at IS NULL AND seen_at < $2",
             )
@@ -94,9 +95,14 @@ impl Store {
 }
 
 impl Write {
-    /// Updates a computer's runs from its row. Every transaction that changes its status, size, workspace or
-    /// that workspace's owner, or removes it, calls this last.
+    /// Updates a computer's runs from its row, and notes the change for watchers. Every transaction that changes
+    /// its status, size, workspace or that workspace's owner, or removes it, calls this last.
     pub(crate) async fn meter(&mut self, computer: ComputerId) -> Result<()> {
+        self.note(RecordChange::Computer(computer));
+        self.update_runs(computer).await
+    }
+
+    async fn update_runs(&mut self, computer: ComputerId) -> Result<()> {
         let text = computer.to_string();
         let runs: Option<Load> = sqlx::query_as(
             "SELECT c.cpu, c.ram_gb, w.account_id, k.id AS client_id FROM computers c \

@@ -1,5 +1,6 @@
 //! Computers: rows, creation, renaming and removal.
 
+use crate::fleet::changes::RecordChange;
 use crate::fleet::status::BootSecrets;
 use crate::secrets::stored_name;
 use crate::templates::{layers_text, parse_layers, parse_terminals, terminals_text};
@@ -133,6 +134,10 @@ pub struct ComputerBlobs {
     pub files: Vec<FileId>,
     /// Pictures in its chat threads.
     pub step_pictures: Vec<Uuid>,
+    /// Pictures in its timeline.
+    pub timeline_pictures: Vec<Uuid>,
+    /// Pictures of its snapshots.
+    pub snapshot_pictures: Vec<Uuid>,
 }
 
 row! {
@@ -298,6 +303,7 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("set the auto-stop"))?;
+        write.note(RecordChange::Computer(computer));
         write.commit().await
     }
 
@@ -314,6 +320,7 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("set the egress policy"))?;
+        write.note(RecordChange::Computer(computer));
         write.commit().await
     }
 
@@ -336,6 +343,7 @@ impl Store {
             Err(error) if is_duplicate(&error) => return Err(name_taken(name)),
             other => other.map_err(failed("rename a computer"))?,
         };
+        write.note(RecordChange::Computer(computer));
         write.commit().await?;
         let renamed = self.computer(&ComputerRef::Id(computer)).await?;
         renamed.ok_or_else(|| Error::not_found("Desktop not found"))
@@ -360,6 +368,8 @@ impl Store {
             .await
             .map_err(failed("list a computer's files"))?;
         let step_pictures = write.pictures_of_computer(computer).await?;
+        let timeline_pictures = write.timeline_pictures_of(computer).await?;
+        let snapshot_pictures = write.snapshot_pictures_of(computer).await?;
         write.discard_copies(computer).await?;
         sqlx::query("DELETE FROM computers WHERE id = $1")
             .bind(&text)
@@ -370,7 +380,7 @@ impl Store {
         write.meter(computer).await?;
         write.commit().await?;
         let files = files.iter().map(|(text,)| id(text)).collect::<Result<_>>()?;
-        Ok(ComputerBlobs { files, step_pictures })
+        Ok(ComputerBlobs { files, step_pictures, timeline_pictures, snapshot_pictures })
     }
 }
 
@@ -431,6 +441,7 @@ impl Write {
         if new.deliver_files {
             self.request_earlier_files(new.id, new.workspace).await?;
         }
+        self.note(RecordChange::Computer(new.id));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Sizes of computers and resizes. Target and outcome of a resize are stored with the row, so that recovery
 //! after a crash knows both sizes.
 
+use crate::fleet::changes::RecordChange;
 use crate::fleet::computers::Computer;
 use crate::{Store, Write, failed};
 use hotdesk_base::clock;
@@ -98,6 +99,7 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store a resolution"))?;
+        write.note(RecordChange::Computer(computer));
         write.commit().await
     }
 
@@ -134,6 +136,7 @@ impl Store {
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a resize's target"))?;
+        write.note(RecordChange::Computer(computer));
         write.commit().await?;
         Ok(target)
     }

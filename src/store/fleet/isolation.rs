@@ -1,5 +1,6 @@
 //! Isolation of computers: changes, and what rows of earlier versions get.
 
+use crate::fleet::changes::RecordChange;
 use crate::{Store, failed};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
@@ -21,6 +22,7 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("set the isolation"))?;
+        write.note(RecordChange::Computer(computer));
         write.commit().await
     }
 

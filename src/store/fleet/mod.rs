@@ -1,5 +1,6 @@
 //! Tables of computers, their snapshots, their saved state and their chat threads.
 
+pub mod changes;
 pub mod computers;
 pub mod copies;
 pub mod find;
@@ -12,3 +13,4 @@ pub mod snapshots;
 pub(crate) mod status;
 pub mod streams;
 pub mod threads;
+pub mod timeline;

@@ -3,6 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::fleet::changes::RecordChange;
 use crate::fleet::computers::Computer;
 use crate::fleet::status::BootSecrets;
 use crate::vault::SealedText;
@@ -90,6 +91,7 @@ impl Write {
             .execute(&mut *self.tx)
             .await
             .map_err(failed("change a computer's password"))?;
+        self.note(RecordChange::Computer(computer));
         Ok(())
     }
 }

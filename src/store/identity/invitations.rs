@@ -1,6 +1,7 @@
 //! Invitations into workspaces: an e-mail address and a role. Of the link only the SHA-256 of its token is
 //! stored.
 
+use crate::fleet::changes::RecordChange;
 use crate::identity::members::role;
 use crate::identity::people::Account;
 use crate::{Store, Write, failed, id};
@@ -246,6 +247,7 @@ impl Write {
             .execute(&mut *self.tx)
             .await
             .map_err(failed("remove a used invitation"))?;
+        self.note(RecordChange::Account(account));
         id(&row.workspace_id).map(Some)
     }
 }

@@ -1,5 +1,6 @@
 //! Members of workspaces and their roles. The owner has no row.
 
+use crate::fleet::changes::RecordChange;
 use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, ComputerId, GrantId, WorkspaceId};
@@ -92,6 +93,7 @@ impl Store {
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a member"))?;
+        write.note(RecordChange::Account(account));
         write.commit().await
     }
 
@@ -147,6 +149,7 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("remove a member"))?;
+        write.note(RecordChange::Account(account));
         let grants = write.grants_of(workspace, account).await?;
         write.of_member(workspace, account, &[INVITATIONS_BY, KEYS_OF, GRANTS_OF]).await?;
         let streams = self.commit_access_loss(write, Membership { workspace, account }).await?;

@@ -1,6 +1,7 @@
 //! Tables of accounts, credentials, members and workspaces.
 
 pub mod accounts;
+pub mod actor_names;
 pub mod agent_accounts;
 pub mod api_keys;
 pub mod clients;

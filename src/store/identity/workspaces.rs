@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::fleet::changes::RecordChange;
 use crate::{Store, Write, failed, id, is_duplicate};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, FileId, WorkspaceId};
@@ -208,6 +209,7 @@ impl Store {
             (Err(error), Some(name)) if is_duplicate(&error) => return Err(name_taken(name)),
             (other, _) => other.map_err(failed("change a workspace"))?,
         };
+        write.note(RecordChange::Workspace(workspace));
         write.commit().await?;
         Ok(changed)
     }

@@ -4,9 +4,20 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub mod selftest;
+pub mod timeline;
 
-/// `GET /health` of an agent.
+/// The query of `GET /health` of an agent.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct HealthQuery {
+    /// Milliseconds for which the answer may wait until the desktop is usable; the agent limits them. An
+    /// earlier agent answers at once.
+    #[serde(default)]
+    pub usable_within_ms: u32,
+}
+
+/// `GET /health` of an agent, and `GET /computers/{id}/readiness`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Readiness)]
 pub struct Health {
     /// `ok` once the boot screen has a window manager, else `starting`.
     pub status: String,
@@ -22,6 +33,16 @@ pub struct Health {
     pub memory_total_bytes: u64,
     /// Used memory, in bytes.
     pub memory_used_bytes: u64,
+    /// Processor time of all programs since the boot, in milliseconds: its growth is the use. 0 from an
+    /// earlier agent.
+    #[serde(default)]
+    pub cpu_used_ms: u64,
+    /// Size of the disk, in bytes. 0 from an earlier agent.
+    #[serde(default)]
+    pub disk_total_bytes: u64,
+    /// Used bytes of the disk. 0 from an earlier agent.
+    #[serde(default)]
+    pub disk_used_bytes: u64,
 }
 
 /// The query of `GET /files/content` of an agent.

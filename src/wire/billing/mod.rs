@@ -1,4 +1,5 @@
-//! Plans, capacity and payment events.
+//! Plans, capacity, payment events, and the report of the host.
 
 pub mod capacity;
+pub mod host;
 pub mod webhook;

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::desktop::action::control::ActorName;
+
 /// `POST /v1/chat/completions`. Fields of the OpenAI API that are not listed here are ignored.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
@@ -64,6 +66,21 @@ pub struct ChatCompletionRequest {
     /// True to continue when the client disconnects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<bool>,
+    /// Seconds for which the run waits while somebody else controls the screen, at most 3,600; 600 when
+    /// absent. With 0 it ends at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 3600)]
+    pub control_wait_seconds: Option<u32>,
+    /// Seconds for which the model may wait for the help of a person: at most 3,600, or 86,400 with
+    /// `background`. It has the tool `ask_for_help` then. It may not when absent or 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 86_400)]
+    pub help_wait_seconds: Option<u32>,
+    /// How much the model thinks before it acts: `none`, `minimal`, `low`, `medium`, `high` or `xhigh`; it is
+    /// not asked to think when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(none|minimal|low|medium|high|xhigh)$")]
+    pub reasoning_effort: Option<String>,
 }
 
 /// A message of the request.
@@ -136,7 +153,7 @@ pub struct ChatChoice {
     /// The message.
     pub message: AssistantMessage,
     /// `stop`: the model has finished, or the run waits for `approve`. `length`: a bound of the request was
-    /// reached. `content_filter`: the model refused.
+    /// reached, or the wait for a held screen is over. `content_filter`: the model refused.
     pub finish_reason: String,
 }
 
@@ -183,12 +200,27 @@ pub struct RunSummary {
     /// a cap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit_balance_cents: Option<f64>,
-    /// Why the run ended: `done`, `max_steps`, `max_tokens`, `max_cost`, `refused` or `confirm`.
-    #[schema(pattern = "^(done|max_steps|max_tokens|max_cost|refused|confirm)$")]
+    /// Why the run ended: `done`, `max_steps`, `max_tokens`, `max_cost`, `refused`, `confirm` or
+    /// `control_held`.
+    #[schema(pattern = "^(done|max_steps|max_tokens|max_cost|refused|confirm|control_held)$")]
     pub ended: String,
     /// The call that waits for `approve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<PendingCall>,
+}
+
+/// What a run waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunProgress {
+    /// `control`: somebody else controls the screen. `help`: the model asked a person for help. Null when the
+    /// run goes on.
+    pub waiting_for: Option<String>,
+    /// Who controls the screen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<ActorName>,
+    /// What the model needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// A call of a tool that waits for `approve`.
@@ -222,6 +254,9 @@ pub struct ChatCompletionChunk {
     /// What the run did; in the last event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orgo: Option<RunSummary>,
+    /// What the run waits for; in events that tell of a wait and of its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<RunProgress>,
 }
 
 /// Part of the answer of the model.

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::completion::RunProgress;
+
 /// A message of the client. The first one is `start`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -56,6 +58,13 @@ pub struct PromptConfig {
     /// Id of the screen; the boot screen when absent.
     #[serde(default)]
     pub screen: Option<String>,
+    /// Seconds for which the run waits while somebody else controls the screen, at most 3,600; 600 when
+    /// absent.
+    #[serde(default)]
+    pub control_wait_seconds: Option<u32>,
+    /// Seconds for which the model may wait for the help of a person, at most 3,600; it may not when absent.
+    #[serde(default)]
+    pub help_wait_seconds: Option<u32>,
 }
 
 /// A message of the server.
@@ -72,6 +81,8 @@ pub enum PromptEvent {
     ToolUse(ToolUse),
     /// Number of the turn that begins.
     Iteration(u32),
+    /// What the run waits for.
+    Progress(RunProgress),
     /// Answer to `ping`.
     Pong,
     /// The run failed, or was refused. The server closes the socket.

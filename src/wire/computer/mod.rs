@@ -2,6 +2,7 @@
 
 pub mod clone;
 pub mod egress;
+pub mod live;
 pub mod port;
 pub mod resize;
 pub mod snapshot;
@@ -44,6 +45,7 @@ pub struct Computer {
     pub disk_size_gb: u32,
     /// The kernel behind its programs: `sandbox` (its own, in user space), `shared` (the host's) or `vm` (its own, in a
     /// virtual machine). All but `shared` keep memory.
+    #[schema(pattern = "^(sandbox|shared|vm)$")]
     pub isolation: String,
     /// Template that it was launched from, as `namespace/name@version`; null for the guest image without additions.
     #[serde(default)]
@@ -63,6 +65,9 @@ pub struct Computer {
     pub resolution: String,
     /// `creating`, `starting`, `running`, `suspending`, `suspended`, `stopping`, `stopped`, `restarting`,
     /// `deleting` or `error`.
+    #[schema(
+        pattern = "^(creating|starting|running|suspending|suspended|stopping|stopped|restarting|deleting|error)$"
+    )]
     pub status: String,
     /// Why the service suspended or stopped it: `trial_ended` or `auto_stop`. After `auto_stop` the next
     /// action wakes or starts it. `host_disk_full`: it wrote much while the host's disk was nearly full. While

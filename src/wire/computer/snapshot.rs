@@ -32,6 +32,9 @@ pub struct Snapshot {
     pub memory: bool,
     /// Size on the host, in bytes; null while the snapshot is being created.
     pub size_bytes: Option<u64>,
+    /// Whether `GET /computers/{id}/snapshots/{snapshot_id}/picture` has a picture of the screen.
+    #[serde(default)]
+    pub has_picture: bool,
     /// Time of creation, ISO 8601.
     pub created_at: String,
 }

@@ -180,6 +180,7 @@ pub struct BuildLogEntry {
     /// Time, ISO 8601.
     pub ts: String,
     /// `info`, `success`, `warn` or `error`.
+    #[schema(pattern = "^(info|success|warn|error)$")]
     pub level: String,
     /// `publish`, `compile`, `boot`, `install`, `snapshot`, `check`, `record`, `ready`, `cancel` or `timeout`.
     pub phase: String,

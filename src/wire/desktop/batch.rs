@@ -64,7 +64,6 @@ pub enum ActionList {
 
 /// List of inputs of Anthropic's `computer` tool.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct AnthropicList {
     /// Always `anthropic`.
     #[schema(pattern = "^(anthropic)$")]
@@ -72,22 +71,13 @@ pub struct AnthropicList {
     /// Inputs of the tool, at most 200. Each has one result.
     #[schema(min_items = 1, max_items = 200)]
     pub actions: Vec<AnthropicAction>,
-    /// True to continue after a failed action; otherwise the list ends there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub continue_on_error: Option<bool>,
-    /// `frame` of the screenshot that the model saw: coordinates are its pixels, for any scale and region.
-    /// Without it, coordinates are screen pixels.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 40)]
-    pub frame: Option<String>,
-    /// Conditions of the wait at the end, and options for its screenshot, which is always taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub settle: Option<Settle>,
+    /// What a list has in every vocabulary.
+    #[serde(flatten)]
+    pub options: VendorListOptions,
 }
 
 /// List of actions of OpenAI's `computer_call`.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct OpenaiList {
     /// Always `openai`.
     #[schema(pattern = "^(openai)$")]
@@ -95,6 +85,16 @@ pub struct OpenaiList {
     /// Actions of the call, at most 200. Each has one result.
     #[schema(min_items = 1, max_items = 200)]
     pub actions: Vec<OpenaiAction>,
+    /// What a list has in every vocabulary.
+    #[serde(flatten)]
+    pub options: VendorListOptions,
+}
+
+/// Fields of a list in the vocabulary of any model. It refuses unknown fields, and so does the schema of each
+/// list, which has these fields.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VendorListOptions {
     /// True to continue after a failed action; otherwise the list ends there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continue_on_error: Option<bool>,

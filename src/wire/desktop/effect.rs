@@ -43,6 +43,11 @@ pub struct Settle {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 10, maximum = 10_000)]
     pub quiet_ms: Option<u32>,
+    /// Time in milliseconds, 10 to 10,000, after which the wait ends if nothing has changed since the action; `quiet_ms`
+    /// when absent or longer. Programs react later to clicks and keys than to moves of the pointer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 10, maximum = 10_000)]
+    pub unchanged_ms: Option<u32>,
     /// Timeout in milliseconds, at most 60,000; 5,000 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 60_000)]

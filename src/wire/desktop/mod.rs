@@ -1,10 +1,10 @@
 //! Input, shell commands, screenshots, windows, sound, events, recordings and streams of a screen.
 
 pub mod action;
-pub mod audio;
 pub mod bash;
 pub mod batch;
 pub mod call;
+pub mod channel;
 pub mod clipboard;
 pub mod effect;
 pub mod element;

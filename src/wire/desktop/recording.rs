@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::desktop::effect::{Area, WindowName};
+use crate::desktop::action::timeline::ActionRecord;
 use crate::field;
 
 /// `POST recordings`.
@@ -79,60 +79,9 @@ pub struct TimelineEntry {
     /// Start of the action, in seconds from the start of the video.
     #[serde(serialize_with = "field::number")]
     pub at: f64,
-    /// Duration until the answer, in seconds.
-    #[serde(serialize_with = "field::number")]
-    pub took: f64,
-    /// Id of the screen.
-    pub screen: String,
-    /// Name of the action in a batch, for example `click`.
-    pub action: String,
-    /// X position in screen pixels; the start of a drag.
-    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
-    pub x: Option<f64>,
-    /// Y position in screen pixels; the start of a drag.
-    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
-    pub y: Option<f64>,
-    /// X position of the end of a drag.
-    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
-    pub end_x: Option<f64>,
-    /// Y position of the end of a drag.
-    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
-    pub end_y: Option<f64>,
-    /// Pointer button, if the action has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub button: Option<String>,
-    /// Number of clicks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub count: Option<u8>,
-    /// Direction of a scroll action.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub direction: Option<String>,
-    /// Number of scroll steps.
-    #[serde(serialize_with = "field::number_or_null", default, skip_serializing_if = "Option::is_none")]
-    pub amount: Option<f64>,
-    /// Number of typed characters; never the text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub characters: Option<u64>,
-    /// Pressed keys; `*` replaces a key that types a character.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keys: Option<Vec<String>>,
-    /// Whether it succeeded.
-    pub success: bool,
-    /// HTTP status of its error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
-    /// Code of its error, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
-    /// Window with the keyboard focus after the action.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window_after: Option<WindowName>,
-    /// Rectangles that changed until the answer.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changed: Vec<Area>,
-    /// True when the screen was observed long enough and nothing changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub no_visible_change: Option<bool>,
+    /// The action.
+    #[serde(flatten)]
+    pub record: ActionRecord,
     /// Thumbnail of the screen before the action: JPEG of at most 160 by 90 pixels, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,

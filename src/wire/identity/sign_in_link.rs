@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 #[schema(example = json!({}))]
 #[serde(deny_unknown_fields)]
 pub struct CreateSignInLink {
-    /// Computer whose desktop the link opens (UUID or instance id); the settings when absent.
+    /// Computer whose desktop the link opens (UUID or instance id); the console when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computer_id: Option<String>,
 }

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use crate::desktop::bash::Bash;
-
 /// The answer to `POST bash`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BashResult {

@@ -6,5 +6,3 @@ pub mod program;
 pub mod service;
 pub mod terminal;
 pub mod trigger;
-
-pub use crate::desktop::call;

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::TemplateDefinition;
 use hotdesk_domain::computer::template::bounds::MAX_ERRORS;
-use hotdesk_domain::computer::template::{Fault, FaultCode};
+use hotdesk_domain::computer::template::fault::{Fault, FaultCode};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::plural::plural;
 

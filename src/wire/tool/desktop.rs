@@ -35,6 +35,29 @@ impl Screenshot {
     }
 }
 
+/// `get_timeline`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct GetTimeline {
+    /// The computer: its id or instance_id.
+    pub computer_id: String,
+    /// Only actions on the screen with this id.
+    #[serde(default)]
+    pub screen: Option<String>,
+    /// Only actions by this actor, KIND:ID, or by this kind: key, person, connection, thread, password or
+    /// template.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// Only actions at or after this time; ISO 8601 with a time zone.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Only actions at or before this time; ISO 8601 with a time zone.
+    #[serde(default)]
+    pub to: Option<String>,
+    /// The next_cursor of the previous page.
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
 /// Metadata of a screenshot.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ScreenshotInfo {

@@ -4,11 +4,14 @@
 
 mod audit;
 pub mod cast;
+mod console;
+mod console_pages;
 mod edge;
 mod keys;
 mod limits;
 mod locked;
 mod matrix;
+mod operator_host;
 mod page;
 mod pages_elsewhere;
 mod protocol;

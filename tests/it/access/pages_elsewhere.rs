@@ -71,9 +71,17 @@ async fn pages_of_listed_origins_read_the_api_with_a_key_in_a_header() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a65_pages_of_people_stay_closed_to_listed_origins() {
     let controller = boot().await;
-    for path in
-        ["/oauth/authorize", "/api/oauth/authorize", "/sign-in", "/settings", "/set-up", "/cli/approve"]
-    {
+    for path in [
+        "/oauth/authorize",
+        "/api/oauth/authorize",
+        "/sign-in",
+        "/settings",
+        "/set-up",
+        "/cli/approve",
+        "/console",
+        "/console/token",
+        "/docs",
+    ] {
         for method in [Method::GET, Method::OPTIONS] {
             let request = controller.bare(method.clone(), path).header("origin", PAGE);
             let request = request.header("access-control-request-method", "POST");

@@ -15,7 +15,7 @@ const TIMEOUT_S: f64 = 10.0;
 const MAX_DELAY: Duration = Duration::from_secs(1);
 /// The same on a loaded machine. A wait for a surviving process takes minutes.
 const MAX_DELAY_LOADED: Duration = Duration::from_secs(5);
-/// Number of attempts, of which one must meet [`MAX_DELAY`].
+/// Number of attempts, of which one must meet a bound that a loaded machine may miss.
 const TRIES: usize = 3;
 
 /// How long after its timeout of so many seconds a command was answered.
@@ -227,12 +227,13 @@ async fn background_processes_live_on_and_delay_nothing() {
         agent.bash(&format!("kill {pid}")).await;
         assert!(gone(&pid).await);
     }
-    let kept = agent.bash("echo quick > >(sleep 0.01; cat)").await;
-    assert_eq!(
-        kept.body["output"],
-        json!("quick\n"),
-        "the answer must contain the last output of a process substitution"
-    );
+    // The answer waits 150 ms for the last output of a process substitution. A loaded machine may start it
+    // later, so one attempt must meet it.
+    let mut outputs = Vec::new();
+    for _ in 0..TRIES {
+        outputs.push(agent.bash("echo quick > >(sleep 0.01; cat)").await.body["output"].clone());
+    }
+    assert!(outputs.contains(&json!("quick\n")), "{outputs:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -72,6 +72,8 @@ async fn an_agent_with_a_screen_becomes_ready_and_its_commands_reach_it() {
         (health.body["status"] == "ok").then_some(health.body)
     });
     assert_eq!(ready.await.expect("the screen must become ready")["screens"], json!(1));
+    let at_once = agent.get("/health?usable_within_ms=4294967295").await;
+    assert_eq!((at_once.status, &at_once.body["status"]), (200, &json!("ok")));
     let screens = agent.get("/screens").await.body;
     let display = screens["screens"][0]["display"].as_str().expect("a display").to_owned();
     assert_eq!(agent.bash("echo $DISPLAY").await.body["output"], json!(format!("{display}\n")));
@@ -82,13 +84,31 @@ async fn an_agent_with_a_screen_becomes_ready_and_its_commands_reach_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_health_check_waits_for_the_screen_as_long_as_it_says() {
+    let Some(agent) = RunningAgent::with_screen().await else { return };
+    let within = Duration::from_secs(3);
+    // The screen may be usable before the first request.
+    let usable = hotdesk::base::wait::until(Duration::from_secs(20), || async {
+        let health = agent.get(&format!("/health?usable_within_ms={}", within.as_millis())).await;
+        let is_usable = health.body["status"] == "ok";
+        assert!(is_usable || health.took >= within, "{:?} after {:?}", health.body, health.took);
+        is_usable.then_some(())
+    });
+    usable.await.expect("the screen must become ready");
+    let wrong = agent.get("/health?usable_within_ms=soon").await;
+    assert_eq!(wrong.status, 400, "{}", wrong.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn health_waits_and_unknown_paths_answer_in_json() {
     let agent = RunningAgent::headless().await;
     let health = agent.get("/health").await;
     assert_eq!((health.status, &health.body["status"]), (200, &json!("ok")));
-    let memory = |field: &str| health.body[field].as_u64().expect("a number");
-    assert!(memory("memory_total_bytes") > memory("memory_used_bytes"));
-    assert!(memory("memory_used_bytes") > 0 && memory("cpu_count") > 0);
+    let figure = |field: &str| health.body[field].as_u64().expect("a number");
+    assert!(figure("memory_total_bytes") > figure("memory_used_bytes"));
+    assert!(figure("memory_used_bytes") > 0 && figure("cpu_count") > 0);
+    assert!(figure("disk_total_bytes") >= figure("disk_used_bytes") && figure("disk_used_bytes") > 0);
+    assert!(figure("cpu_used_ms") > 0);
 
     for body in [json!({"seconds": 0.3}), json!({"duration": 0.3})] {
         let waited = agent.post("/wait", body).await;

@@ -7,6 +7,7 @@ mod bash;
 mod exec_context;
 mod files;
 mod gate;
+mod heaps;
 mod idempotency;
 mod identity;
 mod init;

@@ -8,7 +8,7 @@ use hotdesk::http::socket::{MAX_MESSAGE, MAX_PINGS};
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{open, password};
+use super::{EVERYWHERE, open, password};
 use crate::harness::agent::RunningAgent;
 use crate::harness::controller::RunningController;
 use crate::harness::socket::{Client, SocketEvent};
@@ -49,14 +49,14 @@ pub async fn expect_closed(mut client: Client, (what, frame, code): (&str, Vec<u
 async fn who_breaks_the_rules_is_told_which_by_the_controller() {
     let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
     let token = format!("?token={}", password(&controller, &id).await);
-    for channel in Channel::BY_PASSWORD {
+    for channel in EVERYWHERE {
         for violations in violations() {
             println!("{channel:?} {}", violations.0);
             expect_closed(open(&controller, &id, channel, &token).await, violations).await;
         }
     }
     // One message without an end and one in fragments.
-    for channel in Channel::BY_PASSWORD {
+    for channel in EVERYWHERE {
         let mut client = open(&controller, &id, channel, &token).await;
         let sending = client.0.send(Message::Binary(vec![b'x'; MAX_MESSAGE + MAX_MESSAGE / 2].into()));
         let _unfinished = tokio::time::timeout(Duration::from_secs(1), sending).await;

@@ -8,7 +8,7 @@ use hotdesk::domain::desktop::channel::{Channel, Failure};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{open, password};
+use super::{EVERYWHERE, open, password};
 use crate::harness::agent::{RunningAgent, alive};
 use crate::harness::controller::RunningController;
 use crate::harness::socket::{Client, SocketEvent};
@@ -17,7 +17,7 @@ use crate::harness::socket::{Client, SocketEvent};
 async fn open_all(controller: &RunningController, id: &str) -> Vec<(Channel, Client)> {
     let token = format!("?token={}", password(controller, id).await);
     let mut clients = Vec::new();
-    for channel in Channel::BY_PASSWORD {
+    for channel in EVERYWHERE {
         let mut client = open(controller, id, channel, &token).await;
         if channel == Channel::Events {
             client.0.send(Message::text(r#"{"type":"ping"}"#)).await.expect("the socket is open");

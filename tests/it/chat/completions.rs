@@ -83,6 +83,43 @@ async fn a_streamed_run_sends_the_text_and_then_what_was_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_claude_model_looks_at_a_part_of_the_screen() {
+    let zoom = computer(json!({"action": "zoom", "region": [10, 20, 110, 70]}));
+    let scene = Scene::new(vec![zoom, Turn::text("It says 7.")]).await;
+    let body = scene.body("read it", json!({"model": "claude-sonnet-4-6"}));
+    let request = scene.controller.request(Method::POST, "/v1/chat/completions");
+    let answer = request.json(&body).header("x-anthropic-key", "sk-ant-own").send().await.expect("an answer");
+    assert_eq!(answer.status(), 200);
+    let sent = scene.models.requests();
+    let tool = &sent[0].body["tools"][0];
+    assert_eq!((&tool["type"], &tool["enable_zoom"]), (&json!("computer_20251124"), &json!(true)));
+    let act = &scene.agent.batches()[0]["actions"][0];
+    let area = json!([act["x"], act["y"], act["width"], act["height"]]);
+    assert_eq!((&act["action"], area), (&json!("zoom"), json!([10.0, 20.0, 100.0, 50.0])), "{act}");
+    assert_eq!(act["frame"], "frame-0", "pixels of the picture that the model saw");
+    let last = sent[1].body["messages"].as_array().and_then(|all| all.iter().next_back()).expect("a message");
+    assert_eq!(last["content"][0]["type"], "tool_result", "{last}");
+    assert!(last["content"][0]["content"].to_string().contains("\"image\""), "{last}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thinking_is_asked_for_and_kept_out_of_the_answer() {
+    let turn = || Turn::text("").then_thinking("It is simple.").then_text("Yes.");
+    let scene = Scene::new(vec![turn(), turn()]).await;
+    let answer = scene.ask("is it?", json!({"reasoning_effort": "high"})).await;
+    assert_eq!(answer.body["choices"][0]["message"]["content"], "Yes.", "{}", answer.body);
+    assert_eq!(scene.ask("is it?", json!({})).await.status, 200);
+    let efforts: Vec<Value> =
+        scene.models.requests().iter().map(|request| request.body["reasoning_effort"].clone()).collect();
+    assert_eq!(efforts, [json!("high"), Value::Null], "only if the request says so");
+    let thread = answer.body["orgo"]["thread_id"].as_str().expect("an id");
+    let export = scene.controller.request(Method::GET, &format!("/chat/threads/{thread}/export"));
+    let lines = export.send().await.expect("an answer").text().await.expect("a text");
+    assert!(lines.contains("It is simple."), "it is stored: {lines}");
+    assert!(!scene.thread(thread).await["messages"].to_string().contains("simple"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_thread_is_continued_with_its_history() {
     let scene = Scene::new(vec![click(), Turn::text("First."), Turn::text("Second.")]).await;
     let first = scene.ask("one", json!({})).await;

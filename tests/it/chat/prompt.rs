@@ -1,10 +1,12 @@
 //! The prompt socket.
 
 use futures_util::SinkExt;
+use hotdesk::base::ids::KeyId;
+use hotdesk::domain::identity::access::actor::Actor;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::scene::{Scene, command};
+use super::scene::{Scene, click, command};
 use crate::harness::models::Turn;
 use crate::harness::socket::{Client, SocketEvent};
 
@@ -61,6 +63,34 @@ async fn a_run_is_told_as_it_happens() {
     assert_eq!(code, 1000);
     let thread = result["thread_id"].as_str().expect("an id");
     assert_eq!(scene.thread(thread).await["run"], "done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_a_held_screen_is_told_as_a_text_and_as_an_event() {
+    let scene = Scene::new(vec![click(), Turn::text("Done.")]).await;
+    let key = Actor::Key(KeyId::random());
+    scene.agent.control().hold(key);
+    let mut client = open(&scene, scene.controller.key()).await;
+    send(&mut client, &start(&scene.computer)).await;
+    let mut messages: Vec<Value> = Vec::new();
+    while messages.last().is_none_or(|message| message["type"] != "progress") {
+        match client.next().await {
+            SocketEvent::Text(text) => messages.push(serde_json::from_str(&text).expect("JSON")),
+            other @ (SocketEvent::Binary(_) | SocketEvent::Cut | SocketEvent::Closed(..)) => {
+                panic!("{other:?} after {messages:?}")
+            }
+        }
+    }
+    let holder = json!({"kind": "key", "id": key.id()});
+    let waiting = json!({"type": "progress", "data": {"waiting_for": "control", "holder": holder}});
+    assert_eq!(messages.pop(), Some(waiting));
+    let status = messages.pop().expect("a text");
+    assert!(status["data"].as_str().is_some_and(|text| text.contains("controls the screen")), "{status}");
+    scene.agent.control().hand_back(key, "");
+    let (rest, code) = all(&mut client).await;
+    let kinds: Vec<&str> = rest.iter().filter_map(|message| message["type"].as_str()).collect();
+    assert_eq!((kinds, code), (vec!["status", "progress", "iteration", "text", "result"], 1000), "{rest:?}");
+    assert_eq!(rest[1]["data"], json!({"waiting_for": null}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -13,10 +14,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hotdesk::base::wait;
 use hotdesk::controller::config::{BackendApi, BackendModel, BackendSettings, Config, ModelSettings};
+use hotdesk::http::headers::actor;
 use hotdesk::model::RequestLimits;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::fake_control::FakeControl;
 use crate::harness::caller::HttpAnswer;
 use crate::harness::models::{ScriptedModels, Turn};
 use crate::harness::simulation::Simulation;
@@ -29,15 +32,20 @@ pub const TIMEOUT: Duration = Duration::from_secs(20);
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 /// Requests to the agents, and their next answers.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct AgentLog(Arc<AgentState>);
 
 #[derive(Default)]
 struct AgentState {
     batches: Mutex<Vec<Value>>,
     commands: Mutex<Vec<Value>>,
+    /// Who sent the lists of actions.
+    actors: Mutex<Vec<String>>,
+    control: FakeControl,
     /// Codes of the errors that the next batches fail with.
     failures: Mutex<VecDeque<&'static str>>,
+    /// What each command prints.
+    output: String,
 }
 
 /// A controller with a scripted model and a computer.
@@ -50,6 +58,11 @@ pub struct Scene {
 }
 
 impl AgentLog {
+    /// An agent whose commands print this.
+    pub fn printing(output: impl Into<String>) -> Self {
+        Self(Arc::new(AgentState { output: output.into(), ..AgentState::default() }))
+    }
+
     /// Bodies of `POST /actions` so far.
     pub fn batches(&self) -> Vec<Value> {
         self.0.batches.lock().expect("the list").clone()
@@ -60,23 +73,35 @@ impl AgentLog {
         self.0.commands.lock().expect("the list").clone()
     }
 
+    /// Who sent the lists of actions so far, as the controller said.
+    pub fn actors(&self) -> Vec<String> {
+        self.0.actors.lock().expect("the list").clone()
+    }
+
+    /// Control of the boot screen.
+    pub fn control(&self) -> &FakeControl {
+        &self.0.control
+    }
+
     /// Lets the next list of actions fail with this code.
     pub fn fail_next(&self, code: &'static str) {
         self.0.failures.lock().expect("the list").push_back(code);
     }
 
-    fn routes(&self) -> Router {
+    /// The agent's routes besides those of [`default_agent`](crate::harness::simulation::default_agent).
+    pub fn routes(&self) -> Router {
         Router::new()
             .route("/screenshot", get(screenshot))
             .route("/actions", post(actions))
             .route("/bash", post(bash))
             .with_state(self.clone())
+            .merge(self.control().routes())
     }
 }
 
 async fn screenshot(request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
-    let screen = if query.contains("screen=screen-100") { "screen-100" } else { "default" };
+    let screen = query.split('&').find_map(|pair| pair.strip_prefix("screen=")).unwrap_or("default");
     let headers = [
         ("connection", "close"),
         ("x-hotdesk-frame", "frame-0"),
@@ -88,20 +113,24 @@ async fn screenshot(request: Request) -> Response {
     (headers, Bytes::from_static(PICTURE)).into_response()
 }
 
-async fn actions(State(log): State<AgentLog>, Json(batch): Json<Value>) -> Response {
+async fn actions(State(log): State<AgentLog>, headers: HeaderMap, Json(batch): Json<Value>) -> Response {
+    let by = actor::read(&headers).map(|actor| actor.to_string()).unwrap_or_default();
+    log.0.actors.lock().expect("the list").push(by);
     let number = {
         let mut batches = log.0.batches.lock().expect("the list");
         batches.push(batch.clone());
         batches.len()
     };
-    let failure = log.0.failures.lock().expect("the list").pop_front();
+    let held = log.control().refuses(&headers).then_some("control_held");
+    let failure = held.or_else(|| log.0.failures.lock().expect("the list").pop_front());
     let actions = batch["actions"].as_array().cloned().unwrap_or_default();
     let last = actions.last().cloned().unwrap_or_default();
     let body = if let Some(code) = failure {
         let error = json!({"status": 409, "error": "as the test says", "code": code});
         json!({"success": false, "results": [{"error": error}], "not_tried": actions.len() - 1, "took_ms": 1})
     } else {
-        let sees = !last["settle"]["screenshot"].is_null() || last["action"] == "screenshot";
+        let sees = !last["settle"]["screenshot"].is_null()
+            || ["screenshot", "zoom"].iter().any(|action| last["action"] == *action);
         let shot = json!({"success": true, "image": STANDARD.encode(PICTURE), "mime_type": "image/png", "width": 1280,
             "height": 720, "frame": format!("frame-{number}"), "scale": 1.0, "screen": "default"});
         let results: Vec<Value> = (0..actions.len())
@@ -122,7 +151,8 @@ async fn actions(State(log): State<AgentLog>, Json(batch): Json<Value>) -> Respo
 
 async fn bash(State(log): State<AgentLog>, Json(command): Json<Value>) -> Response {
     log.0.commands.lock().expect("the list").push(command.clone());
-    let body = json!({"success": true, "action": "bash", "command": command["command"], "output": "hi\n", "exit_code": 0});
+    let body = json!({"success": true, "action": "bash", "command": command["command"],
+        "output": log.0.output, "exit_code": 0});
     ([("connection", "close")], Json(body)).into_response()
 }
 
@@ -157,6 +187,17 @@ pub fn settings(url: &str) -> ModelSettings {
     ModelSettings { default: MODEL.to_owned(), backends, limits }
 }
 
+/// Lines of a configuration file with the scripted model of [`settings`], which is the default.
+pub fn configuration(models: &ScriptedModels) -> String {
+    let settings = settings(&models.url());
+    let local = &settings.backends["local"];
+    format!(
+        "[models]\ndefault = {:?}\n[models.backends.local]\nkind = \"openai\"\nbase_url = {:?}\n\
+         [models.backends.local.models.{}]\ninput = 1.0\noutput = 1.0\n",
+        settings.default, local.base_url, settings.default
+    )
+}
+
 /// A call of the tool `computer`.
 pub fn computer(input: Value) -> Turn {
     Turn::call("computer", &input)
@@ -176,7 +217,7 @@ impl Scene {
     /// A scene whose model has this script.
     pub async fn new(turns: Vec<Turn>) -> Self {
         let models = ScriptedModels::start(turns).await;
-        let agent = AgentLog::default();
+        let agent = AgentLog::printing("hi\n");
         let config = Config { models: settings(&models.url()), ..Config::default() };
         let routes = agent.routes();
         let controller = Simulation::boot_with_routes(config, routes).await;

@@ -45,6 +45,7 @@ async fn viewers_read_and_strangers_learn_nothing() {
         (Method::POST, "/chat/threads".to_owned(), json!({"desktopId": scene.computer})),
         (Method::PATCH, scene.path(""), json!({"title": "t"})),
         (Method::POST, scene.path("/title"), json!({})),
+        (Method::POST, scene.path("/stop"), json!({})),
         (Method::DELETE, scene.path(""), json!({})),
     ] {
         let ask = |key| fetch_json(controller.request_with(key, method.clone(), &path).json(&body));

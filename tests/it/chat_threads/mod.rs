@@ -2,6 +2,7 @@
 //! the store.
 
 mod access;
+mod overview;
 mod recovery;
 
 use std::path::Path;
@@ -172,6 +173,18 @@ async fn the_older_paths_lead_to_the_same_threads() {
     assert_eq!(controller.get(&path).await.body["remoteId"], scene.thread.as_str());
     assert_eq!(controller.delete(&path).await.status, 200);
     assert_eq!(controller.get(&path).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_without_a_run_is_stopped_already() {
+    let scene = Scene::new().await;
+    for path in [scene.path("/stop"), format!("/v1/threads/{}/stop", scene.thread)] {
+        let stopped = fetch_json(scene.controller.request(Method::POST, &path)).await;
+        let expected = json!({"remoteId": scene.thread, "stopped": false});
+        assert_eq!((stopped.status, &stopped.body), (200, &expected), "{path}");
+    }
+    let unknown = format!("/chat/threads/{}/stop", ThreadId::random());
+    assert_eq!(fetch_json(scene.controller.request(Method::POST, &unknown)).await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,18 +19,18 @@ use crate::vnc::puppet::PythonDriver;
 const END_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// The service that the demo leaves running. Dropping it ends the service and its computers.
-struct DetachedService {
-    data: PathBuf,
+pub(super) struct DetachedService {
+    pub(super) data: PathBuf,
 }
 
 impl DetachedService {
     /// Pid of the process that serves the data folder.
-    fn service_pid(&self) -> Option<String> {
+    pub(super) fn service_pid(&self) -> Option<String> {
         self.holder("store/lock")
     }
 
     /// Pid of the process that makes the computers.
-    fn helper_pid(&self) -> Option<String> {
+    pub(super) fn helper_pid(&self) -> Option<String> {
         self.holder("host.lock")
     }
 
@@ -41,7 +41,7 @@ impl DetachedService {
         String::from_utf8_lossy(&arguments).contains(self.data.to_str()?).then_some(pid)
     }
 
-    fn signal(pid: &str, signal: Signal) {
+    pub(super) fn signal(pid: &str, signal: Signal) {
         if let Err(error) = kill(Pid::from_raw(pid.parse().expect("a pid")), signal) {
             eprintln!("the process {pid} could not be ended: {error}");
         }
@@ -62,30 +62,28 @@ impl Drop for DetachedService {
     }
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("bound").port()
 }
 
-/// Opens the link that ends the demo's output: the live desktop appears without a password. The link works once.
+/// Opens the link that ends the demo's output: the console appears without a password, with a live picture of
+/// the computer. The link works once.
 fn check_link(output: &str) {
     let Some(mut browser) = PythonDriver::chromium() else { return };
     let link = output.lines().last().expect("a link");
     browser.run("open", json!({"url": link}));
-    let connected = "document.getElementById('state-text')?.textContent === 'Connected'";
-    browser.run("wait", json!({"script": connected, "seconds": 60}));
-    // More colours than those of an empty canvas.
-    let painted = "(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size > 8)\
-        (document.querySelector('#screen canvas'))";
-    browser.run("wait", json!({"script": painted, "seconds": 60}));
+    let shown = "(card => (card?.querySelector('img')?.naturalWidth ?? 0) > 0)\
+        ([...document.querySelectorAll('main li')].find(it => it.textContent.includes('first-light')))";
+    browser.run("wait", json!({"script": shown, "seconds": 60}));
     let address = browser.run("look", json!({"script": "location.href"}));
-    assert!(address.as_str().is_some_and(|it| it.ends_with("/view")), "{address}");
+    assert!(address.as_str().is_some_and(|it| it.ends_with("/console")), "{address}");
     browser.run("open", json!({"url": link}));
     let refused = "document.body.innerText.includes('This link was used or has expired')";
     browser.run("wait", json!({"script": refused}));
     // The sign-in remains.
     let (service, _) = link.split_once("/sign-in/").expect("a link");
-    browser.run("open", json!({"url": format!("{service}/")}));
+    browser.run("open", json!({"url": format!("{service}/settings")}));
     browser.run(
         "wait",
         json!({"script": "document.body.innerText.includes('Signed in as operator@localhost')"}),
@@ -138,14 +136,20 @@ async fn the_demo_types_reads_back_and_runs_again() {
     DetachedService::signal(&helper_pid, Signal::SIGKILL);
     assert!(gone(&helper_pid).await);
     let again = shell.run_in_bash(&demo).await;
-    assert!(again.err.contains("hotdesk runs at") && !again.err.contains("Created"), "{}", again.err);
+    assert!(
+        again.err.contains("hotdesk runs at") && again.err.contains("Starting its helper"),
+        "{}",
+        again.err
+    );
+    assert!(!again.err.contains("Created"), "{}", again.err);
+    assert!(service.helper_pid().is_some_and(|pid| pid != helper_pid), "another helper runs");
     assert!(again.expect_success().contains(key), "the second run must print the same key");
     assert_eq!(service.service_pid().as_ref(), Some(&service_pid));
 
     DetachedService::signal(&service_pid, Signal::SIGTERM);
     assert!(gone(&service_pid).await);
     let third = shell.run_in_bash(&demo).await;
-    assert!(third.err.contains("starting hotdesk") && !third.err.contains("Created"), "{}", third.err);
+    assert!(third.err.contains("Starting hotdesk") && !third.err.contains("Created"), "{}", third.err);
     third.expect_success();
     std::fs::remove_dir_all(shell.file(".hotdesk")).expect("the profile is removed");
     shell.run_in_bash(&demo).await.expect_failure(1, &["is shown once"]);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::copy::relay::{Fault, Relay};
 use super::person::Shell;
 use super::{ID, one_computer};
 use crate::harness::controller::RunningController;
@@ -103,6 +104,7 @@ async fn background_processes_are_started_read_and_ended() {
         shell.run(&["ps", "list", "one"]).await.expect_success(),
         "There are no background processes.\n"
     );
+    assert_eq!(shell.run(&["ps", "one"]).await.expect_success(), "There are no background processes.\n");
     // The follower reads both lines, although the second is written after it began.
     let count = "echo first; until test -e go; do sleep 0.1; done; echo second; exit 4";
     shell.run(&["ps", "start", "one", "--name", "counter", count]).await.expect_success();
@@ -171,6 +173,42 @@ async fn events_are_listed_and_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn events_are_followed_across_a_broken_connection() {
+    let Some((controller, _, shell)) = a_computer().await else { return };
+    let relay = Relay::start(controller.base(), Some((Fault::Cut, 200_000))).await;
+    // An event has 30 KB, so the connection breaks before the last one.
+    let follow = format!(
+        "hotdesk --url {} events one -f -t clipboard --count 12 >lines & \
+         number=0; while [ -n \"$(jobs -r)\" ]; do number=$((number + 1)); \
+         printf 'text %d %030000d' $number 0 | hotdesk clipboard set one - >/dev/null; done; wait $!; \
+         echo $?; wc -l <lines",
+        relay.url
+    );
+    let ended = shell.run_in_bash(&follow).await;
+    assert_eq!(ended.out, "0\n12\n", "{}", ended.err);
+    for told in ["connecting again", "connected again; events that happened meanwhile are missing"] {
+        assert_eq!(ended.err.matches(told).count(), 1, "{told}: {}", ended.err);
+    }
+}
+
+#[tokio::test]
+async fn a_computer_before_a_subcommand_of_ps_is_wrong_usage() {
+    let (server, shell) = one_computer().await;
+    let processes = format!("GET /api/computers/{ID}/processes");
+    server.respond(&processes, 200, json!({"processes": []}));
+    for line in [&["ps", "first light"][..], &["ps", "list", "first light"]] {
+        let output = shell.run(line).await.expect_success();
+        assert_eq!(output, "There are no background processes.\n", "{line:?}");
+    }
+    assert_eq!(server.lines().iter().filter(|line| **line == processes).count(), 2);
+    shell.run(&["ps"]).await.expect_failure(2, &["COMPUTER"]);
+    for line in [&["ps", "first light", "list", "first light"][..], &["ps", "--watch", "list", "first light"]]
+    {
+        shell.run(line).await.expect_failure(2, &["hotdesk ps list COMPUTER"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_shared_link_opens_the_screen_once() {
     let Some((controller, id, shell)) = a_computer().await else { return };
     let printed = shell.run(&["share", "one"]).await.expect_success();
@@ -212,7 +250,7 @@ async fn a_file_is_opened_and_a_screen_is_recorded() {
     let listed = shell.run(&["record", "list", "one", "--json"]).await.json();
     let id = listed["recordings"][0]["id"].as_str().expect("an id").to_owned();
     assert_eq!(listed["recordings"][0]["fps"], 5);
-    shell.run(&["record", "download", "one", "-o", "video.mp4"]).await.expect_success();
+    shell.run(&["record", "get", "one", "-o", "video.mp4"]).await.expect_success();
     let video = std::fs::read(shell.file("video.mp4")).expect("a video");
     assert_eq!(&video[4..8], b"ftyp");
     shell.run(&["record", "download", "one", &id[..8]]).await.expect_success();
@@ -221,6 +259,13 @@ async fn a_file_is_opened_and_a_screen_is_recorded() {
     let timeline = shell.run(&timeline).await.expect_success();
     let entry: Value = serde_json::from_str(timeline.lines().next().expect("a line")).expect("JSON");
     assert_eq!((&entry["action"], &entry["x"]), (&json!("click"), &json!(10)));
+    let actions = shell.run(&["timeline", "one", "--by", "key"]).await.expect_success();
+    assert!(actions.contains("click at 10,20") && actions.contains("done"), "{actions}");
+    shell.run(&["timeline", "one", "--export", "actions.jsonl"]).await.expect_success();
+    let exported = std::fs::read_to_string(shell.file("actions.jsonl")).expect("an export");
+    let entry: Value = serde_json::from_str(exported.lines().next().expect("a line")).expect("JSON");
+    assert_eq!((&entry["action"], &entry["by"]["kind"]), (&json!("click"), &json!("key")));
+    shell.run(&["timeline", "one", "--by", "root"]).await.expect_failure(1, &["by must be"]);
     shell.run(&["record", "rm", "one", &id]).await.expect_success();
     shell.run(&["record", "download", "one", &id]).await.expect_failure(1, &["there is no recording"]);
 }

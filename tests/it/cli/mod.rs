@@ -8,6 +8,7 @@ use person::Shell;
 use stand_in::{StubServer, computer};
 
 mod admin;
+mod chat;
 mod completion;
 mod copy;
 mod demo;
@@ -27,6 +28,8 @@ mod ssh;
 mod stand_in;
 mod tables;
 mod templates;
+mod up;
+mod watch;
 
 const ID: &str = "11111111-1111-4111-8111-111111111111";
 const OTHER: &str = "22222222-2222-4222-8222-222222222222";

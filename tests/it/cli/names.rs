@@ -31,7 +31,7 @@ async fn words_of_other_programs_get_a_suggestion() {
         (&["computers", "inspect", "c1"], "'get'"),
         (&["--json", "workspaces", "rm", "w"], "'delete'"),
         (&["screenshoot"], "'screenshot'"),
-        (&["ps", "c1"], "'list c1'"),
+        (&["screens", "c1"], "'list c1'"),
     ] {
         shell.run(line).await.expect_failure(2, &["unrecognized subcommand", expected]);
     }

@@ -33,7 +33,7 @@ async fn open_makes_a_link_and_shows_it_to_the_browser_alone() {
     let link = shell.run(&["open", "--print"]).await.expect_success();
     assert_eq!(link, format!("{}/sign-in/link#token={}\n", controller.base, token(&link)));
     let entered = browser.send("/sign-in/link", &[("token", token(&link)), ("sure", "true")]).await;
-    assert_eq!(entered.location(), "/settings", "{}", entered.text);
+    assert_eq!(entered.location(), "/console", "{}", entered.text);
     let json = shell.run(&["open", "desk", "--json"]).await.json();
     assert!(json["url"].is_string() && json["expires_at"].is_string(), "{json}");
     let without_desktop = shell.run(&["open", "desk"]).await.expect_success();
@@ -61,4 +61,14 @@ async fn open_makes_a_link_and_shows_it_to_the_browser_alone() {
     assert_eq!(read("mode"), "600\n");
     let entered = browser.send("/sign-in/link", &[("token", token(&printed)), ("sure", "true")]).await;
     assert!(entered.location().ends_with("/view"), "{entered:?}");
+
+    // `BROWSER` comes first, and needs no desktop session.
+    let named = Shell::with_key(&controller.base, controller.key());
+    let named = named.env("BROWSER", &format!("{} %s:w3m", opener.display()));
+    let named = named.env("XDG_RUNTIME_DIR", runtime.to_str().expect("UTF-8"));
+    let printed = named.run(&["open", "desk"]).await.expect_success();
+    let page = named.file("page");
+    let opened = wait::until(TIMEOUT, || std::future::ready(page.exists().then_some(()))).await;
+    assert!(opened.is_some(), "the browser must run");
+    assert_eq!(token(&std::fs::read_to_string(page).expect("a page")), token(&printed));
 }

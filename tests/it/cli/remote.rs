@@ -98,6 +98,35 @@ async fn bash_is_live_and_an_interrupt_ends_everything_on_the_computer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_shell_that_is_ended_restores_the_terminal() {
+    let Some((controller, _, _)) = RunningController::with_a_computer().await else { return };
+    let shell = Shell::with_key(controller.base(), controller.key());
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        let pty = openpty(None, None).expect("a terminal");
+        let before = tcgetattr(pty.slave.as_fd()).expect("attributes");
+        let end = || Stdio::from(pty.slave.try_clone().expect("a descriptor"));
+        let mut started = command(&shell, &controller, &["shell", "one"]);
+        let child = started.stdin(end()).stdout(end()).stderr(end()).spawn().expect("the program starts");
+        let mut child = OwnedChild(child);
+        // The prompt of the shell comes after raw mode.
+        let mut screen = tokio::fs::File::from_std(std::fs::File::from(pty.master));
+        let reading = async {
+            let mut text = String::new();
+            while !text.contains('#') {
+                let mut piece = [0; 4096];
+                let length = tokio::io::AsyncReadExt::read(&mut screen, &mut piece).await.expect("output");
+                text.push_str(&String::from_utf8_lossy(&piece[..length]));
+            }
+        };
+        tokio::time::timeout(TIMEOUT, reading).await.expect("a prompt");
+        assert_ne!(tcgetattr(pty.slave.as_fd()).expect("attributes"), before, "raw mode");
+        kill(Pid::from_raw(child.0.id().cast_signed()), signal).expect("a child");
+        assert_eq!(exit_code(&mut child).await, Some(code));
+        assert_eq!(tcgetattr(pty.slave.as_fd()).expect("attributes"), before, "{signal}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_shell_is_a_terminal() {
     let Some((controller, _, _)) = RunningController::with_a_computer().await else { return };
     let shell = Shell::with_key(controller.base(), controller.key());
@@ -141,8 +170,9 @@ async fn a_shell_is_a_terminal() {
         "while [ \"$(stty size)\" != '40 120' ]; do sleep 0.1; done; echo \"<$(stty size)>\"\r",
     )
     .await;
-    // The kernel drops what was typed before an interrupt and not read yet, so the command must run by then.
-    until("<42>", &mut keys, "echo \"<$((40 + 2))>\"; sleep 1000\r").await;
+    // The kernel drops what was typed before an interrupt and not read yet, so the command must run by then. It
+    // prints the mark itself: bash's own output comes before the command is in the foreground.
+    until("<42>", &mut keys, "sh -c 'echo \"<$((40 + 2))>\"; exec sleep 1000'\r").await;
     until("^C", &mut keys, "\u{3}").await;
     until("über", &mut keys, "printf '\\303\\274ber\\n'\r").await;
     until("logout", &mut keys, "exit 9\r").await;

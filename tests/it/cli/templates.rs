@@ -24,6 +24,28 @@ async fn a_log_is_followed_until_its_end() {
     shell.run(&follow).await.expect_failure(1, &["cannot parse the server's log entry"]);
 }
 
+#[tokio::test]
+async fn logs_of_a_name_that_no_process_has_are_those_of_the_service() {
+    let (server, shell) = one_computer().await;
+    let of = |path: &str| format!("GET /api/computers/{ID}/{path}");
+    let site = json!({"name": "site", "status": "running", "pid": 7, "exit_code": null, "signal": null,
+        "since_seconds": 1, "log": "/var/log/site"});
+    server.respond(&of("processes"), 200, json!({"processes": []}));
+    server.respond(&of("services"), 200, json!({"services": [site], "hooks": [], "health": []}));
+    server.respond(&of("services/site/log"), 200, json!({"text": "one\ntwo\n", "truncated": false}));
+    let logs = ["logs", "first light", "site"];
+    assert_eq!(shell.run(&logs).await.expect_success(), "one\ntwo\n");
+    assert_eq!(shell.run(&[&logs[..], &["-n", "1"]].concat()).await.expect_success(), "two\n");
+    // The stand-in has the same answer for the stream, which is a stream without an event.
+    let followed = shell.run(&[&logs[..], &["-n", "1", "--follow"]].concat()).await;
+    assert_eq!((followed.code, &*followed.out), (0, "two\n"), "{followed:?}");
+    assert!(followed.err.starts_with("The log has ended"), "{followed:?}");
+    let follow = format!("{}?follow=true&bytes=0", of("services/site/log"));
+    assert!(server.lines().contains(&follow), "{:?}", server.lines());
+    let hints = ["there is no background process \"nothing\"", "hotdesk services list first light"];
+    shell.run(&["logs", "first light", "nothing"]).await.expect_failure(1, &hints);
+}
+
 fn template(reference: &str, status: &str) -> Value {
     json!({"ref": reference, "digest": "sha256:00", "published": true, "status": status, "template": {"api_version": "hotdesk/v1"}})
 }

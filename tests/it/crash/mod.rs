@@ -3,6 +3,7 @@
 mod adopt;
 mod arrival;
 mod builds;
+mod claims;
 mod dead_machine;
 mod full;
 mod points;

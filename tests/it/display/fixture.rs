@@ -12,6 +12,7 @@ use hotdesk::agent::display::desktop::X11Desktop;
 use hotdesk::agent::display::{DisplayConfig, Displays, ScreenSession, XServer};
 use hotdesk::agent::media::recording::retention::RetentionLimits;
 use hotdesk::agent::media::recording::{RecordingSetup, Recordings};
+use hotdesk::agent::media::timeline::Timelines;
 use hotdesk::agent::programs::Programs;
 use hotdesk::agent::routes;
 use hotdesk::agent::state::journal::Journal;
@@ -19,6 +20,7 @@ use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::domain::desktop::resolution::{Resolution, Size};
 use hotdesk::http::edge;
+use hotdesk::http::feed::Feed;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -140,6 +142,7 @@ impl DisplayFixture {
             runtime_dir: folder.path().join("run"),
             session_dir: folder.path().join("session"),
             display_base: claim.base,
+            feed: Feed::new(),
         };
         let displays = Displays::start(config, &tasks).expect("a display room");
         let observed = std::sync::Arc::new(X11Desktop::new(displays.clone(), folder.path().join("session")));
@@ -147,13 +150,20 @@ impl DisplayFixture {
             home: folder.path().to_owned(),
             displays: displays.clone(),
             desktop: observed.clone(),
+            timelines: Timelines::new(tasks.clone()),
             tasks: tasks.clone(),
             limits: RetentionLimits::default(),
             encoder: PathBuf::from("ffmpeg"),
         };
         let recordings = Recordings::open(setup.clone());
         let programs = Programs::new(displays.clone(), observed, folder.path().to_owned(), tasks.clone());
-        let routes = routes::screens::router(displays.clone(), programs, recordings, idempotency);
+        let routes = routes::screens::router(
+            displays.clone(),
+            programs,
+            recordings,
+            setup.timelines.clone(),
+            idempotency,
+        );
         let router = edge::fallbacks(routes).layer(axum::middleware::from_fn(edge::pass));
         let fixture = Self { displays, router, tasks, folder, claim, recording: setup };
         fixture.boot().ready(TIMEOUT).await.expect("the boot screen is ready");

@@ -356,7 +356,7 @@ async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
     for finding in &findings {
         eprintln!("{finding:?}");
         // Host settings that a test cannot require.
-        if !["free space", "inotify instances", "open files"].contains(&finding.what) {
+        if !["free space", "inotify instances", "open files"].contains(&finding.what.as_ref()) {
             assert!(finding.ok, "{finding:?}");
         }
     }
@@ -369,7 +369,7 @@ async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
     let broken: Vec<_> = findings
         .iter()
         .filter(|finding| !finding.ok && !finding.remedy.is_empty())
-        .map(|finding| finding.what)
+        .map(|finding| finding.what.as_ref())
         .collect();
     assert!(broken.contains(&"OCI runtime") && broken.contains(&"guest image"), "{broken:?}");
 }

@@ -129,6 +129,9 @@ async fn a_resume_works_on_a_full_disk() {
         Guest::new(&engine.resume(&spec, &boot(2)).await.expect("resumed")).wait_until_ready().await;
         let guest = expect_running(&*engine, id, 2).await;
         assert_eq!(guest.count().await, 2, "memory must be preserved");
+        let reserve =
+            fs::metadata(fixture.engine_root().join("wake.reserve")).expect("the reserve for resumes").len();
+        assert_eq!(reserve, 4 << 20, "the next resume needs the reserve, too");
         let refused = engine.check_capacity(id, None).await.expect_err("a boot needs space");
         assert!(matches!(refused, EngineError::NoCapacity(Shortage::DiskSpace, _)), "{refused:#}");
         engine.destroy(id).await.expect("destroyed");

@@ -1,5 +1,6 @@
 //! Engine behind the host helper: conformance over a real socket, and what the helper refuses.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl RemoteFixture {
 
     /// Sends a call as a controller would.
     async fn request(&self, call: Value) -> Option<Value> {
-        let text = json!({"version": 5, "session": uuid::Uuid::nil(), "call": call}).to_string();
+        let text = json!({"version": 6, "session": uuid::Uuid::nil(), "call": call}).to_string();
         self.send([u32::try_from(text.len()).expect("short"), 0], text.as_bytes()).await
     }
 }
@@ -150,12 +151,32 @@ async fn d15_malformed_and_oversized_frames_are_refused_and_the_helper_goes_on()
     ] {
         refusal(fixture.request(call).await);
     }
-    let wrong = json!({"version": 6, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
+    let wrong = json!({"version": 7, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
     let wrong = fixture.send([u32::try_from(wrong.len()).expect("short"), 0], wrong.as_bytes()).await;
     assert!(refusal(wrong).contains("restart controller and helper"));
     let unknown = json!({"observe": {"id": uuid::Uuid::new_v4()}});
     assert_eq!(fixture.request(unknown).await.expect("an answer"), json!({"observation": "absent"}));
     assert_eq!(fixture.request(json!({"list": {}})).await.expect("an answer"), json!({"machines": []}));
+}
+
+#[tokio::test]
+async fn checks_and_leftovers_of_the_host_are_those_that_the_helper_sees() {
+    let fixture = RemoteFixture::new();
+    let engine = fixture.connect().await;
+    for thorough in [false, true] {
+        let found = engine.check_host(thorough).await.expect("checked");
+        assert_eq!(found, fixture.helper.check_host(thorough).await.expect("checked"));
+        assert_eq!((found.len(), found[0].left_out.is_empty()), (1, thorough));
+    }
+    let (own, left) = (machine_spec(), machine_spec());
+    for spec in [&own, &left] {
+        engine.create(spec).await.expect("created");
+    }
+    let found = engine.find_leftovers(&BTreeSet::from([own.id])).await.expect("looked");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].location.contains(&left.id.to_string()), "{found:?}");
+    let all = BTreeSet::from([own.id, left.id]);
+    assert!(engine.find_leftovers(&all).await.expect("looked").is_empty());
 }
 
 #[tokio::test]

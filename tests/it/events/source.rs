@@ -150,6 +150,8 @@ pub fn sample_events() -> Vec<EventData> {
             reason: None,
         },
         EventData::Notification { trigger: "t".into(), title: "a title".into(), level: "warn".into() },
+        EventData::ControlChanged { screen: "default".into(), holder: None, note: Some("done".into()) },
+        EventData::HelpRequested { screen: "default".into(), message: "a code".into(), by: None },
     ]
 }
 

@@ -61,7 +61,7 @@ impl Browser {
     pub async fn signed_in(base: &str, email: &str) -> Self {
         let mut browser = Self::new(base);
         let entered = browser.send("/sign-in", &[("email", email), ("password", PASSWORD)]).await;
-        assert_eq!((entered.status, entered.location()), (303, "/settings"), "{}", entered.text);
+        assert_eq!((entered.status, entered.location()), (303, "/console"), "{}", entered.text);
         browser.adopt_session(&entered).await;
         browser
     }
@@ -86,6 +86,14 @@ impl Browser {
     /// Sends a form with the CSRF token.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         self.send(path, &[&[("csrf", &*self.csrf)], fields].concat()).await
+    }
+
+    /// A new token of the console's pages for the API.
+    pub async fn console_token(&self) -> String {
+        let issued = self.post("/console/token", &[]).await;
+        assert_eq!(issued.status, 200, "{}", issued.text);
+        let issued: serde_json::Value = serde_json::from_str(&issued.text).expect("JSON");
+        issued["token"].as_str().expect("a token").to_owned()
     }
 
     /// Sends a form without the CSRF token.

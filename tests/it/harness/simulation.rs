@@ -17,6 +17,7 @@ use hotdesk::base::tasks::Tasks;
 use hotdesk::controller;
 use hotdesk::controller::config::{
     AutoStopTiming, BootSnapshotSettings, Config, Limits, PoolSettings, StorageSettings, Suspension,
+    TimelineSettings,
 };
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::engine::simulated::{AgentBoot, AgentFactory, Fault, SimulatedEngine, SimulatedHost};
@@ -60,6 +61,8 @@ pub struct Setup {
     pub wrap_router: Option<fn(Router, Store) -> Router>,
     /// Address on which the controller listens, on a free port.
     pub listen: IpAddr,
+    /// Whether the controller fetches timelines from agents. Scripted agents that count requests get none.
+    pub timelines: bool,
     /// All other settings.
     pub config: Config,
 }
@@ -78,6 +81,7 @@ impl Default for Setup {
             trust: None,
             wrap_router: None,
             listen: Ipv4Addr::LOCALHOST.into(),
+            timelines: false,
             config: Config::default(),
         }
     }
@@ -333,6 +337,7 @@ async fn start(
         boot_snapshots: BootSnapshotSettings { keep: setup.boot_snapshots },
         auto_stop: setup.pace,
         storage: setup.storage.clone(),
+        timeline: TimelineSettings { enabled: setup.timelines, ..setup.config.timeline.clone() },
         ..setup.config.clone()
     };
     let engine = Arc::new(match (&setup.offers, setup.capabilities) {

@@ -2,12 +2,17 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Shuts a file system down at once, like a power loss: data that is not on the disk yet is lost
 /// (`FS_IOC_SHUTDOWN` of linux/fs.h, without a flush of the journal).
 const SHUTDOWN_SCRIPT: &str = "import fcntl, os, struct, sys\n\
     fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', 2))";
+
+/// How long the kernel may take to release what used the file system, while other machines start.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
+const RELEASE_POLL: Duration = Duration::from_millis(50);
 
 /// A mounted file system that the drop unmounts.
 pub struct SmallDisk {
@@ -79,8 +84,18 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.mounted).status();
-        let done = unmounted.as_ref().is_ok_and(ExitStatus::success);
-        super::check_cleanup(done, || format!("{} is still mounted: {unmounted:?}", self.mounted.display()));
+        // The same holds for the disks of machines on it: a copy of their mounts keeps their loop devices a moment longer.
+        let end = Instant::now() + RELEASE_TIMEOUT;
+        loop {
+            let unmounted = Command::new("umount").arg(&self.mounted).output();
+            let done = unmounted.as_ref().is_ok_and(|output| output.status.success());
+            if done || Instant::now() > end {
+                super::check_cleanup(done, || {
+                    format!("{} is still mounted: {unmounted:?}", self.mounted.display())
+                });
+                return;
+            }
+            std::thread::sleep(RELEASE_POLL);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Conformance suite of the Model Context Protocol (`@modelcontextprotocol/conformance`, from
 //! `packaging/dev/deps test`).
 //!
-//! The suite sends no tokens, so a proxy of the test adds one. Four checks of `server-stateless` need tools
+//! The suite sends no tokens, so a proxy of the test adds one. Some checks of `server-stateless` need tools
 //! that only exist for the suite; it reports them as untestable.
 
 use axum::Router;
@@ -18,7 +18,7 @@ use crate::harness::capability::Capability;
 use crate::oauth::{scenarios, suite};
 
 /// The scenarios that apply, each with its protocol revision.
-const SCENARIOS: [(&str, &str); 14] = [
+const SCENARIOS: [(&str, &str); 15] = [
     ("server-initialize", "2025-11-25"),
     ("server-session-lifecycle", "2025-11-25"),
     ("ping", "2025-11-25"),
@@ -33,14 +33,27 @@ const SCENARIOS: [(&str, &str); 14] = [
     ("http-header-validation", "2026-07-28"),
     ("sep-2164-resource-not-found", "2026-07-28"),
     ("caching", "2026-07-28"),
+    ("input-required-result-unsupported-methods", "2026-07-28"),
 ];
 
+/// Why the scenarios of questions in results do not apply.
+const INPUT_REQUIRED: &str = "they call tools and prompts that only exist for the suite (test_...)";
+
 /// Name prefixes of the scenarios that do not apply, and the reason.
-const LEFT_OUT: [(&str, &str); 15] = [
+const LEFT_OUT: [(&str, &str); 24] = [
     ("completion-", "completions are not offered"),
     ("elicitation-", "they call tools that only exist for the suite (test_...)"),
     ("http-custom-header-", "no tool's argument is a header field"),
-    ("input-required-", "without a session the server asks people and models nothing through the client"),
+    ("input-required-result-basic-", INPUT_REQUIRED),
+    ("input-required-result-capability-", INPUT_REQUIRED),
+    ("input-required-result-ignore-", INPUT_REQUIRED),
+    ("input-required-result-missing-", INPUT_REQUIRED),
+    ("input-required-result-multi", INPUT_REQUIRED),
+    ("input-required-result-non-tool-", INPUT_REQUIRED),
+    ("input-required-result-request-state", INPUT_REQUIRED),
+    ("input-required-result-result-type", INPUT_REQUIRED),
+    ("input-required-result-tampered-", INPUT_REQUIRED),
+    ("input-required-result-validate-", INPUT_REQUIRED),
     ("json-schema-2020-12", "it calls a tool that only exists for the suite (test_...)"),
     ("logging-", "no log is sent to clients"),
     ("prompts-", "prompts are not offered"),

@@ -12,12 +12,11 @@ use crate::harness::caller::{Caller, id_of};
 /// more.
 const STREAM_END_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Asserts that the server declares nothing but what it serves: no prompts, log and completions, and
-/// subscriptions in sessions alone.
-fn assert_only_offers(capabilities: &Value, in_session: bool) {
+/// Asserts that the server declares nothing but what it serves: no prompts, log and completions.
+fn assert_only_offers(capabilities: &Value) {
     let declared: Vec<&String> = capabilities.as_object().expect("an object").keys().collect();
     assert_eq!(declared, ["resources", "tools"], "{capabilities}");
-    assert_eq!(capabilities["resources"]["subscribe"] == true, in_session, "{capabilities}");
+    assert_eq!(capabilities["resources"], json!({"subscribe": true}), "{capabilities}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,9 +142,9 @@ async fn a78_the_present_revision_has_no_sessions() {
         versions.contains(&json!(LATEST_REVISION)) && versions.contains(&json!(SESSION_REVISION)),
         "{found}"
     );
-    assert_only_offers(&found["result"]["capabilities"], false);
+    assert_only_offers(&found["result"]["capabilities"]);
     let opened = scene.session_message(&scene.token, None, &initialize()).send().await.expect("an answer");
-    assert_only_offers(&event(opened).await["result"]["capabilities"], true);
+    assert_only_offers(&event(opened).await["result"]["capabilities"]);
     // The latest revision ignores a session id.
     let odd = scene.message("tools/list", json!({})).header("mcp-session-id", "whatever");
     assert_eq!(fetch_json(odd).await.status, 200);

@@ -13,6 +13,7 @@ use hotdesk::store::identity::oauth::grants::{NewGrant, TokenDigests};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
+use crate::harness::agent::fetch_json;
 use crate::harness::simulation::Simulation;
 
 /// The latest protocol revision, without sessions.
@@ -121,6 +122,27 @@ impl Scene {
         let body: Value = answer.json().await.expect("JSON");
         assert!(body["error"].is_null(), "{body}");
         body["result"].clone()
+    }
+
+    /// A message of the latest revision with the key of the account, as the relay `hotdesk mcp` sends it.
+    pub fn key_message(&self, message: &Value) -> RequestBuilder {
+        let request = self.controller.bare(Method::POST, "/mcp/stdio");
+        let request = request.header("accept", "application/json, text/event-stream");
+        let method = message["method"].as_str().expect("a method");
+        let request = request.header("mcp-protocol-version", LATEST_REVISION).header("mcp-method", method);
+        let request = request.bearer_auth(self.controller.key()).json(message);
+        match message["params"]["name"].as_str() {
+            Some(name) => request.header("mcp-name", name),
+            None => request,
+        }
+    }
+
+    /// Calls a tool with the key of the account and returns its result.
+    pub async fn call_with_key(&self, tool: &str, arguments: Value) -> Value {
+        let message = stateless("tools/call", &json!({"name": tool, "arguments": arguments}));
+        let answer = fetch_json(self.key_message(&message)).await;
+        assert!(answer.body["result"].is_object(), "{tool}: {}", answer.body);
+        answer.body["result"].clone()
     }
 
     /// A message of the session revision, with or without a session id.

@@ -12,6 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::scene::{Scene, initialize, request, stateless};
 use crate::harness::agent::fetch_json;
+use crate::harness::browser::{Browser, person};
 
 /// Longest wait for an answer on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -74,9 +75,14 @@ async fn a57_keys_and_tokens_have_their_own_endpoints() {
     };
     let key = scene.controller.key();
     assert_eq!(ask(Some(key)).send().await.expect("an answer").status(), 200);
-    for (what, refused) in
-        [("nothing", None), ("a token", Some(&*scene.token)), ("no key", Some("sk_live_x"))]
-    {
+    person(&scene.controller.store().await, "ada@x.example").await;
+    let console = Browser::signed_in(&scene.controller.base, "ada@x.example").await.console_token().await;
+    for (what, refused) in [
+        ("nothing", None),
+        ("a token", Some(&*scene.token)),
+        ("no key", Some("sk_live_x")),
+        ("a token of the console", Some(&*console)),
+    ] {
         let answer = ask(refused).send().await.expect("an answer");
         assert_eq!(answer.status(), 401, "{what}");
         assert!(answer.headers().contains_key("www-authenticate"), "{what}");

@@ -8,6 +8,7 @@ use reqwest::Response;
 use serde_json::{Value, json};
 
 use super::scene::{Scene, initialize, request};
+use crate::harness::agent::fetch_json;
 
 /// Longest wait for a message on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,18 +23,19 @@ fn slow_agent() -> Router {
 }
 
 /// Messages of an event stream.
-struct Messages {
+pub struct Messages {
     stream: Response,
     text: String,
 }
 
 impl Messages {
-    fn of(stream: Response) -> Self {
+    pub fn of(stream: Response) -> Self {
         assert_eq!(stream.headers()["content-type"], "text/event-stream");
         Self { stream, text: String::new() }
     }
 
-    async fn next(&mut self) -> Value {
+    /// The next message.
+    pub async fn next(&mut self) -> Value {
         let next = async {
             loop {
                 while let Some((line, rest)) = self.text.split_once('\n') {
@@ -48,6 +50,12 @@ impl Messages {
             }
         };
         tokio::time::timeout(TIMEOUT, next).await.expect("a message in time")
+    }
+
+    /// Waits until the server ends the stream, also in the middle.
+    pub async fn end(mut self) {
+        let end = async { while let Ok(Some(_)) = self.stream.chunk().await {} };
+        tokio::time::timeout(TIMEOUT, end).await.expect("the stream ends in time");
     }
 }
 
@@ -113,4 +121,52 @@ async fn who_cannot_be_asked_is_not_asked() {
     let message = scene.session_message(&scene.token, Some(&session), &request("tools/call", params));
     let mut messages = Messages::of(message.send().await.expect("an answer"));
     assert_eq!(messages.next().await["result"]["isError"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_latest_revision_asks_in_the_result_of_a_call() {
+    let scene = Scene::boot().await;
+    let params = json!({"name": "delete_computer", "arguments": {"computer_id": scene.computer}});
+    let call = async |answer: Option<&str>| {
+        let mut params = params.clone();
+        if let Some(action) = answer {
+            params["inputResponses"] = json!({"confirm": {"action": action, "content": {}}});
+        }
+        let mut message = super::scene::stateless("tools/call", &params);
+        let capabilities = "io.modelcontextprotocol/clientCapabilities";
+        message["params"]["_meta"][capabilities] = json!({"elicitation": {}});
+        fetch_json(scene.message("tools/call", params).json(&message)).await.body["result"].clone()
+    };
+    let record = async || scene.controller.get(&format!("/computers/{}", scene.computer)).await.status;
+    let asked = call(None).await;
+    let question = &asked["inputRequests"]["confirm"];
+    assert_eq!(
+        (&asked["resultType"], &question["method"]),
+        (&json!("input_required"), &json!("elicitation/create")),
+        "{asked}"
+    );
+    let text = question["params"]["message"].as_str().expect("a text");
+    assert!(text.contains("\"desk\"") && text.contains(&scene.computer), "{text}");
+    assert_eq!(record().await, 200);
+    let log = scene.controller.get("/audit").await.body.to_string();
+    assert!(!log.contains("delete_computer"), "a question is no change: {log}");
+    for (action, fails) in [("decline", true), ("cancel", true), ("accept", false)] {
+        let result = call(Some(action)).await;
+        assert_eq!(result["isError"], fails, "{action}: {result}");
+        assert_eq!(record().await, if fails { 200 } else { 404 }, "{action}");
+    }
+    let log = scene.controller.get("/audit").await.body.to_string();
+    assert!(log.contains("/mcp tools/call delete_computer"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_asked_about_what_they_may_not_see() {
+    let scene = Scene::boot().await;
+    let params = json!({"name": "delete_computer", "arguments": {"computer_id": scene.elsewhere}});
+    let mut message = super::scene::stateless("tools/call", &params);
+    let capabilities = "io.modelcontextprotocol/clientCapabilities";
+    message["params"]["_meta"][capabilities] = json!({"elicitation": {"form": {}}});
+    let refused = fetch_json(scene.message("tools/call", params).json(&message)).await.body;
+    let code = &refused["result"]["structuredContent"]["code"];
+    assert_eq!(*code, "workspace_scope_mismatch", "{refused}");
 }

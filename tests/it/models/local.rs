@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use hotdesk::model::ModelCatalog;
-use hotdesk::model::catalog::{BackendDefinition, BackendKind, CatalogDefinition, ModelDefinition};
+use hotdesk::model::catalog::{
+    BackendDefinition, BackendKind, CatalogDefinition, ModelCatalog, ModelDefinition,
+};
 use hotdesk::model::conversation::{Content, Delta, StopReason};
 use hotdesk::model::prices::Prices;
 

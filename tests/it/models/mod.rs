@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use hotdesk::base::secret::Secret;
 use hotdesk::model::catalog::{
-    BackendDefinition, BackendKind, CatalogDefinition, ClientKeys, ModelDefinition, ModelHandle,
+    BackendDefinition, BackendKind, CatalogDefinition, ClientKeys, ModelCatalog, ModelDefinition, ModelHandle,
 };
 use hotdesk::model::conversation::{
     Content, Delta, Image, Message, ModelReply, ModelRequest, Role, Tool, ToolCall, ToolResult,
 };
 use hotdesk::model::prices::Prices;
-use hotdesk::model::{ModelCatalog, ModelError, RequestLimits};
+use hotdesk::model::{ModelError, RequestLimits};
 use serde_json::json;
 
 use crate::harness::models::{ScriptedModels, Turn};

@@ -84,6 +84,22 @@ async fn thinking_returns_with_its_signature_to_the_server_that_signed_it() {
 }
 
 #[tokio::test]
+async fn a_server_is_asked_for_an_effort_of_thinking_unless_it_refuses_the_field() {
+    let server = ScriptedModels::start(vec![Turn::text("One."), Turn::text("Two.")]).await;
+    let handle = open(&catalog(&server.url(), quick()), SCRIPTED);
+    let mut request = super::request(&handle, vec![user(vec![text("Count.")])]);
+    request.model = "vendor/plain".to_owned();
+    for words in ["One.", "Two."] {
+        let mut parts = Vec::new();
+        let reply = handle.backend.reply(&request, &mut |delta| parts.push(delta)).await;
+        assert_eq!(reply.expect("a reply").content, [text(words)]);
+    }
+    let efforts: Vec<Value> =
+        server.requests().iter().map(|request| request.body["reasoning_effort"].clone()).collect();
+    assert_eq!(efforts, [json!("medium"), Value::Null, Value::Null], "the refusal is remembered");
+}
+
+#[tokio::test]
 async fn parts_arrive_before_the_end_and_dropping_the_request_ends_it() {
     for name in BOTH {
         let server = ScriptedModels::start(vec![Turn::text("One two three.").stalled_after(4)]).await;
@@ -182,6 +198,8 @@ async fn the_computer_has_the_version_of_its_model() {
         let sent = server.requests().remove(0);
         assert_eq!(sent.body["tools"][0]["type"], tool, "{model}");
         assert_eq!(sent.headers["anthropic-beta"], beta, "{model}");
+        let has_zoom = sent.body["tools"][0].get("enable_zoom").is_some();
+        assert_eq!(has_zoom, tool == "computer_20251124", "{model}");
     }
 }
 

@@ -13,5 +13,5 @@ mod tls;
 mod tokens;
 mod trips;
 
-pub use scene::{REDIRECT, authorize_url, form, parameter, token_pair};
-pub use trips::{scenarios, suite};
+pub use scene::{Browser, REDIRECT, authorize_url, form, operator, parameter, token_pair};
+pub use trips::{node, scenarios, suite};

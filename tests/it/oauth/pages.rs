@@ -71,6 +71,9 @@ async fn a65_no_page_of_another_site_reads_what_is_a_person_s() {
         "/settings/connections",
         "/cli/approve",
         "/set-up",
+        "/console",
+        "/console/token",
+        "/docs",
         "/api/workspaces",
         "/api/keys",
     ] {

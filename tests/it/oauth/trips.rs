@@ -74,16 +74,21 @@ async fn the_python_client_names_itself_by_a_url_and_gets_in() {
     assert_eq!(connections[0].client_id, server.url("/client.json"));
 }
 
-/// The conformance suite of the Model Context Protocol and its Node (packaging/dev/deps).
-pub fn suite() -> Option<Command> {
+/// The Node of the conformance suite, and the folder of its packages (packaging/dev/deps).
+pub fn node() -> Option<(Command, PathBuf)> {
     let cache = std::env::var_os("HOTDESK_CACHE").unwrap_or_else(|| "/var/cache/hotdesk".into());
     let modules = PathBuf::from(cache).join("mcp-conformance/node_modules");
-    let suite = modules.join("@modelcontextprotocol/conformance/dist/index.js");
     let node = modules.join("node/bin/node");
-    if !suite.exists() || !node.exists() {
+    node.exists().then(|| (Command::new(node), modules))
+}
+
+/// The conformance suite of the Model Context Protocol and its Node.
+pub fn suite() -> Option<Command> {
+    let (mut command, modules) = node()?;
+    let suite = modules.join("@modelcontextprotocol/conformance/dist/index.js");
+    if !suite.exists() {
         return None;
     }
-    let mut command = Command::new(node);
     command.arg(suite);
     Some(command)
 }

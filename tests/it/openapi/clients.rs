@@ -10,7 +10,7 @@ use crate::harness::controller::{RunningController, skip_reason};
 const TREE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// A folder of `packaging/dev/deps test`; prints the reason and returns `None` where it is missing.
-fn installed(folder: &str) -> Option<PathBuf> {
+pub fn installed(folder: &str) -> Option<PathBuf> {
     let cache =
         std::env::var_os("HOTDESK_CACHE").map_or_else(|| PathBuf::from("/var/cache/hotdesk"), PathBuf::from);
     let folder = cache.join(folder);
@@ -21,7 +21,8 @@ fn installed(folder: &str) -> Option<PathBuf> {
     Some(folder)
 }
 
-async fn run(mut command: Command) {
+/// Runs a command; panics with its output unless it succeeds.
+pub async fn run(mut command: Command) {
     let program = format!("{command:?}");
     let ran =
         tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("it starts");
@@ -30,14 +31,15 @@ async fn run(mut command: Command) {
 }
 
 /// A command with this folder first in `PATH`.
-fn command(bin: &Path, program: &str) -> Command {
+pub fn command(bin: &Path, program: &str) -> Command {
     let mut command = Command::new(bin.join(program));
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{path}", bin.display()));
     command
 }
 
-fn assert_png(picture: &Path) {
+/// Panics unless the file is a PNG.
+pub fn assert_png(picture: &Path) {
     let image = std::fs::read(picture).expect("a screenshot");
     assert!(image.starts_with(b"\x89PNG\r\n\x1a\n") && image.len() > 1000, "{} bytes", image.len());
 }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use hotdesk::domain::computer::isolation::Isolation;
+use hotdesk::domain::computer::lifecycle::Status;
 use serde_json::{Map, Value};
 
 use super::{document, operations, schema};
@@ -77,7 +79,7 @@ fn the_document_has_no_form_that_generators_refuse() {
         for content in answers.chain([&operation["requestBody"]]).filter_map(|it| it["content"].as_object()) {
             for (kind, content) in content {
                 // A definition file of a template is sent as it is on the disk.
-                let bytes = ["octet-stream", "image/", "video/", "x-tar", "yaml", "*/*"];
+                let bytes = ["octet-stream", "image/", "video/", "x-tar", "x-ndjson", "yaml", "*/*"];
                 let is_bytes = bytes.iter().any(|it| kind.contains(it));
                 let is_binary = content["schema"]["format"] == "binary";
                 assert_eq!(is_bytes, is_binary, "{name}: {kind}: {content}");
@@ -88,6 +90,36 @@ fn the_document_has_no_form_that_generators_refuse() {
     let mapping = actions["discriminator"]["mapping"].as_object().expect("a discriminator");
     assert_eq!(mapping.len(), actions["oneOf"].as_array().map_or(0, Vec::len));
     assert_eq!(mapping["mouse_down"], "#/components/schemas/MouseDownAction");
+    for (union, value, name) in [
+        ("AnthropicAction", "left_click", "AnthropicActionLeftClick"),
+        ("OpenaiAction", "click", "OpenaiActionClick"),
+    ] {
+        let union = &document["components"]["schemas"][union];
+        let mapping = union["discriminator"]["mapping"].as_object().expect("a discriminator");
+        assert_eq!(mapping.len(), union["oneOf"].as_array().map_or(0, Vec::len));
+        assert_eq!(mapping[value], format!("#/components/schemas/{name}"));
+    }
+}
+
+#[test]
+fn a_field_says_what_it_holds() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    let fields = |name: &str| &schemas[name]["properties"];
+    for (name, field) in [("ActionResult", "details"), ("FireTrigger", "event"), ("PendingCall", "input")] {
+        assert_eq!(fields(name)[field]["additionalProperties"], true, "{name}: {field}");
+    }
+    let words = |field: &str| -> BTreeSet<String> {
+        let named = schema(&document, &fields("Computer")[field]);
+        let words = named["enum"].as_array().expect("an enumeration");
+        words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
+    };
+    let statuses: BTreeSet<String> = Status::ALL.iter().map(|it| it.name().to_owned()).collect();
+    assert_eq!(words("status"), statuses);
+    let isolations: BTreeSet<String> = Isolation::ALL.iter().map(|it| it.name().to_owned()).collect();
+    assert_eq!(words("isolation"), isolations);
+    // Another type with the name that the words of `status` would have.
+    assert!(fields("ComputerStatus")["name"].is_object(), "{}", schemas["ComputerStatus"]);
 }
 
 #[test]

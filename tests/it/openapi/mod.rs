@@ -1,6 +1,6 @@
 //! OpenAPI document: it matches the recorded file, and every documented operation exists.
 
-mod clients;
+pub mod clients;
 mod forms;
 mod strict;
 

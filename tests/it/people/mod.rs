@@ -9,7 +9,7 @@ mod late;
 mod log;
 pub mod loss;
 mod loss_under_way;
-mod members;
+pub mod members;
 mod passkeys;
 mod passwords;
 mod provider;

@@ -51,7 +51,10 @@ async fn sign_in(controller: &Simulation, provider: &OidcProvider) -> Page {
 /// Begins a connection from the settings; returns the answer and the address at the provider on its page.
 async fn begin_connection(browser: &Browser, fields: &[(&str, &str)]) -> (Page, String) {
     let begun = browser.post("/settings/sign-in/provider", fields).await;
-    let url = begun.text.split_once("<a class=\"button\" href=\"").and_then(|(_, rest)| rest.split_once('"'));
+    let url = begun
+        .text
+        .split_once("<a class=\"button primary\" href=\"")
+        .and_then(|(_, rest)| rest.split_once('"'));
     let url = url.map(|(url, _)| url.replace("&amp;", "&")).unwrap_or_default();
     (begun, url)
 }

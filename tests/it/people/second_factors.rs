@@ -125,7 +125,7 @@ async fn a82_a_code_is_needed_after_the_password_and_works_once() {
     let link = link.await.body["url"].as_str().expect("a link").to_owned();
     let token = link.split_once("#token=").expect("a token").1;
     let followed = fresh.send("/sign-in/link", &[("token", token), ("sure", "true")]).await;
-    assert_eq!((followed.status, followed.location()), (303, "/settings"), "{}", followed.text);
+    assert_eq!((followed.status, followed.location()), (303, "/console"), "{}", followed.text);
     // A password that changes meanwhile ends a sign-in under way.
     let token = show_password(&fresh).await;
     let changed = [("current", PASSWORD), ("password", "a longer password")];

@@ -51,7 +51,7 @@ async fn the_first_key_sets_the_operator_up_once() {
     assert_eq!(statuses, [303, 403], "{first:?} {second:?}");
     let (entered, email) =
         if first.status == 303 { (first, "ada@x.example") } else { (second, "b@x.example") };
-    assert_eq!(entered.location(), "/settings");
+    assert_eq!(entered.location(), "/console");
     browser.adopt_session(&entered).await;
     assert!(browser.get("/settings").await.text.contains(email));
     for done in [

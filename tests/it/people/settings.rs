@@ -23,6 +23,7 @@ async fn every_settings_page_leads_to_the_others() {
     for path in pages {
         let text = ada.get(path).await.text;
         assert!(text.contains(&here(path)), "{path} does not mark itself as current: {text}");
+        assert!(text.contains("<a href=\"/console\">"), "{path} has no link to the console: {text}");
         for other in pages.into_iter().filter(|other| *other != path) {
             assert!(text.contains(&format!("<a href=\"{other}\">")), "{path} has no link to {other}: {text}");
         }
@@ -66,8 +67,8 @@ async fn the_root_leads_people_on_and_programs_nowhere() {
         [("key", controller.key()), ("email", "ada@x.example"), ("full_name", ""), ("password", PASSWORD)];
     assert_eq!(anonymous.send("/set-up", &operator).await.status, 303);
     for (accept, status, location) in [
-        (html, 303, "/settings"),
-        ("application/json, text/html;q=0.5", 303, "/settings"),
+        (html, 303, "/console"),
+        ("application/json, text/html;q=0.5", 303, "/console"),
         ("application/json", 404, ""),
         ("*/*", 404, ""),
     ] {

@@ -88,7 +88,7 @@ async fn t29_a_link_ends_with_its_time_and_makes_place_for_newer_ones() {
         tokens.push(new_token(&controller, key, json!({})).await);
     }
     assert_eq!(follow(&browser, &tokens[0]).await.status, 404, "an account has at most 16 unused links");
-    assert_eq!(follow(&browser, &tokens[1]).await.location(), "/settings");
+    assert_eq!(follow(&browser, &tokens[1]).await.location(), "/console");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,7 +235,7 @@ async fn the_operator_chooses_a_password_after_a_sign_in_by_a_link() {
     let short = browser.post("/set-up/account", &person("short")).await;
     assert!(short.status == 400 && short.text.contains("action=\"/set-up/account\""), "{short:?}");
     let done = browser.post("/set-up/account", &person(PASSWORD)).await;
-    assert_eq!((done.status, done.location()), (303, "/settings"), "{}", done.text);
+    assert_eq!((done.status, done.location()), (303, "/console"), "{}", done.text);
     Browser::signed_in(&controller.base, "ada@x.example").await;
     assert_eq!(browser.post("/set-up/account", &person(PASSWORD)).await.status, 403);
 }

@@ -14,6 +14,7 @@ async fn sign_in(browser: &mut PythonDriver, controller: &RunningController, bas
     let url = made["url"].as_str().expect("a link");
     let (_, path) = url.split_once("/sign-in/").expect("a link");
     browser.run("open", json!({"url": format!("{base}/sign-in/{path}")}));
+    // The console's script shows who is signed in.
     wait_for_text(browser, "operator@localhost");
     browser.run("open", json!({"url": format!("{base}/settings")}));
     wait_for_text(browser, "Signed in as");

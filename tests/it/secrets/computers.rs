@@ -40,6 +40,7 @@ struct EncryptedScene {
     workspace: String,
     id: String,
     has_memory: bool,
+    is_encrypted: bool,
     keys: TempDir,
 }
 
@@ -53,7 +54,7 @@ impl EncryptedScene {
         let controller = RunningController::boot_on_encrypting_disk(DISK_MIB, &configuration).await;
         let workspace = controller.workspace("demo").await;
         let id = id_of(&controller.computer(&workspace, "one").await);
-        let scene = Self { controller, workspace, id, has_memory, keys };
+        let scene = Self { controller, workspace, id, has_memory, is_encrypted: encrypt, keys };
         scene.write_marks().await;
         scene
     }
@@ -90,6 +91,9 @@ impl EncryptedScene {
         let path = format!("/computers/{}/snapshots", self.id);
         let made = self.controller.post(&path, body).await;
         assert_eq!(made.status, 201, "{}", made.body);
+        // Pictures are blobs, which are not encrypted.
+        assert_eq!(made.body["has_picture"], json!(!self.is_encrypted), "{}", made.body);
+        assert_eq!(self.controller.blobs("snapshot-pictures").is_empty(), self.is_encrypted);
         id_of(&made.body)
     }
 
@@ -276,6 +280,9 @@ fn identifier(folder: &Path) -> Option<[u8; 16]> {
 /// Without the setting, the search must find the marks: that of the memory where memory was saved.
 async fn is_found_without_encryption(configuration: &str, has_memory: bool) {
     let mut scene = EncryptedScene::boot(configuration, false, has_memory).await;
+    let snapshot = scene.snapshot(false).await;
+    let path = format!("/computers/{}/snapshots/{snapshot}", scene.id);
+    assert_eq!(scene.controller.delete(&path).await.status, 200);
     scene.rest(&scene.id.clone()).await;
     let [disk, memory] = scene.marks_on_disk().await;
     assert!(disk > 0, "{disk}");

@@ -33,7 +33,7 @@ pub async fn operator(controller: &Caller, secrets: &mut Canaries) -> Browser {
         ("password", &first),
     ];
     let entered = browser.send("/set-up", &fields).await;
-    assert_eq!((entered.status, entered.location()), (303, "/settings"), "{}", entered.text);
+    assert_eq!((entered.status, entered.location()), (303, "/console"), "{}", entered.text);
     browser.adopt_session(&entered).await;
     secrets.record("a session's cookie", browser.session());
     secrets.record("a form's token", &browser.csrf);
@@ -49,6 +49,8 @@ pub async fn operator(controller: &Caller, secrets: &mut Canaries) -> Browser {
     assert_eq!(other.post("/sign-out", &[]).await.status, 303);
     second_factor(&browser, secrets, &second).await;
     assert_eq!(browser.get("/settings").await.status, 200);
+    let token = secrets.record("a token of the console", &browser.console_token().await);
+    assert_eq!(fetch_json(controller.request_with(&token, Method::GET, "/workspaces")).await.status, 200);
     browser
 }
 

@@ -3,6 +3,7 @@
 mod failures;
 mod forks;
 mod launches;
+mod pictures;
 mod recovery;
 mod sizes;
 
@@ -79,7 +80,7 @@ async fn a_snapshot_is_kept_listed_and_removed() {
     assert_eq!(created.status, 201, "{}", created.body);
     let first = created.body["id"].as_str().expect("an id").to_owned();
     let expected = json!({"id": first, "computer_id": scene.id, "name": "before the update", "state": "ready",
-        "memory": false, "size_bytes": 5, "created_at": created.body["created_at"]});
+        "memory": false, "size_bytes": 5, "has_picture": false, "created_at": created.body["created_at"]});
     assert_eq!(created.body, expected);
     let second = scene.create_snapshot(true).await;
     let listed = scene.snapshots().await;

@@ -31,6 +31,8 @@ pub enum RenewalBehaviour {
 pub struct Agents {
     pub behaviour: Arc<Mutex<RenewalBehaviour>>,
     pub renewals: Arc<Mutex<Vec<Renewal>>>,
+    /// The paths of all requests.
+    pub paths: Arc<Mutex<Vec<String>>>,
 }
 
 struct Memory {
@@ -40,7 +42,11 @@ struct Memory {
 
 impl Agents {
     pub fn new() -> Self {
-        Self { behaviour: Arc::new(Mutex::new(RenewalBehaviour::Honest)), renewals: Arc::default() }
+        Self {
+            behaviour: Arc::new(Mutex::new(RenewalBehaviour::Honest)),
+            renewals: Arc::default(),
+            paths: Arc::default(),
+        }
     }
 
     pub fn behave(&self, behaviour: RenewalBehaviour) {
@@ -65,6 +71,7 @@ fn response(status: StatusCode, body: Value) -> Response {
 }
 
 async fn answer(State(memory): State<Arc<Memory>>, request: Request) -> Response {
+    memory.agents.paths.lock().expect("no panic").push(request.uri().path().to_owned());
     let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let expected = format!("Bearer {}", memory.state.get("token").expect("one"));
     if authorization != Some(&expected) {

@@ -107,7 +107,10 @@ async fn a_computer_sleeps_and_wakes_with_what_it_had_in_memory() {
     let listed = scene.controller.get("/computers?status=suspended").await.body;
     assert_eq!((&listed["total"], &listed["computers"][0]["id"]), (&json!(1), &json!(scene.id)));
 
+    scene.agents.paths.lock().expect("no panic").clear();
     let woken = scene.ask("resume").await;
+    let first = scene.agents.paths.lock().expect("no panic").iter().take(2).cloned().collect::<Vec<_>>();
+    assert_eq!(first, ["/identity", "/health"], "the new identity, and a proof that it holds");
     let expected = json!({"success": true, "status": "running", "waking": false, "pending": false,
         "expected_seconds": 0});
     assert_eq!((woken.status, &woken.body), (200, &expected));

@@ -12,26 +12,25 @@ use serde_json::{Value, json};
 use super::builds::{build, log};
 use crate::harness::simulation::{Setup, Simulation, default_agent};
 
-/// An agent whose only process runs for ever without output.
-fn endless_agent() -> Router {
+/// Routes of an agent whose only process runs for ever without output.
+pub fn endless_process() -> Router {
     let process = async || -> Json<Value> {
         Json(json!({"id": "1", "pid": 2, "name": null, "command": "sleep", "status": "running",
             "exit_code": null, "signal": null, "tree_running": true, "stdin": "closed",
             "started_at": "2026-01-01T00:00:00.000Z", "ended_at": null, "output_bytes": 0, "stdout_bytes": 0,
             "stderr_bytes": 0, "followers": 0}))
     };
-    let routes = Router::new()
+    Router::new()
         .route("/processes", post(process))
         .route("/processes/{id}", any(process))
         .route("/processes/{id}/stdin", any(async || Json(json!({"written": 10, "eof": true}))))
-        .route("/processes/{id}/output", any(std::future::pending::<()>));
-    default_agent().merge(routes)
+        .route("/processes/{id}/output", any(std::future::pending::<()>))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_without_an_end_fails_at_its_timeout_and_leaves_nothing() {
     let limits = Limits { build_seconds: 1, ..Limits::default() };
-    let agent = Arc::new(|_: &AgentBoot| endless_agent());
+    let agent = Arc::new(|_: &AgentBoot| default_agent().merge(endless_process()));
     let controller = Simulation::boot_with_agent(agent, Setup { limits, ..Setup::default() }).await;
     let status = build(&controller, "slow@1.0.0", "build: {run: ['sleep 7200']}").await;
     assert_eq!(

@@ -22,6 +22,14 @@ use crate::plans;
 
 /// Longest build: the download and the unpacking of a few hundred megabytes, beside other tests.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(200);
+/// Longest build of a template that is built only in full runs: code-server compiles its modules for minutes.
+const LONG_BUILD_TIMEOUT: Duration = Duration::from_secs(900);
+/// Longest time until the window of a template shows what it is about: pages load beside other tests.
+const WINDOW_TIMEOUT: Duration = Duration::from_secs(60);
+/// Milliseconds in which a desktop must not change before its picture is taken, and for which that is awaited.
+/// A text cursor may blink for ever.
+const QUIET_MS: u32 = 5000;
+const QUIET_TIMEOUT_MS: u32 = 30_000;
 /// Longest start of a program of a template.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 /// What the programs of builds say when they do not reach a registry.
@@ -40,7 +48,7 @@ impl Scene {
     /// The same for a template whose build downloads hundreds of megabytes, or compiles for minutes.
     async fn launch_in_full_run(template: &str) -> Option<Self> {
         if is_full_run() {
-            return Self::launch(template).await;
+            return Self::launch_within(LONG_BUILD_TIMEOUT, template).await;
         }
         Capability::Registries
             .skip("a long build of a template of the service: only with HOTDESK_PROOF=full");
@@ -49,13 +57,20 @@ impl Scene {
 
     /// Builds a template of the service and launches it; `None` where that is not possible.
     async fn launch(template: &str) -> Option<Self> {
+        Self::launch_within(BUILD_TIMEOUT, template).await
+    }
+
+    async fn launch_within(timeout: Duration, template: &str) -> Option<Self> {
         full_image()?;
         let image = TrustingImage::link();
         let controller = RunningController::boot_image(&image.path(), "").await;
         let path = format!("/templates/system/{}/build", template.replace('@', "/"));
         let begun = controller.post(&path, json!({})).await;
-        assert_eq!((begun.status, &begun.body["status"]), (200, &json!("building")), "{}", begun.body);
-        let built = wait::until(BUILD_TIMEOUT, || async {
+        // The guest image as it is needs no build, and its computers have no template.
+        let is_plain = template.starts_with("desktop@");
+        let expected = if is_plain { "ready" } else { "building" };
+        assert_eq!((begun.status, &begun.body["status"]), (200, &json!(expected)), "{}", begun.body);
+        let built = wait::until(timeout, || async {
             let status = controller.get(&path).await.body;
             (status["status"] != "building").then_some(status)
         });
@@ -74,7 +89,8 @@ impl Scene {
         let workspace = controller.workspace("w").await;
         let launched = launch(&controller, controller.key(), &workspace, &format!("system/{template}")).await;
         assert_eq!(launched.status, 201, "{}", launched.body);
-        assert_eq!(launched.body["template_ref"], format!("system/{template}"));
+        let reference = (!is_plain).then(|| format!("system/{template}"));
+        assert_eq!(launched.body["template_ref"], json!(reference));
         let computer = id_of(&launched.body);
         Some(Self { controller, computer, _image: image })
     }
@@ -120,10 +136,24 @@ impl Scene {
         self.controller.bash(&self.computer, logs).await
     }
 
-    /// Stores a picture of the desktop for the catalogue, if `HOTDESK_PICTURES` names a folder.
-    async fn take_picture(&self, template: &str) {
+    /// Stores a picture of the desktop for the catalogue, if `HOTDESK_PICTURES` names a folder
+    /// (`packaging/dev/pictures`). First it waits for a window with `title` in its title, in any case of
+    /// letters.
+    async fn take_picture(&self, template: &str, title: Option<&str>) {
         let Some(folder) = std::env::var_os("HOTDESK_PICTURES") else { return };
-        let quiet = self.controller.act(&self.computer, "wait_stable", json!({"quiet_ms": 3000})).await;
+        if let Some(title) = title {
+            let windows = format!("/computers/{}/windows", self.computer);
+            let shown = wait::until(WINDOW_TIMEOUT, || async {
+                let text = self.controller.get(&windows).await.body.to_string().to_lowercase();
+                text.contains(&title.to_lowercase()).then_some(())
+            });
+            if shown.await.is_none() {
+                let seen = self.controller.get(&windows).await.body;
+                panic!("no window shows {title:?}: {seen}\n{}", self.services().await);
+            }
+        }
+        let settle = json!({"quiet_ms": QUIET_MS, "timeout_ms": QUIET_TIMEOUT_MS});
+        let quiet = self.controller.act(&self.computer, "wait_stable", settle).await;
         assert_eq!(quiet.status, 200, "{}", quiet.body);
         let query = "response_format=binary&format=webp&quality=60&scale=0.5";
         let path = format!("/computers/{}/screenshot?{query}", self.computer);
@@ -223,6 +253,17 @@ async fn the_catalogue_is_for_every_account_and_only_the_operator_builds_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_desktop_of_the_service_is_the_guest_image() {
+    let Some(scene) = Scene::launch("desktop@1.0.0").await else { return };
+    assert_eq!(scene.ports().await, Vec::<Value>::new());
+    let services = scene.controller.get(&format!("/computers/{}/services", scene.computer)).await.body;
+    assert_eq!(services["services"], json!([]), "{services}");
+    let manager = scene.controller.bash(&scene.computer, "wmctrl -m | head -n1").await;
+    assert_eq!(manager, "Name: Openbox\n");
+    scene.take_picture("desktop", None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn playwright_drives_the_browser_of_the_service_from_outside() {
     let Some(python) = python() else { return };
     let Some(scene) = Scene::launch("browser@1.0.0").await else { return };
@@ -247,7 +288,7 @@ async fn playwright_drives_the_browser_of_the_service_from_outside() {
     assert!(windows.to_string().contains("Chromium"), "{windows}");
     let user = scene.controller.bash(&scene.computer, "ps -o user= -C chromium | sort -u").await;
     assert_eq!(user, "orgo\n");
-    scene.take_picture("browser").await;
+    scene.take_picture("browser", Some("chromium")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,7 +302,7 @@ async fn jupyterlab_of_the_service_answers_by_key_alone() {
     assert_eq!(status["kernels"], 0, "{status}");
     assert!(scene.answer(8888, "/lab", Some(key)).await.contains("JupyterLab"));
     assert_eq!(scene.status_of_stranger(8888).await, 401);
-    scene.take_picture("python").await;
+    scene.take_picture("python", Some("jupyterlab - chromium")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,7 +317,7 @@ async fn node_of_the_service_serves_its_folder_to_everybody() {
         let answer = scene.controller.client.get(format!("{}{path}", scene.url(3000))).send().await;
         assert_eq!(answer.expect("an answer").status(), 404, "{path}");
     }
-    scene.take_picture("node").await;
+    scene.take_picture("node", Some("node.js - chromium")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -291,7 +332,7 @@ async fn the_agent_of_the_service_has_its_key_as_a_secret() {
         Some(found).filter(|text| !text.is_empty())
     });
     assert_eq!(started.await.as_deref(), Some("ANTHROPIC_API_KEY=no real key\n"));
-    scene.take_picture("claude-code").await;
+    scene.take_picture("claude-code", Some("claude")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -303,7 +344,7 @@ async fn the_editor_of_the_service_answers_by_key_alone() {
     assert!(scene.answer(8443, "/healthz", Some(key)).await.contains("\"status\":\"alive\""));
     assert!(scene.answer(8443, "/?folder=/home/orgo/project", Some(key)).await.contains("code-server"));
     assert_eq!(scene.status_of_stranger(8443).await, 401);
-    scene.take_picture("code").await;
+    scene.take_picture("code", Some("project - code-server")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::builds::{build, controller, launch, layers};
+use super::builds::{build, controller, launch, layers, log};
 use super::services::{TIMEOUT, service, services, status};
 use crate::events::source::{JsonMessages, subscribe};
 use crate::harness::agent::fetch_json;
@@ -111,10 +111,11 @@ async fn a_health_check_reads_the_secrets_of_the_template() {
         command: 'test \"$KEY\" = \"$(cat /opt/expected)\"; . /root/.env; test \"$API_KEY\" = \"$KEY\"'}\n";
     let built = build(&controller, "lab@1.0.0", content).await;
     assert_eq!(built["status"], "ready", "{built}");
-    // A build has no secrets, and says what it does not check.
-    let log = super::builds::log(&controller, "lab@1.0.0").await;
-    let warned = log.iter().find(|entry| entry["phase"] == "check").expect("an entry");
-    assert_eq!(warned["level"], "warn", "{warned}");
+    // The check of the build reads them, too: the application would not be healthy without.
+    let log = log(&controller, "lab@1.0.0").await;
+    let checks: Vec<&Value> = log.iter().filter(|entry| entry["phase"] == "check").collect();
+    assert!(checks.iter().all(|entry| entry["level"] == "info"), "{checks:?}");
+    assert!(checks.iter().any(|entry| entry["line"] == "the services are up and healthy"), "{checks:?}");
     let workspace = controller.workspace("w").await;
     let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
     services(&controller, &id, |list| is_healthy(list, "key")).await;
@@ -138,4 +139,35 @@ async fn a_build_fails_with_the_name_and_the_output_of_a_service_that_is_not_up(
         "{}",
         refused.body
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t10_a_check_without_secrets_is_skipped_and_one_with_them_shows_no_output() {
+    let Some(controller) = controller().await else { return };
+    let services = |end: &str| {
+        format!(
+            "secrets: [{{name: api_key}}]\napps: [{{name: web, services: [{{name: api, user: root, \
+             restart: 'no', env: {{TOKEN: {{secret: api_key}}}}, run: 'echo \"the key is $TOKEN\"; {end}'}}], \
+             health: {{type: command, every: 1s, command: 'echo \"$TOKEN\"; . /root/.env; exit \"$API_KEY\"'}}}}]"
+        )
+    };
+    let built = build(&controller, "without@1.0.0", &services("exit 4")).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let entries = log(&controller, "without@1.0.0").await;
+    let checks: Vec<&Value> = entries.iter().filter(|entry| entry["phase"] == "check").collect();
+    assert!(checks.len() == 1 && checks[0]["level"] == "warn", "{checks:?}");
+    let line = checks[0]["line"].as_str().expect("a line");
+    assert!(line.starts_with("not checked: services (api) and health of applications (web): "), "{line}");
+    assert!(line.ends_with("the account that builds has no secret API_KEY"), "{line}");
+
+    let value = "canary-value-of-a-key-51c9";
+    let stored = controller.request(Method::PUT, "/secrets/API_KEY").json(&json!({"value": value}));
+    assert!(fetch_json(stored).await.status < 300);
+    let failed = build(&controller, "broken@1.0.0", &services("exit 3")).await;
+    assert_eq!(failed["status"], "failed", "{failed}");
+    let error = failed["error"].as_str().expect("an error");
+    assert!(error.contains("the service api is not up: it ended with exit code 3"), "{error}");
+    assert!(error.contains("the output of api is not shown"), "{error}");
+    let entries = log(&controller, "broken@1.0.0").await;
+    assert!(!format!("{failed} {entries:?}").contains(value), "{entries:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -288,6 +288,11 @@ fn bad_images_are_refused_and_leave_nothing() {
         ("another system", vec![layer(&other)], "the image is Alpine  Linux: the desktop needs Debian"),
         ("no system", vec![layer(&[file("a", b"x")])], "the image is no Linux distribution"),
         ("no apt-get", without("apt-get"), "the image has no /usr/bin/apt-get"),
+        (
+            "an old system",
+            with(vec![file("var/lib/dpkg/status", b"Package: libc6\nVersion: 2.35-0ubuntu3.11\n")]),
+            "the image is Debian of the test with glibc 2.35: computers need 2.36 or later",
+        ),
         ("a path upwards", with(vec![file("../outside", b"x")]), "../outside leads out of the image"),
         ("a path upwards inside", with(vec![file("opt/../../outside", b"x")]), "leads out of the image"),
         (
@@ -556,14 +561,9 @@ fn is_unreachable(status: &Value) -> bool {
     is_unreachable
 }
 
-/// Debian as its makers pack it, without any part of the desktop.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_desktop_is_installed_on_a_minimal_debian() {
-    if !is_full_run() {
-        Capability::Registries.skip("an installation of the desktop: only with HOTDESK_PROOF=full");
-        return;
-    }
-    let Some(controller) = controller().await else { return };
+/// Installs the desktop on a distribution as its makers pack it, without any part of the desktop. `options`
+/// are those of mmdebstrap(1), and `sources` its package sources; none for its own.
+async fn check_minimal(controller: &RunningController, suite: &str, options: &[&str], sources: Option<&str>) {
     let temp = tempfile::tempdir().expect("a folder");
     let (tar, source) = (temp.path().join("layer.tar"), temp.path().join("layout"));
     // A host behind a proxy that inspects TLS needs its authorities for PyPI.
@@ -572,17 +572,74 @@ async fn the_desktop_is_installed_on_a_minimal_debian() {
         .args(["--quiet", "--variant=minbase", "--customize-hook=mkdir -p \"$1/opt/base\"; echo of the base >\"$1/opt/base/marker\""])
         .arg(format!("--customize-hook=cp {authorities} \"$1/opt/ca.crt\"; printf '[global]\\ncert = /opt/ca.crt\\n' >\"$1/etc/pip.conf\""))
         .args(["--customize-hook=sed -i 's/^PRETTY_NAME=.*/PRETTY_NAME=\"Debian of the test\"/' \"$1/usr/lib/os-release\"; rm -r \"$1/srv\""])
-        .arg("bookworm")
+        .args(options)
+        .arg(suite)
         .arg(&tar)
+        .args(sources)
         .output()
         .expect("mmdebstrap");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     write_layout(&source, architecture(), &[gzip(&fs::read(&tar).expect("a layer"))]);
-    import(&controller.data_dir(), "debian-12", &source.to_string_lossy(), &[]);
-    let status = build_within(INSTALL_TIMEOUT, &controller, "lab@1.0.0", "base: debian-12").await;
+    import(&controller.data_dir(), suite, &source.to_string_lossy(), &[]);
+    let base = format!("base: {suite}");
+    let status = build_within(INSTALL_TIMEOUT, controller, "lab@1.0.0", &base).await;
     if is_unreachable(&status) {
         return;
     }
     assert_eq!(status["status"], "ready", "{status}");
-    check_computer(&controller, "lab@1.0.0").await;
+    check_computer(controller, "lab@1.0.0").await;
+}
+
+/// A controller for an installation of the desktop, which takes minutes.
+async fn controller_in_full_run() -> Option<RunningController> {
+    if is_full_run() {
+        return controller().await;
+    }
+    Capability::Registries.skip("an installation of the desktop: only with HOTDESK_PROOF=full");
+    None
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_desktop_is_installed_on_a_minimal_debian() {
+    let Some(controller) = controller_in_full_run().await else { return };
+    check_minimal(&controller, "bookworm", &[], None).await;
+}
+
+/// Package sources of Ubuntu for this architecture.
+const UBUNTU: &str = if cfg!(target_arch = "aarch64") {
+    "http://ports.ubuntu.com/ubuntu-ports"
+} else {
+    "http://archive.ubuntu.com/ubuntu"
+};
+/// The package with the keys of Ubuntu's archive, and its digest: Debian has none.
+const UBUNTU_KEYS: &str = "pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb";
+const UBUNTU_KEYS_DIGEST: &str = "sha256:36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8";
+
+/// Links `/bin`, `/lib` and `/sbin` before the first package, as images of Ubuntu have them. mmdebstrap alone would leave
+/// that to the conversion of a package.
+const MERGED_USR: &str = "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_desktop_is_installed_on_a_minimal_ubuntu() {
+    let Some(controller) = controller_in_full_run().await else { return };
+    let temp = tempfile::tempdir().expect("a folder");
+    // The user of apt reads the keys.
+    fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+    let (package, keys) = (temp.path().join("keys.deb"), temp.path().join("keys"));
+    let url = format!("{UBUNTU}/{UBUNTU_KEYS}");
+    let fetched =
+        Command::new("curl").args(["-fsS", "--max-time", "60", "-o"]).arg(&package).arg(&url).output();
+    let fetched = fetched.expect("curl");
+    if !fetched.status.success() {
+        let why = String::from_utf8_lossy(&fetched.stderr).trim().to_owned();
+        return Capability::Registries.skip(format_args!("the package sources of Ubuntu: {why}"));
+    }
+    assert_eq!(digest(&fs::read(&package).expect("a file")), UBUNTU_KEYS_DIGEST);
+    let unpacked = Command::new("dpkg-deb").arg("-x").arg(&package).arg(&keys).status().expect("dpkg-deb");
+    assert!(unpacked.success());
+    let keyring = keys.join("usr/share/keyrings/ubuntu-archive-keyring.gpg");
+    let option = format!("--keyring={}", keyring.display());
+    // The desktop needs packages of `universe`, which images of Ubuntu permit.
+    let sources = format!("deb {UBUNTU} noble main universe");
+    check_minimal(&controller, "noble", &[option.as_str(), MERGED_USR], Some(&sources)).await;
 }

@@ -5,7 +5,7 @@
 
 mod accounts;
 mod bounds;
-mod build_timeout;
+pub mod build_timeout;
 pub mod builds;
 mod catalogue;
 mod docker_archives;
@@ -34,8 +34,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hotdesk::base::hex::hex;
-use hotdesk::domain::computer::template::FaultCode;
 use hotdesk::domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
+use hotdesk::domain::computer::template::fault::FaultCode;
 use hotdesk::wire::template::{TemplateError, schema};
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -46,7 +46,7 @@ if not servers:
     print("none")
 "#;
 
-/// A template of one layer, whose build needs one boot.
+/// A template of one layer, whose build boots twice: for the layer, and to check its service with the secret.
 fn content(network: &TestNetwork) -> String {
     format!(
         "secrets: [{{name: api_key}}]\n\

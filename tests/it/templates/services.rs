@@ -270,3 +270,65 @@ async fn output_of_a_service_waits_while_the_agent_starts_again() {
     let list = services(&controller, &id, |list| status(list, "count") == "running").await;
     assert_eq!(service(&list, "count")["pid"], service(&up, "count")["pid"]);
 }
+
+/// Two services with a secret each, and programs without one. They run as root, because without `CAP_SYS_PTRACE`
+/// a guest's root reads no environment of another user's process.
+const HOLDERS: &str = "secrets: [{name: api_key}, {name: other_key}]\n\
+    hooks: {on_every_boot: 'setsid sleep 5555 >/dev/null 2>&1 &'}\n\
+    apps:\n  - name: web\n    autostart: [{run: exec sleep 4444}]\n    services:\n      \
+    - {name: holder, user: root, env: {TOKEN: {secret: api_key}}, run: exec sleep 1111}\n      \
+    - {name: plain, user: root, env: {TOKEN: literal}, run: exec sleep 2222}\n      \
+    - {name: second, user: root, env: {TOKEN: {secret: other_key}}, run: exec sleep 3333}\n";
+
+/// Prints which secrets of the computer are in the environment and the arguments of which processes. No
+/// command line has a value.
+const LOOK: &str = r#"python3 - <<'END'
+import glob, re
+secrets = dict(re.findall(r"^(\w+)='([^']*)'", open("/root/.env").read(), re.M))
+found = []
+for folder in glob.glob("/proc/[0-9]*"):
+    try:
+        texts = {part: open(f"{folder}/{part}", "rb").read() for part in ("environ", "cmdline")}
+    except OSError:
+        continue
+    command = texts["cmdline"].replace(b"\0", b" ").decode().strip()
+    found += [f"{name} in {part} of {command}" for name, value in secrets.items() for part in texts
+              if value.encode() in texts[part]]
+print(len(secrets), *sorted(found), sep="\n")
+END"#;
+
+/// Waits until a command prints a text.
+async fn until_printed(controller: &RunningController, id: &str, command: &str, expected: &str) {
+    let printed =
+        wait::until(TIMEOUT, || async { (controller.bash(id, command).await == expected).then_some(()) });
+    if printed.await.is_none() {
+        assert_eq!(controller.bash(id, command).await, expected, "{command}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_is_in_the_environment_of_its_service_alone() {
+    let Some(controller) = controller().await else { return };
+    for (name, value) in [("API_KEY", "value-of-the-api-key"), ("OTHER_KEY", "value-of-the-other-key")] {
+        let stored = controller.request(Method::PUT, &format!("/secrets/{name}"));
+        assert!(fetch_json(stored.json(&json!({ "value": value }))).await.status < 300);
+    }
+    let built = build(&controller, "lab@1.0.0", HOLDERS).await;
+    assert_eq!(built["status"], "ready", "{built}");
+    let workspace = controller.workspace("w").await;
+    let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
+    let count = "pgrep -fc '^sleep (1111|2222|3333|4444|5555)$' || true";
+    until_printed(&controller, &id, count, "5\n").await;
+    let held = "2\nAPI_KEY in environ of sleep 1111\nOTHER_KEY in environ of sleep 3333\n";
+    assert_eq!(controller.bash(&id, LOOK).await, held);
+
+    // A program that runs keeps its environment, and its next start has the new value.
+    store_secret(&controller, "new-value-of-the-key").await;
+    let synced = controller.post(&format!("/computers/{id}/secrets/sync"), json!({})).await;
+    assert_eq!(synced.status, 200, "{}", synced.body);
+    assert_eq!(controller.bash(&id, LOOK).await, "2\nOTHER_KEY in environ of sleep 3333\n");
+    let restarted =
+        controller.post(&format!("/computers/{id}/services/holder"), json!({"action": "restart"})).await;
+    assert_eq!(restarted.status, 200, "{}", restarted.body);
+    until_printed(&controller, &id, LOOK, held).await;
+}

@@ -1,6 +1,7 @@
 //! VNC access to screens: viewers, tickets and permissions (docs/channels.md; T11 in docs/security.md).
 
 mod clipboard;
+mod control;
 mod crowd;
 mod embedded;
 mod gate;
@@ -10,6 +11,7 @@ mod pixels;
 mod pressed;
 mod programs;
 pub mod puppet;
+mod recorded;
 mod tickets;
 
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::harness::controller::RunningController;
 use crate::harness::socket::{Client, SocketEvent};
 
 /// An RFB PointerEvent.
-fn pointer(buttons: u8, x: u8, y: u8) -> Vec<u8> {
+pub(super) fn pointer(buttons: u8, x: u8, y: u8) -> Vec<u8> {
     vec![5, buttons, 0, x, 0, y]
 }
 
@@ -24,7 +24,7 @@ pub(super) async fn send(viewer: &mut Client, message: Vec<u8>) {
 }
 
 /// Completes the handshake after the server's version.
-async fn handshake(viewer: &mut Client) {
+pub(super) async fn handshake(viewer: &mut Client) {
     send(viewer, b"RFB 003.008\n\x01\x01".to_vec()).await;
     read_bytes(viewer, 2 + 4 + 24).await;
 }
@@ -45,8 +45,13 @@ pub(super) async fn open_agent() -> Option<(RunningAgent, Window)> {
 
 /// A viewer of the agent's screen after the handshake.
 pub(super) async fn viewer(agent: &RunningAgent) -> Client {
+    viewer_with(agent, &[]).await
+}
+
+/// The same with further header fields of the request.
+pub(super) async fn viewer_with(agent: &RunningAgent, fields: &[(&'static str, &str)]) -> Client {
     let path = format!("/ws/websockify?token={}", agent.token());
-    let mut viewer = Client::open(agent.address(), &path, &[]).await.expect("accepted");
+    let mut viewer = Client::open(agent.address(), &path, fields).await.expect("accepted");
     assert_eq!(viewer.next().await, SocketEvent::Binary(b"RFB 003.008\n".to_vec()));
     handshake(&mut viewer).await;
     viewer

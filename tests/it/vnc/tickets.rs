@@ -13,7 +13,7 @@ use crate::harness::controller::RunningController;
 use crate::harness::socket::Client;
 
 /// The path and query of a ticket's socket.
-fn path(ticket: &serde_json::Value) -> String {
+pub(super) fn path(ticket: &serde_json::Value) -> String {
     let url = ticket["ws_url"].as_str().expect("a URL");
     let at = url.find("/desktops/").expect("a path");
     url[at..].to_owned()

@@ -15,6 +15,12 @@ const MAX_NAME_CHARS: usize = 200;
 /// Keysyms below this are characters of the legacy sets. From here to [`UNICODE`] keysyms are functions, not
 /// text.
 const FUNCTIONS: u32 = 0xfd00;
+/// Last function of the core keysyms.
+const FUNCTIONS_END: u32 = 0xffff;
+/// Keysyms that change the next character.
+const DEAD_KEYS: std::ops::RangeInclusive<u32> = 0xfe50..=0xfe9f;
+/// Keysyms of keys for media and the like (XF86keysym.h).
+const MEDIA_KEYS: std::ops::RangeInclusive<u32> = 0x1008_fe00..=0x1008_ffff;
 /// First keysym that is a Unicode code point.
 const UNICODE: u32 = 0x0100_0000;
 /// Last Unicode keysym.
@@ -44,6 +50,31 @@ impl Modifier {
             Self::Alt => key::Alt_L,
             Self::Super => key::Super_L,
             Self::AltGr => key::ISO_Level3_Shift,
+        }
+    }
+
+    /// The modifier of a key; `None` for other keys, also for locks.
+    pub fn of_keysym(keysym: u32) -> Option<Self> {
+        match keysym {
+            key::Control_L | key::Control_R => Some(Self::Ctrl),
+            key::Shift_L | key::Shift_R => Some(Self::Shift),
+            key::Alt_L | key::Alt_R => Some(Self::Alt),
+            key::Super_L | key::Super_R | key::Meta_L | key::Meta_R | key::Hyper_L | key::Hyper_R => {
+                Some(Self::Super)
+            }
+            key::ISO_Level3_Shift | key::Mode_switch => Some(Self::AltGr),
+            _ => None,
+        }
+    }
+
+    /// The name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ctrl => "ctrl",
+            Self::Shift => "shift",
+            Self::Alt => "alt",
+            Self::Super => "super",
+            Self::AltGr => "altgr",
         }
     }
 }
@@ -112,19 +143,30 @@ pub fn parse(text: &str) -> Result<Chord> {
 /// one.
 pub fn masked(text: &str) -> String {
     let Ok(chord) = parse(text) else { return String::from("*") };
-    let dead = (key::dead_grave..=key::dead_greek).contains(&chord.keysym);
-    let keypad = (key::KP_Space..=key::KP_Equal).contains(&chord.keysym) && chord.keysym != key::KP_Enter;
-    let braille = (key::braille_dot_1..=key::braille_dot_10).contains(&chord.keysym);
-    let types = to_char(chord.keysym).is_some() || dead || keypad || braille;
-    let last = if types { "*" } else { split(text).pop().unwrap_or("*") };
-    let names = chord.modifiers.iter().map(|modifier| match modifier {
-        Modifier::Ctrl => "ctrl",
-        Modifier::Shift => "shift",
-        Modifier::Alt => "alt",
-        Modifier::Super => "super",
-        Modifier::AltGr => "altgr",
-    });
-    names.chain([last]).collect::<Vec<_>>().join("+")
+    let last = if types(chord.keysym) { "*" } else { split(text).pop().unwrap_or("*") };
+    masked_chord(&chord.modifiers, last)
+}
+
+/// The name of a key by its keysym; `None` for one that types a character or takes part in composing one, and
+/// for an unknown one.
+pub fn name_unless_typing(keysym: u32) -> Option<String> {
+    let name = Keysym::new(keysym).name().filter(|_| !types(keysym))?;
+    Some(name.replacen("XK_", "", 1))
+}
+
+/// The name of a chord by the names of its parts.
+pub fn masked_chord(modifiers: &[Modifier], last: &str) -> String {
+    modifiers.iter().map(|modifier| modifier.name()).chain([last]).collect::<Vec<_>>().join("+")
+}
+
+/// Whether a key types a character or takes part in composing one. Only ranges of other keys are named.
+fn types(keysym: u32) -> bool {
+    let function = (FUNCTIONS..=FUNCTIONS_END).contains(&keysym);
+    let dead = DEAD_KEYS.contains(&keysym);
+    let keypad = (key::KP_Space..=key::KP_Equal).contains(&keysym) && keysym != key::KP_Enter;
+    let braille = (key::braille_dot_1..=key::braille_dot_10).contains(&keysym);
+    let named = (function && !dead && !keypad && !braille) || MEDIA_KEYS.contains(&keysym);
+    !named
 }
 
 /// Parses names of modifiers; duplicates are dropped.
@@ -328,6 +370,35 @@ mod tests {
         }
         for (name, ours) in MODIFIER_NAMES {
             assert!(modifiers(&[ours.to_owned()]).is_ok(), "{name:?} is {ours:?}");
+        }
+    }
+
+    #[test]
+    fn keys_that_type_have_no_name() {
+        for (keysym, expected) in [
+            (key::Return, Some("Return")),
+            (key::BackSpace, Some("BackSpace")),
+            (key::KP_Enter, Some("KP_Enter")),
+            (key::F12, Some("F12")),
+            (key::Delete, Some("Delete")),
+            (0x1008_ff12, Some("XF86AudioMute")),
+            (0, None),
+            (0x20, None),
+            (0x61, None),
+            (key::KP_1, None),
+            (key::dead_acute, None),
+            (key::dead_greek, None),
+            (key::braille_dot_1, None),
+            (key::Greek_alpha, None),
+            (UNICODE + 0x20ac, None),
+            (u32::MAX, None),
+        ] {
+            assert_eq!(name_unless_typing(keysym).as_deref(), expected, "{keysym:#x}");
+        }
+        assert_eq!(masked_chord(&[Modifier::Ctrl, Modifier::Shift], "*"), "ctrl+shift+*");
+        for name in ["ctrl", "shift", "alt", "super", "altgr"] {
+            let keysym = single(name).expect("a key");
+            assert_eq!(Modifier::of_keysym(keysym).map(Modifier::name), Some(name));
         }
     }
 

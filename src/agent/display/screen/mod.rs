@@ -4,6 +4,7 @@
 
 mod capture;
 mod clipboard;
+pub(super) mod control;
 mod focus_atoms;
 pub(super) mod hidden;
 pub(super) mod overlay;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::clipboard::Clipboard;
 use super::fault::{Outcome, RETRY_SECONDS, restarting};
 use super::screenshot::cache::ScreenshotCache;
+use control::ControlLease;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_pictures::Encoders;
@@ -78,6 +80,8 @@ pub struct Screen {
     pub(in crate::display) screenshot_cache: Arc<Mutex<ScreenshotCache>>,
     pub(in crate::display) encoders: Arc<Encoders>,
     pub(in crate::display) clipboard: Clipboard,
+    /// Who may act on the screen.
+    pub(in crate::display) control: ControlLease,
 }
 
 impl Screen {
@@ -88,6 +92,7 @@ impl Screen {
         size: Size,
         stop: CancellationToken,
         encoders: Arc<Encoders>,
+        control: ControlLease,
     ) -> Self {
         Self {
             id,
@@ -103,12 +108,18 @@ impl Screen {
             turn: Arc::new(tokio::sync::Mutex::new(Instant::now())),
             release_claimed: AtomicBool::new(false),
             clipboard: Clipboard::new(display),
+            control,
         }
     }
 
     /// The value of `DISPLAY` for programs on this screen.
     pub fn display_name(&self) -> String {
         format!(":{}", self.display)
+    }
+
+    /// Who may act on the screen.
+    pub fn control(&self) -> &ControlLease {
+        &self.control
     }
 
     /// Whether no route finds the screen, because it belongs to a self-test.
@@ -181,9 +192,17 @@ impl Screen {
     /// Queues a job and waits for its result.
     async fn queue<T>(
         &self,
-        (job, start, mut answered): (Job, JobStart, oneshot::Receiver<Result<T>>),
+        (job, start, answered): (Job, JobStart, oneshot::Receiver<Result<T>>),
     ) -> Result<T> {
+        self.enqueue(job)?;
+        self.answer(start, answered).await
+    }
+
+    /// Queues a job behind all earlier ones.
+    fn enqueue(&self, job: Job) -> Result<()> {
         let down = || restarting(&self.display_name());
+        // The sender is dropped on return, because it must not hold the queue open: a worker that ends drops
+        // the jobs in it.
         let jobs = match &*self.phase.borrow() {
             Phase::Ready(jobs) => jobs.clone(),
             Phase::Starting | Phase::Ended => return Err(down()),
@@ -191,15 +210,17 @@ impl Screen {
         jobs.try_send(job).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => self.busy(),
             mpsc::error::TrySendError::Closed(_) => down(),
-        })?;
-        // This must not hold the queue open: a worker that ends drops the jobs in it.
-        drop(jobs);
+        })
+    }
+
+    /// Waits for the result of a queued job.
+    async fn answer<T>(&self, start: JobStart, mut answered: oneshot::Receiver<Result<T>>) -> Result<T> {
         let done = match tokio::time::timeout(QUEUE_TIMEOUT, &mut answered).await {
             Ok(done) => done,
             Err(_) if start.claim() => return Err(self.busy()),
             Err(_) => answered.await,
         };
-        done.unwrap_or_else(|_| Err(down()))
+        done.unwrap_or_else(|_| Err(restarting(&self.display_name())))
     }
 
     /// Waits for the right to act on the screen. Requests that act run one after another in the order of

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Screen;
 use super::capture::{Capture, CaptureResult};
+use super::{Screen, x11_worker};
 use crate::display::screenshot::cache::{ConditionalScreenshot, Picture, ScreenshotCache};
 use crate::display::screenshot::frame_history::{self, FrameRecord};
 use hotdesk_domain::error::{Error, Result};
@@ -67,6 +67,41 @@ impl Screen {
                 Ok(ConditionalScreenshot::Picture(picture))
             }
         }
+    }
+
+    /// Queues a screenshot before all later work on the screen, and returns what waits for it and encodes it:
+    /// the caller acts on the screen meanwhile. Nothing waits for an encoder. The returned future must be
+    /// polled soon, because it has one.
+    ///
+    /// # Errors
+    /// `Unavailable` when the screen or all encoders are busy, or the screen is down. The future's errors are
+    /// those of [`Screen::screenshot`].
+    pub fn queue_screenshot(
+        self: &Arc<Self>,
+        options: ScreenshotOptions,
+    ) -> Result<impl Future<Output = Result<Picture>> + Send + 'static + use<>> {
+        let permit = self.encoders.try_acquire().ok_or_else(|| self.busy())?;
+        let cache = Arc::clone(&self.screenshot_cache);
+        let known = move |stamp| lock(&cache).known(stamp, options, &[]);
+        let (job, start, answered) = x11_worker::job(move |worker, _| {
+            worker.capture_unless_known(options.region, options.cursor, known)
+        });
+        self.enqueue(job)?;
+        let screen = Arc::clone(self);
+        Ok(async move {
+            match screen.answer(start, answered).await? {
+                CaptureResult::Known(ConditionalScreenshot::Picture(picture)) => Ok(picture),
+                CaptureResult::Known(ConditionalScreenshot::NotModified(..)) => {
+                    Err(Error::internal("A screenshot was left out although the client has none"))
+                }
+                CaptureResult::New(captured) => {
+                    let stamp = captured.stamp;
+                    let picture = screen.encode(captured, options, permit, |_| {}).await?;
+                    screen.screenshot_cache().encoded.put(stamp, options, picture.clone());
+                    Ok(picture)
+                }
+            }
+        })
     }
 
     /// Captures the screen, calls `draw` on the pixels, encodes and names the picture.

@@ -22,12 +22,16 @@ use super::x11_worker::{self, WorkerHandle, X11Worker};
 use super::xserver::XServerProcess;
 use super::{Phase, Screen};
 use crate::display::fault::{Fault, Outcome};
+use crate::display::link;
 use hotdesk_base::backoff::Backoff;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::wait;
 
 /// Timeout of an X server's start; 0.1 s is usual, a loaded host takes seconds.
 const X_START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time in which such a server makes the path of its socket. One without it may still have the abstract name:
+/// somebody removed the path, or it could not be made.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of the window manager's announcement; after it the screen is used without one.
 const WM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of the session's first windows after that. They take 0.3 s in a container and seconds in an
@@ -144,8 +148,13 @@ impl ScreenSupervisor {
 
     /// Waits until the X server accepts a connection.
     async fn connect(&self) -> Outcome<WorkerHandle> {
-        let last = Mutex::new(Fault::Silent);
+        let (last, began) = (Mutex::new(Fault::Silent), Instant::now());
         let handle = wait::until(X_START_TIMEOUT, || async {
+            // An attempt takes a thread of its own, beside a server that starts.
+            let may_start = self.own && began.elapsed() < SOCKET_TIMEOUT;
+            if may_start && !link::socket_path(self.screen.display).exists() {
+                return None;
+            }
             let tried = x11_worker::start(self.screen.display, Arc::clone(&self.screen.size)).await;
             tried.map_err(|fault| *last.lock().unwrap_or_else(PoisonError::into_inner) = fault).ok()
         });

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::cache::Picture;
-use hotdesk_http::image_headers::ImageHeaders;
+use hotdesk_http::headers::image_headers::ImageHeaders;
 use hotdesk_wire::desktop::screenshot::ScreenshotBase64;
 
 /// Metadata of a screenshot for response headers.

@@ -3,6 +3,7 @@
 pub(super) mod locate;
 pub(super) mod value;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use atspi::State;
@@ -19,6 +20,7 @@ use hotdesk_base::wait;
 use hotdesk_domain::desktop::pointer::{Button, Point};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_wire::desktop::element::{Element, ElementActionResult, ElementClick, ElementValue};
 
 /// How long a click may take to change the element itself; most programs react within one drawn frame.
@@ -42,8 +44,14 @@ impl Elements {
     /// # Errors
     /// `Invalid` for bad parameters; `NotFound` (`element_gone`); `Conflict` when the element is not visible
     /// (`element_not_visible`), covered (`element_covered`) or has no action (`element_no_action`);
-    /// `TimedOut` when its program does not answer; `Unavailable` without an accessibility bus.
-    pub async fn click(&self, id: &str, click: &ElementClick) -> Result<ElementActionResult> {
+    /// `TimedOut` when its program does not answer; `Unavailable` without an accessibility bus; `Conflict`
+    /// (`control_held`) while another actor than `by` holds the screen.
+    pub async fn click(
+        &self,
+        by: Option<Actor>,
+        id: &str,
+        click: &ElementClick,
+    ) -> Result<ElementActionResult> {
         let button = Button::parse(click.button.as_deref())?;
         let double = click.double.unwrap_or(false);
         let by_action = match click.method.as_deref() {
@@ -55,13 +63,18 @@ impl Elements {
             Some(_) => return Err(Error::invalid("method must be pointer or action")),
         };
         let located = self.locate(id).await?;
+        let screen = Arc::clone(&located.screen);
+        let input = screen.control().admit(by).await?;
         let before = self.current_record(&located).await.ok();
         let (point, refused) = if by_action {
             (None, first_action(&located).await?)
         } else {
             let (located, point) = located.bring_into_view().await?;
             let press = Press { button, count: if double { 2 } else { 1 }, modifiers: Vec::new() };
-            let _turn = located.screen.acquire_turn().await?;
+            // The turn comes before the admission, as with actions: a taker never waits for both.
+            drop(input);
+            let _turn = screen.acquire_turn().await?;
+            let _input = screen.control().admit(by).await?;
             (Some(located.screen.click(point.x.into(), point.y.into(), press).await?.value), None)
         };
         let after = self.changed(id, before.as_ref()).await;
@@ -74,10 +87,15 @@ impl Elements {
     /// # Errors
     /// Those of [`Elements::click`]; `Conflict` (`element_not_settable`) for an element without text or
     /// number.
-    pub async fn set_value(&self, id: &str, value: &ElementValue) -> Result<ElementActionResult> {
+    pub async fn set_value(
+        &self,
+        by: Option<Actor>,
+        id: &str,
+        value: &ElementValue,
+    ) -> Result<ElementActionResult> {
         let located = self.locate(id).await?;
         let wanted = NewValue::of(&located, value)?;
-        let refused = wanted.set(&located).await?;
+        let refused = wanted.set(&located, by).await?;
         let reads_back = wait::until(change_timeout(refused), || async {
             wanted.is_so(&located).await.unwrap_or(false).then_some(())
         });
@@ -93,8 +111,12 @@ impl Elements {
     ///
     /// # Errors
     /// Those of [`Elements::click`].
-    pub async fn focus(&self, id: &str) -> Result<ElementActionResult> {
-        let reason = take_focus(&self.locate(id).await?).await?;
+    pub async fn focus(&self, by: Option<Actor>, id: &str) -> Result<ElementActionResult> {
+        let located = self.locate(id).await?;
+        let reason = {
+            let _input = located.screen.control().admit(by).await?;
+            take_focus(&located).await?
+        };
         let after = self.changed(id, None).await;
         Ok(acted("focus", reason, None, after))
     }

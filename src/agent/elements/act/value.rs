@@ -12,6 +12,7 @@ use crate::elements::bus::details;
 use crate::elements::{CALL_TIMEOUT, refusal};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_wire::desktop::element::ElementValue;
 
 /// Most characters of a text.
@@ -68,15 +69,22 @@ impl NewValue {
         Ok(Self::Typed(text))
     }
 
-    /// Sets the value; returns why the program did not, if it reports that.
-    pub(in crate::elements) async fn set(&self, located: &LocatedElement) -> Result<Option<&'static str>> {
+    /// Sets the value for an actor; returns why the program did not, if it reports that.
+    pub(in crate::elements) async fn set(
+        &self,
+        located: &LocatedElement,
+        by: Option<Actor>,
+    ) -> Result<Option<&'static str>> {
+        let control = located.screen.control();
         let object = &located.key.object;
         let done = match self {
             Self::Number(number) => {
+                let _input = control.admit(by).await?;
                 details::set_number(&located.bus, object, *number, CALL_TIMEOUT).await.map(|()| true)
             }
-            Self::Typed(text) => return type_over(located, text).await,
+            Self::Typed(text) => return type_over(located, text, by).await,
             Self::Text(text) => {
+                let _input = control.admit(by).await?;
                 located.bus.call(object, EDITABLE, "SetTextContents", &(text.as_str(),), CALL_TIMEOUT).await
             }
         };
@@ -110,12 +118,16 @@ impl NewValue {
 }
 
 /// Replaces an element's text by the keyboard; returns why nothing was typed, if nothing was.
-async fn type_over(located: &LocatedElement, text: &str) -> Result<Option<&'static str>> {
+async fn type_over(located: &LocatedElement, text: &str, by: Option<Actor>) -> Result<Option<&'static str>> {
+    let input = located.screen.control().admit(by).await?;
     // Without the focus the text would go to another element.
     if take_focus(located).await?.is_some() {
         return Ok(Some("the element did not take the focus, so nothing was typed"));
     }
+    // The turn comes before the admission, as with actions: a taker never waits for both.
+    drop(input);
     let _turn = located.screen.acquire_turn().await?;
+    let _input = located.screen.control().admit(by).await?;
     located.screen.press(vec![keys::parse("ctrl+a")?], Duration::ZERO).await?;
     if text.is_empty() {
         located.screen.press(vec![keys::parse("BackSpace")?], Duration::ZERO).await?;

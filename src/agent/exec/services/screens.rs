@@ -12,8 +12,8 @@ use hotdesk_base::backoff::Backoff;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_wire::desktop::call::ComputerCall;
 use hotdesk_wire::desktop::stream::{StartStream, StreamStarted, StreamTo};
-use hotdesk_wire::programs::call::ComputerCall;
 use hotdesk_wire::programs::service::StreamProgram;
 
 /// Pauses between two attempts to begin a stream: its server, the network or the screen may not be ready after a boot.

@@ -4,3 +4,4 @@ pub mod desktop_upload;
 pub mod receive;
 pub mod temp_file;
 pub mod upload;
+pub mod version;

@@ -4,10 +4,12 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use crate::files::write::version::ExpectedVersion;
 use crate::files::{already_exists, errno, file_error, is_a_folder};
 use hotdesk_domain::error::Result;
 
@@ -23,6 +25,14 @@ pub struct WriteOptions {
     pub mode: Option<u32>,
     /// Time of modification in Unix seconds; absent: now.
     pub modified: Option<i64>,
+}
+
+/// Held while an entry gets its name: what [`TempFile::replace`] has checked stays true until its own rename.
+/// A rename takes microseconds, so that the whole computer has one lock.
+static RENAMING: Mutex<()> = Mutex::new(());
+
+fn renaming() -> MutexGuard<'static, ()> {
+    RENAMING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A file with a temporary name, removed when dropped.
@@ -59,6 +69,27 @@ impl TempFile {
     pub fn finish(self, file: &File, name: &str, options: WriteOptions, shown: &str) -> Result<bool> {
         settle(file, &self.folder, name, options, shown)?;
         rename(&self.folder, &self.name, &self.folder, name, options.overwrite, shown)
+    }
+
+    /// Does the same if the file of that name is the expected version.
+    ///
+    /// # Errors
+    /// Those of [`Self::finish`] and [`ExpectedVersion::check`]; the temporary file is removed then.
+    pub fn replace(
+        self,
+        file: &File,
+        name: &str,
+        options: WriteOptions,
+        expected: &ExpectedVersion,
+        shown: &str,
+    ) -> Result<bool> {
+        settle(file, &self.folder, name, options, shown)?;
+        let turn = renaming();
+        expected.check(&self.folder, name, shown)?;
+        let replaced = put_name(&self.folder, &self.name, &self.folder, name, options.overwrite, shown)?;
+        drop(turn);
+        sync_folder(&self.folder, shown)?;
+        Ok(replaced)
     }
 }
 
@@ -146,14 +177,32 @@ pub fn rename(
     overwrite: bool,
     shown: &str,
 ) -> Result<bool> {
-    let replaced = match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
-        Ok(()) => false,
+    let turn = renaming();
+    let replaced = put_name(from, old, to, new, overwrite, shown)?;
+    drop(turn);
+    sync_folder(to, shown)?;
+    Ok(replaced)
+}
+
+/// Renames an entry, whose new name need not be on the disk yet. The caller holds [`RENAMING`].
+fn put_name(
+    from: &impl AsFd,
+    old: &str,
+    to: &impl AsFd,
+    new: &str,
+    overwrite: bool,
+    shown: &str,
+) -> Result<bool> {
+    match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(false),
         Err(Errno::EXIST) if overwrite => {
             rustix::fs::renameat(from, old, to, new).map_err(|error| errno(shown, error))?;
-            true
+            Ok(true)
         }
-        Err(error) => return Err(errno(shown, error)),
-    };
-    rustix::fs::fsync(to).map_err(|error| errno(shown, error))?;
-    Ok(replaced)
+        Err(error) => Err(errno(shown, error)),
+    }
+}
+
+fn sync_folder(folder: &impl AsFd, shown: &str) -> Result<()> {
+    rustix::fs::fsync(folder).map_err(|error| errno(shown, error))
 }

@@ -8,27 +8,53 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::files::paths::{EntryHandle, Parents};
+use crate::files::read::entity_tag;
 use crate::files::write::receive::receive;
 use crate::files::write::temp_file::{TempFile, WriteOptions, check_free};
+use crate::files::write::version::ExpectedVersion;
 use crate::files::{Files, file_error};
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::files::guest_file::{FileWritten, PutQuery, WriteOutcome};
 
-/// Writes a body to a path.
+/// A file that was written.
+#[derive(Clone, Debug)]
+pub struct UploadedFile {
+    /// What was written.
+    pub written: FileWritten,
+    /// Strong entity tag of the new version, quoted.
+    pub etag: String,
+}
+
+/// Writes a body to a path, if the file there is the expected version.
 ///
 /// # Errors
-/// `Conflict` (`already_exists`, `is_a_folder`), if possible before the body is read; `Invalid` for a bad
-/// path or mode, or a body that ends early; `Unavailable` (`disk_full`, `too_many_transfers`). Nothing is
-/// changed then.
-pub async fn put(files: &Files, home: PathBuf, query: PutQuery, body: Body) -> Result<FileWritten> {
+/// `Conflict` (`file_changed`, `already_exists`, `is_a_folder`), if possible before the body is read;
+/// `Invalid` for a bad path or mode, or a body that ends early; `Unavailable` (`disk_full`,
+/// `too_many_transfers`). Nothing is changed then.
+pub async fn put(
+    files: &Files,
+    home: PathBuf,
+    query: PutQuery,
+    expected: Option<ExpectedVersion>,
+    body: Body,
+) -> Result<UploadedFile> {
     let options =
         WriteOptions { overwrite: query.overwrite, mode: mode(query.mode.as_deref())?, modified: None };
     let slot = files.slot()?;
     receive(body, CancellationToken::new(), move |mut pieces| {
         let _slot = slot;
-        let entry_handle = EntryHandle::for_new(&home, &query.path, parents(query.parents))?;
+        let entry_handle = match &expected {
+            // A file that must be there needs no folders.
+            Some(expected) => {
+                let found = EntryHandle::for_new(&home, &query.path, Parents::Required);
+                let found = found.map_err(|error| ExpectedVersion::explain(error, &query.path))?;
+                expected.check(&found.folder, &found.name, &found.path)?;
+                found
+            }
+            None => EntryHandle::for_new(&home, &query.path, parents(query.parents))?,
+        };
         check_free(&entry_handle.folder, &entry_handle.name, options.overwrite, &entry_handle.path)?;
         let (unfinished, mut file) = TempFile::create(&entry_handle.folder, &entry_handle.path)?;
         let (mut digest, mut size) = (Sha256::new(), 0);
@@ -37,9 +63,15 @@ pub async fn put(files: &Files, home: PathBuf, query: PutQuery, body: Body) -> R
             digest.update(&piece);
             size += piece.len() as u64;
         }
-        let replaced = unfinished.finish(&file, &entry_handle.name, options, &entry_handle.path)?;
+        let (name, path) = (&entry_handle.name, &entry_handle.path);
+        let replaced = match &expected {
+            Some(expected) => unfinished.replace(&file, name, options, expected, path)?,
+            None => unfinished.finish(&file, name, options, path)?,
+        };
+        let facts = file.metadata().map_err(|error| file_error(path, &error))?;
         let sha256 = hex(&digest.finalize());
-        Ok(FileWritten { path: entry_handle.path, size, sha256, outcome: outcome(replaced) })
+        let written = FileWritten { path: entry_handle.path, size, sha256, outcome: outcome(replaced) };
+        Ok(UploadedFile { written, etag: entity_tag(&facts) })
     })
     .await
 }

@@ -21,7 +21,7 @@ use hotdesk_domain::desktop::audio::AudioFormat;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::socket::{CloseReason, PeerGone, PeerMessage, Receiver, Sender};
-use hotdesk_wire::desktop::audio::{AudioClientMessage, AudioServerMessage};
+use hotdesk_wire::desktop::channel::audio::{AudioClientMessage, AudioServerMessage};
 use pulse::AudioCapture;
 use tokio_util::sync::CancellationToken;
 

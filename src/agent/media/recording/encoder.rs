@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use crate::display::Screen;
 use crate::display::process::{ProcessGroup, log_stderr, spawn_group};
-use crate::media::ffmpeg;
+use crate::media::ffmpeg::{self, Pointer};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::wait;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
@@ -41,7 +42,7 @@ impl VideoFormat {
     fn arguments(self, display: &str) -> Vec<String> {
         let Self { width, height, fps } = self;
         let mut all: Vec<String> = ffmpeg::words("-nostdin -hide_banner -loglevel warning").collect();
-        all.extend(ffmpeg::grab(display, width, height, fps));
+        all.extend(ffmpeg::grab(display, Size { width, height }, fps, Pointer::Drawn));
         all.extend(ffmpeg::h264("ultrafast"));
         // One thread, because the programs on the screen need the processor more. One fragment per second
         // limits the loss when ffmpeg is killed.

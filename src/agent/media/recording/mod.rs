@@ -19,7 +19,6 @@ pub mod retention;
 pub mod store;
 mod supervisor;
 pub mod timeline;
-mod timeline_entry;
 
 use crate::display::desktop::Desktop;
 use crate::display::{Displays, Screen};
@@ -27,6 +26,7 @@ use crate::files::blocking;
 use crate::files::paths::Parents;
 use crate::files::read::OpenFile;
 use crate::media::ffmpeg;
+use crate::media::timeline::Timelines;
 use encoder::{RecordingEncoder, VideoFormat};
 use hotdesk_base::clock;
 use hotdesk_base::tasks::Tasks;
@@ -58,6 +58,8 @@ pub struct RecordingSetup {
     pub displays: Displays,
     /// Environment with which the encoder reaches the screens.
     pub desktop: Arc<dyn Desktop>,
+    /// Timelines of the screens, whose entries the recordings contain.
+    pub timelines: Timelines,
     /// Task group.
     pub tasks: Tasks,
     /// Limits.
@@ -296,7 +298,7 @@ impl RecordingsState {
         })
         .await?;
         let recording = Arc::new(RecordingState::running(record, began));
-        let timeline_task = file.map(|file| Timeline::start(file, Arc::clone(&screen), began, &setup.tasks));
+        let timeline_task = file.map(|file| Timeline::start(file, began, &setup.tasks));
         {
             let mut table = self.lock();
             table

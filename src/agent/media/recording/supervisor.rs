@@ -52,6 +52,7 @@ impl RecordingSupervisor {
             began.take().map_or(0.0, |began| rounded(began.elapsed()))
         };
         if let Some((timeline, writing)) = lines {
+            self.shared.setup.timelines.complete(&self.screen).await;
             timeline.close();
             if let Err(error) = writing.await {
                 tracing::warn!(%error, "the task of a recording's timeline failed");

@@ -18,7 +18,7 @@ use super::SPEAKER;
 use super::ffmpeg_log::{FfmpegLog, Lines};
 use crate::display::process::{ProcessGroup, spawn_group};
 use crate::display::{Moment, Screen};
-use crate::media::ffmpeg;
+use crate::media::ffmpeg::{self, Pointer};
 use hotdesk_base::secret::Secret;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::wait;
@@ -61,7 +61,7 @@ impl StreamPlan {
         add(
             "-nostdin -hide_banner -loglevel error -stats_period 0.25 -progress pipe:1 -thread_queue_size 64",
         );
-        all.extend(ffmpeg::grab(display, size.width, size.height, FPS));
+        all.extend(ffmpeg::grab(display, size, FPS, Pointer::Drawn));
         let mut add = |text: &str| all.extend(ffmpeg::words(text));
         if sound {
             // 20 ms of sound at a time; by default the sound server collects two seconds.

@@ -1,35 +1,41 @@
 //! VNC access to a screen: RFB between a WebSocket's binary messages and the socket of the screen's Xvnc.
 //!
-//! Bytes pass unchanged. When a client ends, the buttons that it holds down are released. Xvnc offers the
-//! security type "None", because the socket's token was checked before; RFB's own check compares only eight
-//! bytes of a password (RFC 6143 section 7.2.2).
+//! Messages pass unchanged, but input of a client is dropped while somebody else holds the screen
+//! ([`viewer_input`]). What a client does gets entries in the timeline ([`action_log`]). When a client ends,
+//! the buttons that it holds down are released. Xvnc offers the security type "None", because the socket's
+//! token was checked before; RFB's own check compares only eight bytes of a password (RFC 6143 section
+//! 7.2.2).
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::AsyncWriteExt;
+use bytes::{Bytes, BytesMut};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::CancellationToken;
 
-use crate::display::Displays;
+use crate::display::Screen;
 use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
-use hotdesk_domain::desktop::rfb::PointerTracker;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_http::socket::last_activity::LastActivity;
 use hotdesk_http::socket::{CloseReason, PeerMessage, Receiver, Sender};
 
+mod action_log;
 mod connection;
+mod grouping;
 mod release;
+mod viewer_input;
+
+use action_log::ActionLog;
+pub use action_log::ViewedScreens;
+use viewer_input::ViewerInput;
 
 /// How long to wait for a screen that is starting. A viewer whose connection is refused reconnects by itself.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long Xvnc may take to read a client's bytes. It runs on this machine; only one that hangs takes
-/// longer.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of one read, and so of one message: a full 720p picture of some hundred KB takes a few of them.
 const PIECE: usize = 64 * 1024;
 /// Idle time after which the socket is closed (docs/channels.md).
@@ -43,13 +49,15 @@ const MAX_VIEWERS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Viewers {
     /// `None` when the computer has no screens.
-    displays: Option<Displays>,
+    screens: Option<ViewedScreens>,
     /// Viewers by the id of their screen.
     permits: KeyedSemaphore<String>,
 }
 
 /// A connection to a screen's VNC server.
 struct Connection {
+    screen: Arc<Screen>,
+    log: ActionLog,
     socket: PathBuf,
     stream: UnixStream,
     _permit: Permit<String>,
@@ -57,33 +65,35 @@ struct Connection {
 
 impl Viewers {
     /// No viewers yet.
-    pub fn new(displays: Option<Displays>) -> Self {
-        Self { displays, permits: KeyedSemaphore::default() }
+    pub fn new(screens: Option<ViewedScreens>) -> Self {
+        Self { screens, permits: KeyedSemaphore::default() }
     }
 
     /// Serves one viewer of a screen (the boot screen for `None`) until one side ends or `stop` is cancelled.
+    /// `by` is who acts by its input.
     pub async fn serve(
         &self,
         screen: Option<&str>,
+        by: Option<Actor>,
         sender: Sender,
         receiver: Receiver,
         stop: CancellationToken,
     ) -> CloseReason {
         let connected = tokio::select! {
-            connected = self.connect(screen) => connected,
+            connected = self.connect(screen, by) => connected,
             () = stop.cancelled() => return CloseReason::new(GOING_AWAY, "going away"),
         };
         match connected {
-            Ok(connection) => relay(connection, sender, receiver, stop).await,
+            Ok(connection) => relay(connection, by, sender, receiver, stop).await,
             Err(closing) => closing,
         }
     }
 
-    async fn connect(&self, screen: Option<&str>) -> Result<Connection, CloseReason> {
+    async fn connect(&self, screen: Option<&str>, by: Option<Actor>) -> Result<Connection, CloseReason> {
         let refused = |error: Error| closed(Failure::Unreachable, error.message);
-        let displays = self.displays.as_ref();
-        let displays =
-            displays.ok_or_else(|| closed(Failure::Unreachable, "this computer has no screens"))?;
+        let screens = self.screens.as_ref();
+        let screens = screens.ok_or_else(|| closed(Failure::Unreachable, "this computer has no screens"))?;
+        let displays = &screens.displays;
         let screen = displays.screen(screen).map_err(refused)?;
         let Some(permit) = self.permits.try_acquire(screen.id.clone(), MAX_VIEWERS) else {
             let full = format!("screen {} has {MAX_VIEWERS} viewers; try again when one has left", screen.id);
@@ -92,7 +102,10 @@ impl Viewers {
         screen.ready(SCREEN_TIMEOUT).await.map_err(refused)?;
         let socket = displays.vnc_socket(&screen);
         match connection::connect(&socket).await {
-            Ok(stream) => Ok(Connection { socket, stream, _permit: permit }),
+            Ok(stream) => {
+                let log = ActionLog::start(screens, Arc::clone(&screen), by);
+                Ok(Connection { screen, log, socket, stream, _permit: permit })
+            }
             Err(error) => {
                 tracing::info!(screen = screen.id, %error, "no VNC server");
                 let busy = error.kind() == io::ErrorKind::WouldBlock;
@@ -104,28 +117,30 @@ impl Viewers {
     }
 }
 
-/// Copies bytes both ways until one side ends or `stop` is cancelled.
+/// Copies messages both ways until one side ends or `stop` is cancelled.
 async fn relay(
     connection: Connection,
+    by: Option<Actor>,
     sender: Sender,
     receiver: Receiver,
     stop: CancellationToken,
 ) -> CloseReason {
-    let Connection { socket, stream, _permit } = connection;
+    let Connection { screen, log, socket, stream, _permit } = connection;
     let (from_server, to_server) = stream.into_split();
     let activity = LastActivity::default();
-    let mut pressed = PointerTracker::default();
+    let mut input = ViewerInput::new(screen, by, log);
     let closing = tokio::select! {
         closing = down(from_server, &sender, &activity) => closing,
-        closing = up(receiver, to_server, &activity, &mut pressed) => closing,
+        closing = up(receiver, to_server, &activity, &mut input) => closing,
         () = activity.wait_idle(MAX_IDLE) => closed(Failure::Idle, "idle for 30 minutes"),
         () = stop.cancelled() => CloseReason::new(GOING_AWAY, "going away"),
     };
     // The client's connection is closed by now: while it was open, Xvnc ignored pointer events of other
     // connections.
-    if let Some(event) = pressed.release() {
+    if let Some(event) = input.release() {
         release::send(&socket, event).await;
     }
+    input.close().await;
     closing
 }
 
@@ -153,28 +168,32 @@ async fn down(server: OwnedReadHalf, client: &Sender, activity: &LastActivity) -
     }
 }
 
-/// Copies the client's bytes to the server.
+/// Copies the client's messages to the server.
 async fn up(
     mut client: Receiver,
     mut server: OwnedWriteHalf,
     activity: &LastActivity,
-    pressed: &mut PointerTracker,
+    input: &mut ViewerInput,
 ) -> CloseReason {
-    while let Some(heard) = client.receive().await {
-        let PeerMessage::Binary(bytes) = heard else {
-            return closed(Failure::Failed, "RFB goes in binary messages");
+    let mut changes = input.changes();
+    loop {
+        let heard = tokio::select! {
+            heard = client.receive() => heard,
+            // It cannot fail, because the screen lives as long as its viewers.
+            _ = changes.changed() => Some(PeerMessage::Binary(Bytes::new())),
         };
-        pressed.note(&bytes);
-        match tokio::time::timeout(WRITE_TIMEOUT, server.write_all(&bytes)).await {
-            Ok(Ok(())) => {
-                pressed.written();
-                activity.touch();
-            }
-            Ok(Err(_)) => return server_ended(),
-            Err(_) => return closed(Failure::Failed, "the screen's VNC server does not read"),
+        let bytes = match heard {
+            Some(PeerMessage::Binary(bytes)) => bytes,
+            Some(PeerMessage::Text(_)) => return closed(Failure::Failed, "RFB goes in binary messages"),
+            None => return CloseReason::new(NORMAL, "bye"),
+        };
+        if !bytes.is_empty() {
+            activity.touch();
+        }
+        if let Err(closing) = input.forward(&bytes, &mut server).await {
+            return closing;
         }
     }
-    CloseReason::new(NORMAL, "bye")
 }
 
 fn server_ended() -> CloseReason {

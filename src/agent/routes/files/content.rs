@@ -14,6 +14,8 @@ use tokio_util::io::ReaderStream;
 
 use crate::files::range::{RequestedPart, if_none_match_matches, if_range_matches, requested_part};
 use crate::files::read::OpenFile;
+use crate::files::write::upload::UploadedFile;
+use crate::files::write::version::ExpectedVersion;
 use crate::files::write::{desktop_upload, upload};
 use crate::files::{blocking, read};
 use crate::state::Agent;
@@ -25,7 +27,7 @@ use hotdesk_http::encode::attachment;
 use hotdesk_http::error_response::{self, Result};
 use hotdesk_http::extract::{Path, Query};
 use hotdesk_wire::agent::{ContentQuery, PutResult};
-use hotdesk_wire::files::guest_file::{FileWritten, PutQuery};
+use hotdesk_wire::files::guest_file::PutQuery;
 
 /// Bytes read from a file at once; larger pieces are not faster on a local disk.
 const CHUNK: usize = 64 * 1024;
@@ -48,9 +50,20 @@ async fn put_on_desktop(
 async fn put_content(
     State(agent): State<Agent>,
     Query(query): Query<PutQuery>,
+    fields: HeaderMap,
     body: Body,
-) -> Result<Answer<FileWritten>> {
-    Ok(Answer(upload::put(&agent.files, agent.home.clone(), query, body).await?))
+) -> Result<Response> {
+    let expected = fields.get(header::IF_MATCH).map(|field| {
+        // A tag of ours is text, so that any other value names no version.
+        ExpectedVersion::new(field.to_str().unwrap_or_default())
+    });
+    match upload::put(&agent.files, agent.home.clone(), query, expected, body).await {
+        Ok(UploadedFile { written, etag }) => Ok(([(header::ETAG, etag)], Answer(written)).into_response()),
+        Err(error) if error.code == Some(ErrorCode::FileChanged) => {
+            Ok(error_response::with_status(StatusCode::PRECONDITION_FAILED, error))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Also serves `HEAD`, for which ranges do not apply (RFC 9110 section 14.2).

@@ -7,6 +7,7 @@ use axum::routing::{get, post};
 use crate::actions::ActionRunner;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{AnyJson, Json, Query};
+use hotdesk_http::headers::actor::ActingAs;
 use hotdesk_wire::desktop::action::{self, Action, CursorPosition, ScreenQuery};
 use hotdesk_wire::desktop::batch::{Batch, BatchResult};
 use hotdesk_wire::desktop::effect::ActionResult;
@@ -26,10 +27,11 @@ macro_rules! action_routes {
 
         $($(async fn $handler(
             State(runner): State<ActionRunner>,
+            ActingAs(by): ActingAs,
             Query(query): Query<ScreenQuery>,
             Json(body): Json<action::$body>,
         ) -> Result<axum::Json<ActionResult>> {
-            Ok(axum::Json(runner.act(query.screen.as_deref(), Action::$variant(body)).await?))
+            Ok(axum::Json(runner.act(by, query.screen.as_deref(), Action::$variant(body)).await?))
         })?)*
     };
 }
@@ -45,8 +47,9 @@ async fn cursor_position(
 
 async fn list(
     State(runner): State<ActionRunner>,
+    ActingAs(by): ActingAs,
     Query(query): Query<ScreenQuery>,
     AnyJson(batch): AnyJson<Batch>,
 ) -> Result<axum::Json<BatchResult>> {
-    Ok(axum::Json(runner.act_all(query.screen.as_deref(), batch).await?))
+    Ok(axum::Json(runner.act_all(by, query.screen.as_deref(), batch).await?))
 }

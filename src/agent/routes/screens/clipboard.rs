@@ -11,6 +11,7 @@ use crate::display::{ClipboardItem, Displays, Selection};
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Query, parse_object, read_body};
+use hotdesk_http::headers::actor::ActingAs;
 use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::desktop::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
 
@@ -35,12 +36,15 @@ async fn read(
 
 async fn set(
     State(displays): State<Displays>,
+    ActingAs(by): ActingAs,
     Query(query): Query<ClipboardQuery>,
     body: Body,
 ) -> Result<Answer<Acknowledgement>> {
     let selection = Selection::parse(query.selection.as_deref())?;
     let content = content(parse_object(&read_body(body, MAX_BODY_BYTES).await?)?)?;
-    displays.screen(query.screen.as_deref())?.clipboard_set(selection, content).await?;
+    let screen = displays.screen(query.screen.as_deref())?;
+    let _input = screen.control().admit(by).await?;
+    screen.clipboard_set(selection, content).await?;
     Ok(Answer(Acknowledgement { success: true }))
 }
 

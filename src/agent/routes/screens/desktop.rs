@@ -9,6 +9,7 @@ use crate::display::Displays;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path};
+use hotdesk_http::headers::actor::ActingAs;
 use hotdesk_wire::desktop::action::{Acknowledgement, ResizeScreen, Screen, ScreenList, ScreenSize};
 
 /// Routes of the screens.
@@ -39,18 +40,24 @@ async fn create_screen(
 
 async fn resize_screen(
     State(displays): State<Displays>,
+    ActingAs(by): ActingAs,
     Path(id): Path<String>,
     Json(body): Json<ResizeScreen>,
 ) -> Result<axum::Json<Screen>> {
     let screen = displays.screen(Some(&id))?;
-    screen.resize(Size::new(body.width, body.height)?).await?;
+    let size = Size::new(body.width, body.height)?;
+    let _input = screen.control().admit(by).await?;
+    screen.resize(size).await?;
     Ok(axum::Json(screen.record()))
 }
 
 async fn delete_screen(
     State(displays): State<Displays>,
+    ActingAs(by): ActingAs,
     Path(id): Path<String>,
 ) -> Result<axum::Json<Acknowledgement>> {
+    let screen = displays.screen(Some(&id))?;
+    let _input = screen.control().admit(by).await?;
     displays.delete(&id).await?;
     Ok(axum::Json(Acknowledgement { success: true }))
 }

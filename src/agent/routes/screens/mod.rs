@@ -7,10 +7,12 @@ use super::idempotent::{self, IdempotencyLayer};
 use crate::actions::ActionRunner;
 use crate::display::Displays;
 use crate::media::recording::Recordings;
+use crate::media::timeline::Timelines;
 use crate::programs::Programs;
 
 mod actions;
 mod clipboard;
+mod control;
 mod desktop;
 mod elements;
 mod programs;
@@ -18,6 +20,7 @@ mod recordings;
 mod screenshot;
 pub(super) mod streaming;
 pub(super) mod template;
+mod timeline;
 mod windows;
 
 /// Routes of the screens.
@@ -25,15 +28,19 @@ pub fn router(
     displays: Displays,
     programs: Programs,
     recordings: Recordings,
+    timelines: Timelines,
     idempotency: IdempotencyLayer,
 ) -> Router {
-    let runner = ActionRunner::new(displays.clone(), recordings.clone(), idempotency.tasks.clone());
-    actions::router(runner)
+    let tasks = idempotency.tasks.clone();
+    let runner = ActionRunner::new(displays.clone(), recordings.clone(), timelines.clone(), tasks);
+    actions::router(runner.clone())
         .merge(programs::router(programs))
-        .merge(elements::router(displays.clone()))
+        .merge(elements::router(displays.clone(), recordings.clone(), timelines.clone()))
         .layer(middleware::from_fn_with_state(idempotency, idempotent::pass))
+        .merge(control::router(runner))
         .merge(windows::router(displays.clone()))
         .merge(clipboard::router(displays.clone()))
         .merge(recordings::router(recordings))
+        .merge(timeline::router(timelines))
         .merge(desktop::router(displays))
 }

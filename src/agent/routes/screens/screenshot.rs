@@ -9,7 +9,7 @@ use crate::display::{ConditionalScreenshot, Displays, ScreenshotOptions};
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Query;
-use hotdesk_http::image_headers::{IfNoneMatch, ImageHeaders};
+use hotdesk_http::headers::image_headers::{IfNoneMatch, ImageHeaders};
 use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
 /// `GET /screenshot`.

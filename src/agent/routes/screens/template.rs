@@ -8,8 +8,9 @@ use crate::exec::services::TemplateScreens;
 use crate::exec::{Commands, bash};
 use crate::media::stream::Streams;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::actor::Actor;
+use hotdesk_wire::desktop::call::ComputerCall;
 use hotdesk_wire::desktop::stream::{StreamStarted, StreamTo};
-use hotdesk_wire::programs::call::ComputerCall;
 
 /// What templates reach.
 pub struct ScreensOfTemplate {
@@ -26,7 +27,9 @@ impl TemplateScreens for ScreensOfTemplate {
         let (runner, commands) = (self.runner.clone(), self.commands.clone());
         async move {
             match call {
-                ComputerCall::Action(action) => runner.act(None, *action).await.map(drop),
+                ComputerCall::Action(action) => {
+                    runner.act(Some(Actor::Template), None, *action).await.map(drop)
+                }
                 ComputerCall::Bash(request) => {
                     let ended = bash::run(&commands, request).await?;
                     match ended.exit_code {

@@ -7,6 +7,7 @@
 //! renewed it from outside: a container gets clock, random pool and host name from its host.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod kernel;
@@ -46,6 +47,7 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
     let shared = agent.clone();
     blocking(move || shared.token.renew(&asked, token)).await?;
     agent.commands.clear_stock();
+    agent.timelines.renew();
 
     let mut report = RenewalReport::default();
     report.renewed.push("token".to_owned());
@@ -70,6 +72,10 @@ pub async fn renew(agent: &Agent, asked: Term, renewal: Renewal) -> Result<Renew
         let services = agent.services.clone();
         if let Err(error) = blocking(move || Ok(services.remove_secret_files())).await? {
             report.add("files with secrets", Some(error));
+        }
+        let desktop = Arc::clone(&agent.desktop);
+        if let Err(error) = blocking(move || Ok(desktop.clear_control())).await? {
+            report.add("control of the screens", Some(error));
         }
         if let Some(keys) = keys::renew(Path::new(ROOT)).await {
             report.add("host_keys", keys);

@@ -30,6 +30,11 @@ const IMPORT_VERSION: &str = "1";
 const MAX_TEXT: u64 = 64 * 1024;
 /// Distributions on which the desktop can be installed.
 const SYSTEMS: [&str; 2] = ["debian", "ubuntu"];
+/// Earliest glibc with which the agent starts: it is a program for Debian 12.
+const MIN_GLIBC: (u32, u32) = (2, 36);
+/// List of an image's packages (dpkg(1)), and most bytes of it: 5000 packages take 8 MB.
+const PACKAGES: &str = "var/lib/dpkg/status";
+const MAX_PACKAGES: u64 = 64 << 20;
 /// Programs that an image must have.
 const PROGRAMS: [&str; 3] = ["bin/bash", "usr/bin/apt-get", "usr/bin/dpkg"];
 /// Files over which an engine mounts those of each computer, and what an image has in their place.
@@ -151,7 +156,27 @@ fn check_system(root: &RootFolder) -> Outcome<String> {
             return Err(format!("the image has no /{program}, with which the desktop is installed").into());
         }
     }
-    Ok(shown)
+    let packages = root.read(PACKAGES, MAX_PACKAGES);
+    let packages = packages.map_err(|error| format!("cannot read {PACKAGES} of the image: {error}"))?;
+    match glibc_version(&String::from_utf8_lossy(&packages.unwrap_or_default())) {
+        Some((major, minor)) if (major, minor) < MIN_GLIBC => {
+            let (least, least_minor) = MIN_GLIBC;
+            let needed = format!("{least}.{least_minor} or later, as in Debian 12 or Ubuntu 24.04");
+            Err(format!("the image is {shown} with glibc {major}.{minor}: computers need {needed}").into())
+        }
+        // The build of an image that does not list it may fail.
+        Some(_) | None => Ok(shown),
+    }
+}
+
+/// Returns the version of glibc in a list of packages.
+fn glibc_version(packages: &str) -> Option<(u32, u32)> {
+    let mut entries = packages.split("\n\n");
+    let library = entries.find(|entry| entry.lines().any(|line| line == "Package: libc6"))?;
+    let version = library.lines().find_map(|line| line.strip_prefix("Version: "))?;
+    let (major, rest) = version.split_once('.')?;
+    let minor: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Gives an image what engines need, and removes identities of computers.
@@ -234,4 +259,32 @@ pub fn remove(data_dir: &Path, name: &str) -> Outcome<()> {
 
 fn parse_name(name: &str) -> Outcome<String> {
     kebab(name).map_err(|fault| Failure::Usage(format!("the name of an image {}", fault.message)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_glibc_is_that_of_its_package() {
+        let list = |version: &str| {
+            format!(
+                "Package: bash\nVersion: 5.2.15-2+b8\n\nPackage: libc6\nStatus: install ok installed\n\
+                 Depends: libgcc-s1\nVersion: {version}\n\nPackage: libc6-dev\nVersion: 9.9-1\n"
+            )
+        };
+        for (version, expected) in [
+            ("2.36-9+deb12u10", Some((2, 36))),
+            ("2.31-0ubuntu9.17", Some((2, 31))),
+            ("2.39-0ubuntu8.6", Some((2, 39))),
+            ("3.0", Some((3, 0))),
+            ("2", None),
+            ("2.x", None),
+            ("", None),
+        ] {
+            assert_eq!(glibc_version(&list(version)), expected, "{version}");
+        }
+        assert_eq!(glibc_version(""), None);
+        assert_eq!(glibc_version("Package: libc6-dev\nVersion: 2.36-9\n"), None);
+    }
 }

@@ -16,9 +16,9 @@ mod lines;
 mod message;
 mod upstream;
 
-use super::interrupts::Interrupts;
 use super::stdio;
 use crate::client::Session;
+use crate::client::interrupts::Interrupts;
 use crate::failure::Outcome;
 use lines::{Line, Lines, MAX_MESSAGE};
 use message::{ClientMessage, INVALID_REQUEST, error_reply};

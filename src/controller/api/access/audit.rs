@@ -91,7 +91,8 @@ async fn computer(app: &App, caller: &Caller, id: &str) -> Result<ComputerId> {
     }
 }
 
-fn parse_time(name: &str, value: &Option<String>) -> Result<Option<UnixMillis>> {
+/// Parses a time of a filter; `None` when it is absent or empty.
+pub(in crate::api) fn parse_time(name: &str, value: &Option<String>) -> Result<Option<UnixMillis>> {
     let read = |text| {
         let example = "2026-01-31T12:00:00Z";
         let wrong =

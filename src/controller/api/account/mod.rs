@@ -1,4 +1,4 @@
-//! Plans, capacity, clients, agents' accounts and billing events over HTTP.
+//! Plans, capacity, clients, agents' accounts, billing events and the host over HTTP.
 
 use utoipa_axum::router::OpenApiRouter;
 
@@ -7,6 +7,7 @@ use crate::AppState;
 mod agents;
 mod capacity;
 mod clients;
+mod host;
 mod usage;
 mod webhook;
 mod webhook_secret;
@@ -20,4 +21,5 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(agents::router())
         .merge(webhook::router())
         .merge(webhook_secret::router())
+        .merge(host::router())
 }

@@ -62,7 +62,7 @@ pub(super) fn body(error: &Error, request_id: &str) -> ChatErrorBody {
     let extra = error_response::body(error, request_id).extra;
     let balance = error.fields.iter().find_map(|(name, field)| match field {
         Field::Number(number) if *name == BALANCE_FIELD => Some(*number),
-        Field::Number(_) | Field::Text(_) | Field::Flag(_) | Field::Rows(_) => None,
+        Field::Number(_) | Field::Text(_) | Field::Flag(_) | Field::Object(_) | Field::Rows(_) => None,
     });
     let (kind, code) = kind_and_code(error.kind);
     let code = error.code.map_or(code, |code| code.as_str());
@@ -86,7 +86,7 @@ fn is_repeatable(error: &Error) -> bool {
 fn text_field<'a>(error: &'a Error, wanted: &str) -> Option<&'a str> {
     error.fields.iter().find_map(|(name, field)| match field {
         Field::Text(text) if *name == wanted => Some(text.as_str()),
-        Field::Text(_) | Field::Number(_) | Field::Flag(_) | Field::Rows(_) => None,
+        Field::Text(_) | Field::Number(_) | Field::Flag(_) | Field::Object(_) | Field::Rows(_) => None,
     })
 }
 

@@ -179,6 +179,7 @@ impl Answer {
             }],
             usage: end.map(RunEnd::usage),
             orgo: end.map(RunEnd::summary),
+            progress: None,
         }
     }
 }
@@ -190,7 +191,7 @@ async fn whole(mut run: RunHandle) -> Result<ChatCompletion> {
     while let Some(event) = run.events.recv().await {
         match event {
             RunEvent::Text(text) => push_bounded(&mut content, &text),
-            RunEvent::Turn(_) | RunEvent::Thinking(_) | RunEvent::Call(_) => {}
+            RunEvent::Turn(_) | RunEvent::Thinking(_) | RunEvent::Call(_) | RunEvent::Progress(_) => {}
             RunEvent::Failed(error) => return Err((*error).into()),
             RunEvent::Ended(end) => {
                 let Answer { id, created, model } = answer;
@@ -269,6 +270,11 @@ async fn next_event(
             Some(RunEvent::Text(text)) => {
                 let delta = ChunkDelta { role: None, content: Some(text) };
                 return (Event::default().json_data(answer.chunk(delta, None)), StreamState::Running);
+            }
+            Some(RunEvent::Progress(progress)) => {
+                let chunk = answer.chunk(ChunkDelta::default(), None);
+                let chunk = ChatCompletionChunk { progress: Some(progress), ..chunk };
+                return (Event::default().json_data(chunk), StreamState::Running);
             }
             Some(RunEvent::Turn(_) | RunEvent::Thinking(_) | RunEvent::Call(_)) => {}
             Some(RunEvent::Ended(end)) => {

@@ -20,6 +20,7 @@ use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::error_response;
 use hotdesk_http::socket::{CloseReason, PeerGone, PeerMessage, Receiver, Sender, Upgrade};
 use hotdesk_model::conversation::{COMPUTER, Content, Message, Role, ToolCall};
+use hotdesk_wire::chat::completion::RunProgress;
 use hotdesk_wire::chat::prompt::{PromptConfig, PromptEvent, PromptRequest, PromptResult, ToolUse};
 
 /// The socket's route, also its name in the audit log.
@@ -215,6 +216,12 @@ async fn send_events(sender: &Sender, run: &mut RunHandle) -> std::result::Resul
                 turn.send(sender).await?;
                 sender.json(&PromptEvent::ToolUse(tool_use(call))).await?;
             }
+            RunEvent::Progress(progress) => {
+                turn.send(sender).await?;
+                // Clients that do not know the message show the text.
+                sender.json(&PromptEvent::Status(status_of(&progress))).await?;
+                sender.json(&PromptEvent::Progress(progress)).await?;
+            }
             RunEvent::Failed(error) => {
                 turn.send(sender).await?;
                 return Ok(refuse(sender, &error).await);
@@ -246,6 +253,15 @@ impl TurnText {
             sender.json(&PromptEvent::Text(text.trim_start().to_owned())).await?;
         }
         Ok(())
+    }
+}
+
+/// What a run waits for, for people.
+fn status_of(progress: &RunProgress) -> String {
+    match (progress.waiting_for.is_some(), &progress.message) {
+        (true, Some(message)) => format!("The model asks for help: {message}"),
+        (true, None) => "Somebody else controls the screen: the run waits until it is free".to_owned(),
+        (false, _) => "The run goes on".to_owned(),
     }
 }
 

@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::api::desktop::timeouts;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_guest::{ActionReply, QUICK_TIMEOUT};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{AnyJson, Json as Body, Path, Query};
@@ -90,7 +91,7 @@ async fn actions(
     let digest = digest_for(key.as_ref(), &batch)?;
     app.secrets.fill(&caller, &computer, &mut batch.actions).await?;
     let timeout = timeouts::for_list(&batch);
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.fleet.guest(&computer).await?.acting_as(Actor::of(&caller));
     Ok(guest.act("/actions", screen, &batch, key, digest, timeout).await?)
 }
 
@@ -126,7 +127,7 @@ pub(crate) async fn perform(
     let digest = digest_for(key.as_ref(), &action.fields())?;
     app.secrets.fill(&caller, &computer, std::slice::from_mut(&mut action)).await?;
     let (path, timeout) = (format!("/{}", action.name()), timeouts::for_action(&action));
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.fleet.guest(&computer).await?.acting_as(Actor::of(&caller));
     Ok(guest.act(&path, query, &action.fields(), key, digest, timeout).await?)
 }
 
@@ -152,6 +153,6 @@ pub(super) async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     timeout: Duration,
 ) -> Result<ActionReply<Receive>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.fleet.guest(&computer).await?.acting_as(Actor::of(&caller));
     Ok(guest.act(path, query, body, key, None, timeout).await?)
 }

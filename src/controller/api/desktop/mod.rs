@@ -10,6 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::AppState;
 use hotdesk_domain::identity::access::Caller;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_http::error_response::Result;
 
 pub mod actions;
@@ -20,6 +21,7 @@ pub mod execution;
 pub mod guest_files;
 pub mod media;
 pub mod ports;
+pub mod readiness;
 pub mod selftest;
 pub mod ssh;
 pub mod tickets;
@@ -36,6 +38,7 @@ pub fn router() -> OpenApiRouter<AppState> {
         .merge(execution::router())
         .merge(media::router())
         .merge(ports::router())
+        .merge(readiness::router())
         .merge(selftest::router())
         .merge(ssh::router())
         .merge(tickets::router())
@@ -54,6 +57,6 @@ async fn forward<Send: Serialize + Sync, Receive: DeserializeOwned>(
     timeout: Duration,
 ) -> Result<Json<Receive>> {
     let computer = app.directory.find_computer(caller, id).await?;
-    let guest = app.directory.guest_for(&method, &computer).await?;
+    let guest = app.directory.guest_for(&method, &computer).await?.acting_as(Actor::of(caller));
     Ok(Json(guest.call(method, path, query, body, timeout).await?))
 }

@@ -15,6 +15,7 @@ use crate::web::origin::Origin;
 use hotdesk_base::clock;
 use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_guest::percent_encode;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
@@ -49,7 +50,8 @@ async fn issue(
         return Err(Error::invalid(format!("ttl_seconds must be 1 to {}", MAX_LIFE.as_secs())).into());
     }
     let screen = wanted.screen.unwrap_or_else(|| DEFAULT_SCREEN.to_owned());
-    let ticket = Ticket { mode: wanted.mode, screen: screen.clone(), by: caller.credential };
+    let (by, actor) = (caller.credential, Actor::of(&caller));
+    let ticket = Ticket { mode: wanted.mode, screen: screen.clone(), by, actor };
     let text = app.tickets.issue_for_screen(&app.fleet, &computer, ticket, life).await?;
     let expires = clock::now().plus(life);
     let desktop = format!("{}/desktops/{}", origin.0, computer.instance);

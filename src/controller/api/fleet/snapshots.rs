@@ -3,7 +3,8 @@
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -12,9 +13,13 @@ use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::snapshot::SnapshotState as Stage;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_http::headers::image_headers::IfNoneMatch;
+use hotdesk_http::untrusted_content::confine;
+use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::fleet::snapshots::{NewSnapshot, Snapshot as SnapshotRow, snapshot_not_found};
 use hotdesk_wire::computer::snapshot::{
     CreateSnapshot, RollBack, RollbackResult, Snapshot, SnapshotList, SnapshotListQuery,
@@ -26,7 +31,11 @@ const MAX_PAGE: u32 = 1000;
 
 /// Returns the routes of snapshots.
 pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, delete)).routes(routes!(roll_back))
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, delete))
+        .routes(routes!(snapshot_picture))
+        .routes(routes!(roll_back))
 }
 
 /// Creates a snapshot of a computer: its disk, and with `memory` also its processes and windows, if its
@@ -94,6 +103,44 @@ async fn get(
     Ok(Json(snapshot_record(app.store.snapshot(computer.id, parse(&snapshot)?).await?)))
 }
 
+/// Returns a small picture of the boot screen when the snapshot was taken.
+///
+/// A snapshot has one if the computer ran and its screen answered in time. 404 `no_picture` otherwise, for
+/// encrypted computers, and when newer pictures took the place. The
+/// picture never changes: a client that sends its entity tag in `If-None-Match` gets 304.
+#[utoipa::path(get, path = "/computers/{id}/snapshots/{snapshot_id}/picture", tag = "snapshots",
+    params(("id" = String, Path), ("snapshot_id" = String, Path),
+        ("If-None-Match" = Option<String>, Header,
+            description = "Entity tags of pictures that the client has")),
+    responses(
+        (status = 200, description = "JPEG of at most 480 by 480 pixels", body = String,
+            content_type = "image/jpeg",
+            headers(("ETag" = String, description = "The entity tag of the picture"))),
+        (status = 304, description = "The client has the picture")))]
+async fn snapshot_picture(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path((id, snapshot)): Path<(String, String)>,
+    held: IfNoneMatch,
+) -> Result<Response> {
+    let computer = app.directory.find_computer(&caller, &id).await?;
+    let missing = || Error::not_found("The snapshot has no picture").code(ErrorCode::NoPicture);
+    let picture = app.store.snapshot(computer.id, parse(&snapshot)?).await?.picture.ok_or_else(missing)?;
+    let name = picture.to_string();
+    let mut response = if held.0.iter().any(|tag| **tag == *name) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let bytes = app.fleet.snapshot_pictures().read(picture).await?.ok_or_else(missing)?;
+        ([(header::CONTENT_TYPE, "image/jpeg")], bytes).into_response()
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::ETAG, HeaderValue::try_from(format!("\"{name}\"")).map_err(Error::internal)?);
+    // A browser may keep it, and asks each time whether its reader still has access.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    confine(headers);
+    Ok(response)
+}
+
 /// Deletes a snapshot. The computer is not affected.
 #[utoipa::path(delete, path = "/computers/{id}/snapshots/{snapshot_id}", tag = "snapshots",
     params(("id" = String, Path), ("snapshot_id" = String, Path)),
@@ -128,13 +175,22 @@ pub(crate) async fn roll_back(
 ) -> Result<(StatusCode, Json<RollbackResult>)> {
     let computer = app.directory.find_computer(&caller, &id).await?;
     let snapshot = parse(&wanted.snapshot_id)?;
-    let status =
-        app.fleet.roll_back(&computer, snapshot, app.billing.allowance(computer.owner).await?).await?;
-    let is_settled = matches!(status, Status::Running | Status::Stopped | Status::Suspended);
-    let code = if is_settled { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let (code, status) = roll_back_to(&app, &computer, snapshot).await?;
     let answer =
         RollbackResult { success: true, status: status.name().to_owned(), snapshot_id: snapshot.to_string() };
     Ok((code, Json(answer)))
+}
+
+/// Rolls a computer back. Returns its status, and that of the answer: 202 while the rollback is in progress.
+pub(in crate::api) async fn roll_back_to(
+    app: &AppState,
+    computer: &Computer,
+    snapshot: SnapshotId,
+) -> Result<(StatusCode, Status)> {
+    let allowance = app.billing.allowance(computer.owner).await?;
+    let status = app.fleet.roll_back(computer, snapshot, allowance).await?;
+    let is_settled = matches!(status, Status::Running | Status::Stopped | Status::Suspended);
+    Ok((if is_settled { StatusCode::OK } else { StatusCode::ACCEPTED }, status))
 }
 
 /// Parses the id of a snapshot.
@@ -149,6 +205,7 @@ fn snapshot_record(stored: SnapshotRow) -> Snapshot {
         name: stored.name,
         state: stored.state.name().to_owned(),
         memory: stored.memory,
+        has_picture: stored.picture.is_some(),
         size_bytes: (stored.state != Stage::Creating).then_some(stored.bytes),
         created_at: stored.created_at.iso8601(),
     }

@@ -41,7 +41,10 @@ pub async fn fetch(
     }
     let gone = || Error::not_found("The file is gone");
     let (content_type, disposition) = match kind {
-        BlobKind::Screenshot | BlobKind::StepPicture => (String::new(), "inline".to_owned()),
+        BlobKind::Screenshot
+        | BlobKind::StepPicture
+        | BlobKind::TimelinePicture
+        | BlobKind::SnapshotPicture => (String::new(), "inline".to_owned()),
         BlobKind::File => {
             let file = app.store.file(FileId(id)).await?.ok_or_else(gone)?;
             (file.content_type, hotdesk_http::encode::attachment(&file.filename))
@@ -54,7 +57,10 @@ pub async fn fetch(
     };
     let length = blob.metadata().await.map_err(|error| failed("read", &path, &error))?.len();
     let content_type = match kind {
-        BlobKind::Screenshot | BlobKind::StepPicture => {
+        BlobKind::Screenshot
+        | BlobKind::StepPicture
+        | BlobKind::TimelinePicture
+        | BlobKind::SnapshotPicture => {
             image_type(&mut blob).await.map_err(|error| failed("read", &path, &error))?.to_owned()
         }
         BlobKind::File => content_type,

@@ -28,11 +28,15 @@ use hotdesk_wire::error::ErrorBody;
 const VERSION: &str = "2.0.0";
 /// Licence of the API description, an SPDX expression.
 const LICENSE: &str = "MIT OR Apache-2.0";
+/// Media type of values of JSON, one on each line.
+const JSON_LINES: &str = "application/x-ndjson";
+/// Field of the content of a stream that refers to the type of its values.
+const ITEM_SCHEMA: &str = "x-item-schema";
 /// Name of the API key's security scheme.
 const KEY_SCHEME: &str = "api_key";
 
 /// Types of bodies that may be absent: every field of theirs is optional.
-const OPTIONAL_BODIES: [&str; 16] = [
+const OPTIONAL_BODIES: [&str; 18] = [
     "ChangeThread",
     "CloneComputer",
     "CloseWindow",
@@ -40,6 +44,7 @@ const OPTIONAL_BODIES: [&str; 16] = [
     "ElementClick",
     "FireTrigger",
     "ForkComputer",
+    "HandBack",
     "MakeThreadTitle",
     "PointerButton",
     "PollDevice",
@@ -47,6 +52,7 @@ const OPTIONAL_BODIES: [&str; 16] = [
     "StartDevice",
     "StartRecording",
     "SyncSecrets",
+    "TakeControl",
     "WaitChange",
     "WaitStable",
 ];
@@ -230,10 +236,21 @@ fn type_of(content: &RefOr<Content>) -> Option<&str> {
 /// Gives content that is not JSON its schema: text or bytes.
 fn complete_content(kind: &str, content: &mut RefOr<Content>) {
     let RefOr::T(content) = content else { return };
-    let has_form = ["json", "form-data"].iter().any(|name| kind.contains(name));
+    // Lines of JSON are not one value, as which generators would read them.
+    let has_form = kind != JSON_LINES && ["json", "form-data"].iter().any(|name| kind.contains(name));
     if !has_form {
+        name_items(content);
         let is_text = kind.starts_with("text/");
         content.schema = Some(if is_text { schemas::text() } else { schemas::bytes() });
+    }
+}
+
+/// Keeps the type of the values of a stream, such as server-sent events. Without it nothing would refer to
+/// the type, and clients would not have it. OpenAPI 3.2 calls it `itemSchema`, which 3.1 does not know.
+fn name_items(content: &mut Content) {
+    if let Some(RefOr::Ref(items)) = &content.schema {
+        let items = serde_json::json!({"$ref": items.ref_location});
+        content.extensions.get_or_insert_default().insert(ITEM_SCHEMA.to_owned(), items);
     }
 }
 

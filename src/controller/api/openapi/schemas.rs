@@ -7,6 +7,7 @@
 //! | a pattern that lists words | a named enumeration | generators make types of enumerations |
 //! | a text with the length of a name | a text with the pattern of names | clients can check it |
 //! | an unsigned number of 32 bits | a number with its largest value | `int32` is signed |
+//! | an object without listed fields | one that may have any | generators make types without fields of it |
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -28,8 +29,9 @@ type Schemas = BTreeMap<String, RefOr<Schema>>;
 /// Rewrites the schemas of a document. `strict` has the names of those that refuse unknown fields.
 pub fn simplify(schemas: &mut Schemas, strict: &BTreeSet<String>) {
     let mut added = Schemas::new();
+    let taken: HashSet<String> = schemas.keys().cloned().collect();
     for (name, schema) in schemas.iter_mut() {
-        name_words(name, schema, &mut added);
+        name_words(name, schema, &taken, &mut added);
     }
     let derived = schemas.clone();
     for (name, schema) in schemas.iter_mut() {
@@ -43,16 +45,32 @@ pub fn simplify(schemas: &mut Schemas, strict: &BTreeSet<String>) {
         }
     }
     let merged = schemas.clone();
-    for schema in schemas.values_mut() {
+    for (name, schema) in schemas.iter_mut() {
         if let RefOr::T(Schema::OneOf(union)) = schema {
-            name_variants(&merged, union, &mut added);
+            name_variants(&merged, name, union, &mut added);
         }
     }
     schemas.append(&mut added);
     for schema in schemas.values_mut() {
         if let RefOr::T(Schema::Object(object)) = schema {
-            object.properties.values_mut().for_each(limit_field);
+            object.properties.values_mut().for_each(|field| {
+                limit_field(field);
+                open_field(field);
+            });
         }
+    }
+}
+
+/// Lets an object without listed fields have any.
+fn open_field(field: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(field)) = field else { return };
+    let is_object = match &field.schema_type {
+        SchemaType::Type(kind) => *kind == Type::Object,
+        SchemaType::Array(kinds) => kinds.contains(&Type::Object),
+        SchemaType::AnyValue => false,
+    };
+    if is_object && field.properties.is_empty() && field.additional_properties.is_none() {
+        field.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(true)));
     }
 }
 
@@ -120,15 +138,19 @@ fn words(object: &Object) -> Option<Vec<Value>> {
     is_list.then(|| words.split('|').map(Value::from).collect())
 }
 
-/// Moves fields that list words to named schemas: `button` of `Click` becomes `ClickButton`.
-fn name_words(name: &str, schema: &mut RefOr<Schema>, added: &mut Schemas) {
+/// Moves fields that list words to named schemas: `button` of `Click` becomes `ClickButton`. `taken` has the
+/// names of other schemas: `status` of `Computer` becomes `ComputerStatusName`, because `ComputerStatus` is
+/// another one.
+fn name_words(name: &str, schema: &mut RefOr<Schema>, taken: &HashSet<String>, added: &mut Schemas) {
     match schema {
         RefOr::T(Schema::AllOf(parts)) => {
-            parts.items.iter_mut().for_each(|part| name_words(name, part, added));
+            parts.items.iter_mut().for_each(|part| name_words(name, part, taken, added));
         }
         RefOr::T(Schema::Object(object)) => {
             for (field, property) in &mut object.properties {
-                name_field(format!("{name}{}", pascal_case(field)), property, added);
+                let name = format!("{name}{}", pascal_case(field));
+                let name = if taken.contains(&name) { format!("{name}Name") } else { name };
+                name_field(name, property, added);
             }
         }
         RefOr::T(_) | RefOr::Ref(_) => {}
@@ -179,16 +201,25 @@ pub fn name_of(reference: &Ref) -> Option<&str> {
     reference.ref_location.strip_prefix("#/components/schemas/")
 }
 
-/// Moves the variants of a union with a tag to named schemas: `click` of `Action` becomes `ClickAction`.
-fn name_variants(schemas: &Schemas, union: &mut OneOf, variants: &mut Schemas) {
+/// Moves the variants of a union with a tag to named schemas: `click` of `Action`, which consists of parts,
+/// becomes `ClickAction`; `click` of `OpenaiAction`, which lists its fields, becomes `OpenaiActionClick`.
+fn name_variants(schemas: &Schemas, union_name: &str, union: &mut OneOf, variants: &mut Schemas) {
     for item in &mut union.items {
-        let RefOr::T(Schema::AllOf(_)) = item else { continue };
+        let has_parts = matches!(item, RefOr::T(Schema::AllOf(_)));
+        if !has_parts && !matches!(item, RefOr::T(Schema::Object(_))) {
+            continue;
+        }
         let Some(object) = merged(schemas, item) else { continue };
         let Some((tag, value)) = object.properties.iter().find_map(|(name, it)| Some((name, tag_value(it)?)))
         else {
             continue;
         };
-        let name = format!("{}{}", pascal_case(&value), pascal_case(tag));
+        let variant = pascal_case(&value);
+        let name = if has_parts {
+            format!("{variant}{}", pascal_case(tag))
+        } else {
+            format!("{union_name}{variant}")
+        };
         let discriminator = union.discriminator.get_or_insert_with(|| Discriminator::new(tag));
         let reference = Ref::from_schema_name(&name);
         discriminator.mapping.insert(value, reference.ref_location.clone());

@@ -22,7 +22,7 @@ pub fn router() -> OpenApiRouter<AppState> {
 
 /// Creates a link that signs one browser in to the key's account, once, within 15 minutes.
 ///
-/// The link leads to the desktop of a computer, or to the settings. It and the session that it begins end when
+/// The link leads to the desktop of a computer, or to the console. It and the session that it begins end when
 /// the key is deleted.
 #[utoipa::path(post, path = "/user/sign-in-links", tag = "account", request_body = CreateSignInLink,
     responses((status = 201, description = "The link, which is not available later", body = SignInLink)))]

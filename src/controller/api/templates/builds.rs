@@ -61,7 +61,7 @@ pub(crate) async fn status(
 #[utoipa::path(delete, path = "/templates/{namespace}/{name}/{version}/build", tag = "templates",
     params(("namespace" = String, Path), ("name" = String, Path), ("version" = String, Path)),
     responses((status = 200, description = "The build was cancelled", body = Acknowledgement)))]
-async fn cancel(
+pub(crate) async fn cancel(
     State(app): State<AppState>,
     AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((namespace, name, version)): Path<(String, String, String)>,

@@ -9,8 +9,8 @@ use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::identity::auth::AuthenticatedCaller;
-use hotdesk_domain::computer::template::FaultCode;
 use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
+use hotdesk_domain::computer::template::fault::FaultCode;
 use hotdesk_domain::error::{Error, Field};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::error_response::Result;

@@ -5,8 +5,11 @@
 //!   | disconnects: cancels        |        \---> executor --> computer
 //!   |  unless background          \------------> thread: messages and steps, as they happen
 //! ```
-//! A run ends when the model has finished, at a bound of the request, at a failure, when its client disconnects, when
-//! its credential or its access ends, and when the controller stops. Its thread says what was done in each case.
+//! A run ends when the model has finished, at a bound of the request, at a failure, when its client
+//! disconnects, when somebody stops it, when its credential or its access ends, and when the controller stops.
+//! Its thread says what was done in each case. A run waits while somebody else controls the screen, and while
+//! its model waits for the help of a person (`src/controller/chat/runs/run/waits.rs`). All of these end a wait,
+//! too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +27,8 @@ use hotdesk_model::catalog::ModelCatalog;
 use hotdesk_model::conversation::ToolCall;
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::threads::Thread;
+use hotdesk_wire::chat::completion::RunProgress;
 
 use crate::audit;
 use crate::chat::threads::Threads;
@@ -58,6 +63,9 @@ const MAX_RUNS: usize = 100;
 /// Longest wait until the client of a run in the background takes an event: a connection that carries nothing
 /// for so long is broken, and such a run goes on without its client.
 const READER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time for which a stop waits for the end of its run: a run ends within a second, or within three
+/// when its computer does not release the buttons.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds after which a client may retry when it has its maximum of runs.
 const RETRY_SECONDS: u32 = 5;
 
@@ -154,12 +162,14 @@ impl Runs {
         };
         let mut executor = Executor::new(services.clone(), target);
         let (picture, screen) = executor.look().await?;
-        let claim = self.active.claim(computer.id, &screen, continued)?;
+        let cancel = CancellationToken::new();
+        let claim = self.active.claim(computer.id, &screen, continued, &cancel)?;
         let thread = match continued {
             Some(thread) => thread,
             None => services.threads.open(&caller, &computer, None).await?,
         };
         claim.set_thread(thread);
+        executor.act_as(thread);
         audit::set_target(thread);
         let initial = match continued {
             None => Ok(InitialState::default()),
@@ -171,7 +181,6 @@ impl Runs {
             request.messages.iter().for_each(|message| conversation.add(message.clone()));
             conversation.add_first_screenshot(picture);
         }
-        let cancel = CancellationToken::new();
         let guard = (!request.is_background).then(|| cancel.clone().drop_guard());
         let (reporter, events) = reporter::channel(request.is_background.then_some(READER_TIMEOUT));
         let name = model.model.name.clone();
@@ -183,7 +192,9 @@ impl Runs {
             allowed: request.tools,
             confirm: request.confirm,
         };
-        let parts = RunParts { services: services.clone(), lease, executor, model, account, reporter };
+        let active = self.active.clone();
+        let parts =
+            RunParts { services: services.clone(), active, lease, executor, model, account, reporter };
         let run = Run::new(thread, conversation, plan, parts);
         let stopping = services.tasks.stopping();
         let _task = services.tasks.spawn("chat run", async move {
@@ -191,6 +202,34 @@ impl Runs {
             run.execute(cancel, stopping, move || drop((claim, permit))).await;
         });
         Ok(RunHandle { thread, model: name, events, _guard: guard })
+    }
+
+    /// Ends the run of a thread, and waits for its end. Returns the thread as it is then, and whether a run was
+    /// in progress.
+    ///
+    /// # Errors
+    /// Those of [`Threads::find`].
+    pub async fn stop(&self, caller: &Caller, id: &str) -> Result<(Thread, bool)> {
+        let caller = caller.for_change();
+        let (thread, _, _) = self.services.threads.find(&caller, id).await?;
+        let ended = self.active.stop(thread.id);
+        if let Some(ended) = &ended {
+            // A computer that stands still delays the end; the thread says then that it runs.
+            let _late = tokio::time::timeout(STOP_TIMEOUT, ended.cancelled()).await;
+        }
+        // Also without a run: it may have ended after the first look.
+        let (thread, _, _) = self.services.threads.find(&caller, id).await?;
+        Ok((thread, ended.is_some()))
+    }
+
+    /// Whether a run works on a thread: from before its start is answered until its end is stored.
+    pub fn is_running(&self, thread: ThreadId) -> bool {
+        self.active.has(thread)
+    }
+
+    /// What the run of a thread waits for; `None` when none waits.
+    pub fn waiting(&self, thread: ThreadId) -> Option<RunProgress> {
+        self.active.waiting(thread)
     }
 
     /// Marks threads whose run is gone as interrupted.

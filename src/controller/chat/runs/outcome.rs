@@ -24,6 +24,8 @@ pub enum EndReason {
     Refused,
     /// A call waits for the client's confirmation.
     Confirm(ToolCall),
+    /// Somebody else held the screen for longer than the run waits.
+    ControlHeld,
 }
 
 /// End of a run.
@@ -59,7 +61,8 @@ impl EndReason {
     pub fn finish_reason(&self) -> &'static str {
         match self {
             Self::Done | Self::Confirm(_) => "stop",
-            Self::MaxSteps | Self::MaxTokens | Self::MaxCost => "length",
+            // The wait is one of the request's bounds.
+            Self::MaxSteps | Self::MaxTokens | Self::MaxCost | Self::ControlHeld => "length",
             Self::Refused => "content_filter",
         }
     }
@@ -73,6 +76,7 @@ impl EndReason {
             Self::MaxCost => "max_cost",
             Self::Refused => "refused",
             Self::Confirm(_) => "confirm",
+            Self::ControlHeld => "control_held",
         }
     }
 
@@ -87,6 +91,7 @@ impl EndReason {
             Self::Confirm(call) => {
                 RunOutcome::Confirm(WaitingCall { call: call.id.clone(), frame: frame.map(str::to_owned) })
             }
+            Self::ControlHeld => RunOutcome::ControlHeld,
         }
     }
 
@@ -99,6 +104,9 @@ impl EndReason {
             Self::MaxCost => Some("The run has cost what it may cost".to_owned()),
             Self::Refused => Some("The model refused the request".to_owned()),
             Self::Confirm(call) => Some(format!("A call of {} waits to be confirmed", call.name)),
+            Self::ControlHeld => {
+                Some("Somebody else controls the screen; continue the thread when it is free".to_owned())
+            }
         }
     }
 }
@@ -159,7 +167,8 @@ impl RunEnd {
             | EndReason::MaxSteps
             | EndReason::MaxTokens
             | EndReason::MaxCost
-            | EndReason::Refused => None,
+            | EndReason::Refused
+            | EndReason::ControlHeld => None,
         };
         RunSummary {
             thread_id: self.done.thread.to_string(),
@@ -222,6 +231,7 @@ mod tests {
             EndReason::MaxCost,
             EndReason::Refused,
             EndReason::Confirm(call),
+            EndReason::ControlHeld,
         ] {
             assert_eq!(reason.outcome(None).state().name(), reason.name());
         }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::outcome::RunEnd;
 use hotdesk_domain::error::Error;
 use hotdesk_model::conversation::{Delta, ToolCall};
+use hotdesk_wire::chat::completion::RunProgress;
 
 /// Events that wait for a client: a second of text. Above it, texts are joined, and the run waits after its
 /// turn.
@@ -24,6 +25,8 @@ pub enum RunEvent {
     Thinking(String),
     /// A call begins.
     Call(ToolCall),
+    /// The run waits, or goes on after it has waited.
+    Progress(RunProgress),
     /// The run ended. It is the last event.
     Ended(Box<RunEnd>),
     /// The run failed. It is the last event.

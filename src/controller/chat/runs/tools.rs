@@ -24,6 +24,8 @@ try to find out values of secrets, passwords or tokens.\n\
 pub const DEFAULT_COMMAND_SECONDS: f64 = 30.0;
 /// Longest time of a command, in seconds: a run can be cancelled meanwhile.
 pub const MAX_COMMAND_SECONDS: f64 = 120.0;
+/// Name of the tool that asks a person for help.
+pub const ASK_FOR_HELP: &str = "ask_for_help";
 
 /// Returns the instructions of a run, with those of its client.
 pub fn instructions(client: &str) -> String {
@@ -48,6 +50,23 @@ pub fn tools(allowed: AllowedTools, width: u32, height: u32) -> Vec<Tool> {
             "required": ["command"],
         }),
     };
+    let help = || Tool::Function {
+        name: ASK_FOR_HELP.to_owned(),
+        description:
+            "Asks a person who sees the screen to do what you cannot or must not do yourself: to sign \
+                      in, to type a code from a phone, to solve a captcha, to decide. Returns their note and \
+                      a new picture of the screen when they have answered, or says that nobody did. It may \
+                      take long, so ask only when you cannot go on alone."
+                .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "message": {"type": "string", "description": "What they should do, in a sentence or two"},
+            },
+            "required": ["message"],
+        }),
+    };
     let computer = allowed.computer.then_some(Tool::Computer { width, height });
-    computer.into_iter().chain(allowed.bash.then(bash)).collect()
+    let functions = [allowed.bash.then(bash), allowed.help.then(help)];
+    computer.into_iter().chain(functions.into_iter().flatten()).collect()
 }

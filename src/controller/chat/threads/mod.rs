@@ -13,30 +13,32 @@
 //!                                interrupted      begin, append or record_step: running again
 //! ```
 
-mod pictures;
+mod stored;
 
 pub use hotdesk_domain::desktop::thread::{RunOutcome, WaitingCall};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::computers::directory::Directory;
-use crate::data_dir::blobs::BlobStore;
+use crate::data_dir::blobs::{BlobStore, PictureKind};
+use crate::data_dir::pictures::RecordedPictures;
 use hotdesk_base::ids::{ComputerId, ThreadId};
-use hotdesk_domain::desktop::thread::{MAX_STEP_FIELD, check_title, cut_step_text, title_of};
+use hotdesk_domain::desktop::thread::{MAX_PICTURE_BYTES, check_title, cut_step_text, title_of};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Role as MemberRole};
-use hotdesk_model::conversation::{Content, Image, Message, Role, ToolCall, Usage};
+use hotdesk_model::conversation::{Image, Message, Role, ToolCall, Usage};
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::fleet::threads::{
-    NewThreadStep, StoredMessage, Thread, ThreadChange, ThreadCosts, ThreadStep,
+    NewThreadStep, StoredMessage, Thread, ThreadChange, ThreadCosts, ThreadFilter, ThreadMessages, ThreadStep,
 };
-use pictures::StepPictures;
+use stored::{call_text, message_text, parse_message, texts, value_text};
 
 /// Most bytes of messages in a list, of each thread. With 200 threads the list has at most 1.6 MB.
 const LISTED_BYTES: i64 = 8 * 1024;
-/// Longest id and name of a call whose arguments are left out, in bytes. Those of real tools have tens.
-const MAX_CALL_NAME: usize = 1024;
+/// The same in the list of all computers, which needs them only for threads without a title: a page has at
+/// most 100 KB of them.
+const OVERVIEW_BYTES: i64 = 1024;
 /// Messages from which a title is made.
 const TITLE_MESSAGES: usize = 3;
 
@@ -45,7 +47,7 @@ const TITLE_MESSAGES: usize = 3;
 pub struct Threads {
     store: Store,
     directory: Directory,
-    pictures: StepPictures,
+    pictures: RecordedPictures,
 }
 
 /// A step of a run to record.
@@ -96,7 +98,7 @@ pub struct RequestedChange {
 impl Threads {
     /// Creates the service of the stored threads.
     pub fn new(store: Store, directory: Directory, blobs: BlobStore) -> Self {
-        let pictures = StepPictures::new(store.clone(), blobs);
+        let pictures = RecordedPictures::new(PictureKind::Step, store.clone(), blobs);
         Self { store, directory, pictures }
     }
 
@@ -204,7 +206,10 @@ impl Threads {
     /// `NotFound` when the thread does not exist; `Unavailable` or `Internal` when the store fails.
     pub async fn record_step(&self, thread: ThreadId, step: NewStep) -> Result<i64> {
         let picture = match &step.screenshot {
-            Some(image) => self.pictures.put(thread, &image.data).await?,
+            Some(image) => {
+                let owner = self.store.thread_owner(thread).await?.ok_or_else(unknown)?;
+                self.pictures.put(owner, &image.data, MAX_PICTURE_BYTES).await?
+            }
             None => None,
         };
         let stored = NewThreadStep {
@@ -285,12 +290,20 @@ impl Threads {
     pub async fn list(&self, caller: &Caller, computer: &str) -> Result<Vec<(Thread, Vec<MessageText>)>> {
         let computer = self.directory.find_computer(caller, computer).await?;
         let threads = self.store.threads_of(computer.id).await?;
-        let mut messages = self.store.newest_messages(computer.id, LISTED_BYTES).await?;
-        let with_texts = threads.into_iter().map(|thread| {
-            let newest = messages.remove(&thread.id.to_string()).unwrap_or_default();
-            Ok((thread, texts(&newest)?))
-        });
-        with_texts.collect()
+        let messages = self.store.newest_messages(computer.id, LISTED_BYTES).await?;
+        with_texts(threads, messages)
+    }
+
+    /// Returns a page of threads of all computers, the last changed first, each with the texts of its newest
+    /// messages. The caller has checked access to the workspace and the computer of the filter.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn overview(&self, filter: &ThreadFilter) -> Result<Vec<(Thread, Vec<MessageText>)>> {
+        let threads = self.store.threads(filter).await?;
+        let ids: Vec<ThreadId> = threads.iter().map(|thread| thread.id).collect();
+        let messages = self.store.newest_messages_of(&ids, OVERVIEW_BYTES).await?;
+        with_texts(threads, messages)
     }
 
     /// Creates a thread of a computer.
@@ -319,13 +332,8 @@ impl Threads {
     pub async fn change(&self, caller: &Caller, id: &str, wanted: RequestedChange) -> Result<Thread> {
         let (thread, _, _) = self.find(caller, id).await?;
         let title = wanted.title.as_deref().map(check_title).transpose()?;
-        let messages = wanted.messages.map(|messages| {
-            let stored = messages.into_iter().map(|message| {
-                let content = vec![Content::Text { text: message.text }];
-                serde_json::to_string(&Message { role: message.role, content }).map_err(Error::internal)
-            });
-            stored.collect::<Result<Vec<String>>>()
-        });
+        let messages =
+            wanted.messages.map(|all| all.into_iter().map(message_text).collect::<Result<Vec<_>>>());
         let change = ThreadChange {
             title: title.map(|title| title.as_str().to_owned()),
             archived: wanted.archived,
@@ -403,104 +411,15 @@ impl Threads {
     }
 }
 
+/// Threads with the texts of their messages.
+fn with_texts(threads: Vec<Thread>, mut messages: ThreadMessages) -> Result<Vec<(Thread, Vec<MessageText>)>> {
+    let with_texts = threads.into_iter().map(|thread| {
+        let newest = messages.remove(&thread.id.to_string()).unwrap_or_default();
+        Ok((thread, texts(&newest)?))
+    });
+    with_texts.collect()
+}
+
 fn unknown() -> Error {
     Error::not_found("Thread not found")
-}
-
-fn parse_message(stored: &StoredMessage) -> Result<Message> {
-    serde_json::from_str(&stored.content).map_err(Error::internal)
-}
-
-/// The messages that have a text.
-fn texts(stored: &[StoredMessage]) -> Result<Vec<MessageText>> {
-    let mut found = Vec::with_capacity(stored.len());
-    for stored in stored {
-        let message = parse_message(stored)?;
-        let parts = message.content.iter().filter_map(|part| match part {
-            Content::Text { text } => Some(text.as_str()),
-            Content::Image(_)
-            | Content::Thinking { .. }
-            | Content::RedactedThinking { .. }
-            | Content::ToolCall(_)
-            | Content::ToolResult(_) => None,
-        });
-        let text = parts.collect::<Vec<_>>().join("\n");
-        if !text.is_empty() {
-            found.push(MessageText { role: message.role, text });
-        }
-    }
-    Ok(found)
-}
-
-/// A call as JSON, without its arguments when they are too large.
-fn call_text(call: &ToolCall) -> Result<String> {
-    let text = serde_json::to_string(call).map_err(Error::internal)?;
-    if text.len() <= MAX_STEP_FIELD {
-        return Ok(text);
-    }
-    let (id, name) = (cut_name(&call.id), cut_name(&call.name));
-    let bounded = json!({"id": id, "name": name, "input": {"omitted_bytes": text.len()}});
-    serde_json::to_string(&bounded).map_err(Error::internal)
-}
-
-/// The beginning of an id or a name, which a model may make long.
-fn cut_name(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_CALL_NAME)]
-}
-
-/// A value as JSON; `None` when it is too large.
-fn value_text(value: Option<&Value>) -> Result<Option<String>> {
-    let Some(value) = value else { return Ok(None) };
-    let text = serde_json::to_string(value).map_err(Error::internal)?;
-    Ok((text.len() <= MAX_STEP_FIELD).then_some(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-    use hotdesk_base::time::UnixMillis;
-    use hotdesk_model::conversation::ToolResult;
-
-    #[test]
-    fn texts_are_those_of_people_and_models() {
-        let picture = Image { media_type: "image/png".to_owned(), data: Bytes::from_static(b"secret") };
-        let text = |text: &str| Content::Text { text: text.to_owned() };
-        let result = ToolResult {
-            call: "1".to_owned(),
-            text: "output".to_owned(),
-            image: Some(picture.clone()),
-            is_error: false,
-        };
-        let messages = [
-            (Role::User, vec![text("a"), Content::Image(picture), text("b")]),
-            (Role::Assistant, vec![Content::Thinking { text: "t".to_owned(), signature: None }]),
-            (Role::User, vec![Content::ToolResult(result)]),
-            (Role::Assistant, vec![text("c")]),
-        ];
-        let stored = messages.map(|(role, content)| {
-            let content = serde_json::to_string(&Message { role, content }).unwrap();
-            assert!(!content.contains("secret"), "{content}");
-            StoredMessage { number: 1, content, created_at: UnixMillis::new(0) }
-        });
-        let expected = [(Role::User, "a\nb"), (Role::Assistant, "c")]
-            .map(|(role, text)| MessageText { role, text: text.to_owned() });
-        assert_eq!(texts(&stored).unwrap(), expected);
-        let damaged = StoredMessage { content: "{".to_owned(), ..stored[0].clone() };
-        assert!(texts(&[damaged]).is_err());
-    }
-
-    #[test]
-    fn large_values_of_steps_are_left_out() {
-        let large = "x".repeat(MAX_STEP_FIELD);
-        let call = |input| ToolCall { id: large.clone(), name: "bash".to_owned(), input };
-        let text = call_text(&call(json!({"command": large}))).unwrap();
-        let read: ToolCall = serde_json::from_str(&text).unwrap();
-        assert!(read.input["omitted_bytes"].is_u64() && read.name == "bash", "{}", read.input);
-        let small = ToolCall { id: "1".to_owned(), ..call(json!({"command": "ls"})) };
-        assert_eq!(serde_json::from_str::<ToolCall>(&call_text(&small).unwrap()).unwrap(), small);
-        assert_eq!(value_text(Some(&json!(large))).unwrap(), None);
-        assert_eq!(value_text(Some(&json!({"a": 1}))).unwrap().as_deref(), Some("{\"a\":1}"));
-        assert_eq!(value_text(None).unwrap(), None);
-    }
 }

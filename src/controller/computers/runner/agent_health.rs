@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Runner;
@@ -18,6 +19,7 @@ impl Runner {
     /// answers. It never ends.
     pub(super) fn watch_agent(&self) -> impl Future<Output = Infallible> + Send + use<> {
         let (id, guest) = (self.id, self.presence.borrow().guest.clone());
+        let shared = Arc::clone(&self.shared);
         async move {
             let Some(guest) = guest else { return pending().await };
             let mut since = guest.unresponsive_since();
@@ -26,12 +28,14 @@ impl Runner {
                 if since.wait_for(Option::is_some).await.is_err() {
                     return pending().await;
                 }
+                shared.note_live_change(id);
                 tracing::warn!(computer = %id, "the agent does not answer; a restart of the computer is the remedy");
                 while since.borrow().is_some() {
                     tokio::time::sleep(AGENT_RETRY_PAUSE).await;
                     // An answer of any kind clears the mark.
                     let _answer = guest.health().await;
                 }
+                shared.note_live_change(id);
                 tracing::info!(computer = %id, "the agent answers again");
             }
         }

@@ -4,6 +4,7 @@
 //! seen the computer yet.
 
 use super::{AfterWork, Runner, Work, machine_spec, refused};
+use crate::data_dir::blobs::PictureKind;
 use hotdesk_base::ids::{ComputerId, SnapshotId};
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::prepared::services::ServiceStart;
@@ -137,7 +138,9 @@ impl Runner {
         match self.shared.store.remove_computer(self.id).await {
             Ok(blobs) => {
                 self.shared.blobs.forget(&blobs.files).await;
-                self.shared.blobs.forget_step_pictures(&blobs.step_pictures).await;
+                self.shared.blobs.forget_pictures(PictureKind::Step, &blobs.step_pictures).await;
+                self.shared.blobs.forget_pictures(PictureKind::Timeline, &blobs.timeline_pictures).await;
+                self.shared.blobs.forget_pictures(PictureKind::Snapshot, &blobs.snapshot_pictures).await;
                 if let Some(archive) = &self.shared.archive {
                     archive.wake();
                 }

@@ -11,13 +11,14 @@ use hotdesk_base::clock;
 use hotdesk_base::hex::hex;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::phase::PhaseTimer;
 use hotdesk_base::wait;
 use hotdesk_domain::computer::MEMORY_SETTINGS;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::{Endpoint, Engine, EngineError, Observation};
-use hotdesk_guest::{Guest, is_token_refused};
+use hotdesk_guest::{Guest, is_error_status, is_token_refused};
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_wire::agent::{Renewal, RenewalResult};
 
@@ -33,10 +34,12 @@ const WAKE_RETRY_SECONDS: u32 = 30;
 /// Characters of an agent's reason that are logged. An honest one is a sentence.
 const MAX_REASON: usize = 200;
 
-/// Token that an agent accepts.
-enum AcceptedToken {
-    Saved,
-    New,
+/// What came of the request for a new identity.
+enum RenewalOutcome {
+    /// The agent's answer, or its error.
+    Answer(Result<RenewalResult>),
+    /// It was renewed before, but the response or the controller was lost.
+    Earlier,
 }
 
 impl Runner {
@@ -64,7 +67,10 @@ impl Runner {
     /// Resumes from saved memory, for the boot that is stored.
     pub(in super::super) async fn wake(&mut self, without_memory: WithoutMemory) -> Result<()> {
         let row = self.row().await?;
-        if let Err(error) = self.fetch_state(true).await {
+        let phase = PhaseTimer::begin(self.id, "fetch");
+        let fetched = self.fetch_state(true).await;
+        drop(phase);
+        if let Err(error) = fetched {
             self.stay_suspended().await?;
             return Err(wake_error(&error));
         }
@@ -159,7 +165,8 @@ impl<'a> NewIdentity<'a> {
         Self { machine: row.id, saved_token: row.saved_token.as_ref().unwrap_or(token), token, another }
     }
 
-    /// Gives it to the agent, and waits until that has accepted it. After an error the caller must end the machine.
+    /// Gives it to the agent, and waits until that has accepted it. After an error the caller must end the
+    /// machine.
     pub(in super::super) async fn give(self, engine: &dyn Engine, endpoint: Endpoint) -> Result<Guest> {
         tokio::select! {
             renewed = renew(self, endpoint) => renewed,
@@ -183,19 +190,27 @@ impl<'a> NewIdentity<'a> {
 async fn renew(identity: NewIdentity<'_>, endpoint: Endpoint) -> Result<Guest> {
     let new = Guest::new(endpoint.clone(), identity.token)?;
     let saved = Guest::new(endpoint, identity.saved_token)?;
-    let accepted_token = wait::until(WAKE_TIMEOUT, || async {
-        match saved.health().await {
-            Ok(_) => Some(AcceptedToken::Saved),
-            Err(_) => new.health().await.ok().map(|_| AcceptedToken::New),
+    let phase = PhaseTimer::begin(identity.machine, "agent");
+    // The renewal is the first request, because each one costs gVisor some milliseconds. A repeated one is
+    // refused or changes nothing.
+    let outcome = wait::until(WAKE_TIMEOUT, || async {
+        match saved.renew(&identity.renewal()).await {
+            Err(error) if is_token_refused(&error) => {
+                new.health().await.ok().map(|_| RenewalOutcome::Earlier)
+            }
+            Err(error) if !is_error_status(&error) => None,
+            answer => Some(RenewalOutcome::Answer(answer)),
         }
     });
-    match accepted_token.await {
+    let outcome = outcome.await;
+    drop(phase);
+    let answer = match outcome {
         None => return Err(Error::internal("the agent did not answer in time")),
-        // It was renewed before, but the response or the controller was lost.
-        Some(AcceptedToken::New) => return Ok(new),
-        Some(AcceptedToken::Saved) => {}
-    }
-    match saved.renew(&identity.renewal()).await {
+        Some(RenewalOutcome::Earlier) => return Ok(new),
+        Some(RenewalOutcome::Answer(answer)) => answer,
+    };
+    let _phase = PhaseTimer::begin(identity.machine, "identity");
+    match answer {
         Ok(renewed) => {
             log_renewal_failures(identity.machine, &renewed);
             if !renewed.renewed.iter().any(|part| part == "token") {

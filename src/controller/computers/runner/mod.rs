@@ -179,7 +179,10 @@ impl Runner {
             };
             let Some(message) = message else { break };
             let evict = matches!(message.work, Work::CheckCopy { evict: true });
-            if self.handle(message).await == AfterWork::Exit {
+            let next = self.handle(message).await;
+            // Also for a change of its agent that was not watched meanwhile.
+            self.shared.note_live_change(self.id);
+            if next == AfterWork::Exit {
                 self.shared.forget(self.id);
                 self.refuse_waiting();
                 break;
@@ -294,6 +297,13 @@ impl Runner {
         if let Some(hook) = hook_before(operation) {
             self.run_hook(row, guest.as_ref(), hook).await;
         }
+        match operation {
+            Operation::Stop | Operation::Restart | Operation::Suspend => {
+                self.shared.timelines.fetch_before_end(self.id, guest.as_ref()).await;
+            }
+            // The timeline goes with the computer, and one that starts has no agent yet.
+            Operation::Delete | Operation::Start | Operation::Resume => {}
+        }
         self.execute(operation, row).await
     }
 
@@ -392,6 +402,7 @@ impl Runner {
             let because = now.because.filter(|_| guest.is_none());
             *now = Presence { status: Some(status), guest, address, because };
         });
+        self.shared.note_live_change(self.id);
     }
 }
 

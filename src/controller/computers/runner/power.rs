@@ -9,6 +9,7 @@ use super::{
     stream_end,
 };
 use crate::data_dir::files;
+use hotdesk_base::time::phase::PhaseTimer;
 use hotdesk_base::wait;
 use hotdesk_domain::computer::lifecycle::{Operation, Status};
 use hotdesk_domain::error::{Error, Result};
@@ -203,7 +204,16 @@ pub(in crate::computers) async fn boot_guest(
     spec: &MachineSpec,
     boot: &Boot,
 ) -> Result<Guest> {
-    boot_guest_until(engine, spec, boot, is_usable).await
+    boot_guest_until(engine, spec, boot, BootGoal::DesktopIsUsable).await
+}
+
+/// What a boot waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::computers) enum BootGoal {
+    /// The agent answers.
+    AgentAnswers,
+    /// The desktop is usable.
+    DesktopIsUsable,
 }
 
 /// Whether the desktop is usable.
@@ -211,7 +221,7 @@ pub(in crate::computers) fn is_usable(health: &Health) -> bool {
     health.status == "ok"
 }
 
-/// Starts a machine and waits until its agent answers with a health that `is_ready` accepts.
+/// Starts a machine and waits for `goal`.
 ///
 /// # Errors
 /// Those of [`boot_guest`].
@@ -219,12 +229,18 @@ pub(in crate::computers) async fn boot_guest_until(
     engine: &dyn Engine,
     spec: &MachineSpec,
     boot: &Boot,
-    is_ready: impl Fn(&Health) -> bool,
+    goal: BootGoal,
 ) -> Result<Guest> {
     let started = engine.start(spec, boot).await;
     let endpoint = started.map_err(|error| refused("Computer could not be started", &error))?;
     let guest = Guest::new(endpoint, &boot.token)?;
-    let ready = wait::until(BOOT_TIMEOUT, || async { guest.health().await.ok().filter(&is_ready) });
+    let _phase = PhaseTimer::begin(spec.id, "agent");
+    let ready = wait::until(BOOT_TIMEOUT, || async {
+        match goal {
+            BootGoal::AgentAnswers => guest.health().await.ok(),
+            BootGoal::DesktopIsUsable => guest.health_once_usable().await.ok().filter(is_usable),
+        }
+    });
     tokio::select! {
         ready = ready => match ready {
             Some(_) => Ok(guest),

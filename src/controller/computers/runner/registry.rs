@@ -10,11 +10,14 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::prepared::{BootSnapshots, Pool, PreparedDesktops};
 use super::template::requests::WebhookQueue;
 use super::{CommandAck, Message, Runner, Work};
-use crate::data_dir::blobs::BlobStore;
+use crate::audit::timeline::ActionTimelines;
+use crate::data_dir::blobs::{BlobStore, PictureKind};
 use crate::data_dir::file_keys::FileKeys;
+use crate::data_dir::pictures::RecordedPictures;
 use crate::saved_state::StateArchive;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
+use hotdesk_base::revocation_registry::RevocationRegistry;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::lifecycle::{Command, Status};
 use hotdesk_domain::computer::status_reason::StatusReason;
@@ -22,6 +25,7 @@ use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Engine;
 use hotdesk_guest::Guest;
 use hotdesk_store::Store;
+use hotdesk_store::fleet::changes::RecordChange;
 
 /// Most commands that wait for one computer. Further ones are refused.
 const MAILBOX: usize = 16;
@@ -61,10 +65,16 @@ pub(in crate::computers) struct FleetState {
     pub(in crate::computers) archive: Option<Arc<StateArchive>>,
     /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
     pub(in crate::computers) ending_streams: KeyedSemaphore<ComputerId>,
+    /// Timelines of the actions on screens.
+    pub(in crate::computers) timelines: ActionTimelines,
+    /// Small pictures of the screens in snapshots.
+    pub(in crate::computers) snapshot_pictures: RecordedPictures,
     /// Webhooks that runners hand over.
     pub(in crate::computers) webhooks: WebhookQueue,
     /// Free bytes of the host's disk, as its guard saw them last.
     pub(in crate::computers) free_disk: AtomicU64,
+    /// Machines without a row: of builds and saves of templates in progress. Nothing is revoked.
+    pub(in crate::computers) temporary_machines: RevocationRegistry<ComputerId>,
     runners: Mutex<HashMap<ComputerId, RunnerHandle>>,
 }
 
@@ -77,8 +87,10 @@ impl FleetState {
         tasks: Tasks,
         archive: Option<Arc<StateArchive>>,
         prepared: PreparedDesktops,
+        timelines: ActionTimelines,
     ) -> Self {
         let file_keys = FileKeys::new(Arc::clone(&engine), store.clone());
+        let snapshot_pictures = RecordedPictures::new(PictureKind::Snapshot, store.clone(), blobs.clone());
         let PreparedDesktops { boot_snapshots, pool } = prepared;
         Self {
             boot_snapshots,
@@ -91,14 +103,23 @@ impl FleetState {
             starts: Semaphore::new(STARTS_AT_ONCE),
             archive,
             ending_streams: KeyedSemaphore::default(),
+            timelines,
+            snapshot_pictures,
             webhooks: WebhookQueue::default(),
             free_disk: AtomicU64::new(u64::MAX),
+            temporary_machines: RevocationRegistry::default(),
             runners: Mutex::default(),
         }
     }
 
     pub(in crate::computers) fn forget(&self, id: ComputerId) {
         self.runners.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// Notes that a computer's record changed by something that is not stored: its address, or whether its
+    /// agent answers.
+    pub(in crate::computers) fn note_live_change(&self, id: ComputerId) {
+        self.store.changes.send(RecordChange::Computer(id));
     }
 
     /// Returns the last action on a computer; see `Fleet::last_action`.
@@ -128,6 +149,17 @@ impl FleetState {
     pub(in crate::computers) fn presence(&self, id: ComputerId) -> Option<watch::Receiver<Presence>> {
         let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
         runners.get(&id).map(|handle| handle.presence.clone())
+    }
+
+    /// Returns the guests to which somebody's request went; see `Fleet::used_guests`.
+    pub(in crate::computers) fn used_guests(&self) -> Vec<(ComputerId, Guest)> {
+        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = runners.iter().filter_map(|(id, handle)| {
+            let now = handle.presence.borrow();
+            let guest = now.guest.as_ref().filter(|guest| guest.last_acted().is_some())?;
+            Some((*id, guest.clone()))
+        });
+        used.collect()
     }
 
     /// Sends work to a computer's runner, and starts the runner if there is none.

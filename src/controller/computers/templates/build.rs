@@ -20,12 +20,13 @@ use super::retention::remove_layer;
 use super::steps::desktop::DESKTOP;
 use super::steps::downloads::{self, Downloads};
 use super::{BUILD_FAILED, CANCELLED, INTERRUPTED, steps};
-use crate::computers::runner::power::{boot_guest, boot_guest_until, is_usable};
+use crate::computers::runner::power::{BootGoal, boot_guest_until, is_usable};
 use crate::computers::runner::registry::FleetState;
 use crate::computers::runner::{hardware_spec, refused};
 use crate::data_dir::downloads::DownloadCaches;
 use hotdesk_base::ids::{AccountId, ComputerId, LayerId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::time::phase::PhaseTimer;
 use hotdesk_base::wait;
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::disk_guard::HOST_RESERVE;
@@ -226,6 +227,7 @@ impl Build<'_> {
         environment: &BTreeMap<String, String>,
     ) -> Result<LayerId> {
         let (machine, layer) = (ComputerId::random(), LayerId::random());
+        let _lease = self.fleet.temporary_machines.lease(machine);
         let spec = MachineSpec { layers: below.to_vec(), ..hardware_spec(machine, isolation, &hardware) };
         let title = planned.title();
         let filled = tokio::select! {
@@ -293,13 +295,14 @@ impl Build<'_> {
             engine.create(spec).await.map_err(failed)?;
             let token = Secret::random(TOKEN_CHARACTERS);
             let boot = Boot { generation: GENERATION, token, resolution: Resolution::default() };
-            if planned.is_of_base() {
-                boot_guest_until(&**engine, spec, &boot, |_| true).await?
-            } else {
-                boot_guest(&**engine, spec, &boot).await?
-            }
+            let goal =
+                if planned.needs_desktop() { BootGoal::DesktopIsUsable } else { BootGoal::AgentAnswers };
+            boot_guest_until(&**engine, spec, &boot, goal).await?
         };
-        self.run_steps(&guest, spec, planned, environment).await?;
+        {
+            let _phase = PhaseTimer::begin(spec.id, "steps");
+            self.run_steps(&guest, spec, planned, environment).await?;
+        }
         if planned.is_of_base() {
             let usable =
                 wait::until(DESKTOP_TIMEOUT, || async { guest.health().await.ok().filter(is_usable) });

@@ -103,4 +103,14 @@ mod tests {
         }
         assert_eq!(find(&TemplateRef::system("none", "1.0.0")).unwrap().map(|entry| &entry.reference), None);
     }
+
+    #[test]
+    fn no_file_names_one_architecture_alone() {
+        const NAMES: [&[&str]; 2] = [&["amd64", "x86_64", "-x64"], &["arm64", "aarch64"]];
+        for file in FILES.files() {
+            let Some(text) = file.contents_utf8() else { continue };
+            let [intel, arm] = NAMES.map(|names| names.iter().any(|name| text.contains(name)));
+            assert_eq!(intel, arm, "{}", file.path().display());
+        }
+    }
 }

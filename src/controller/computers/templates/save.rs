@@ -154,6 +154,7 @@ impl Templates {
     ) -> Result<u64> {
         let (store, fleet) = (&self.0.store, &self.0.fleet.shared);
         let machine = ComputerId::random();
+        let _lease = fleet.temporary_machines.lease(machine);
         let kept = async {
             let (_, copied) = fleet.send(computer, Work::CopyForTemplate(machine))?;
             copied.await.map_err(|_| stopping())??;
@@ -192,6 +193,8 @@ impl Runner {
         machine: ComputerId,
     ) -> Result<()> {
         check_source(&*self.shared.engine, row)?;
+        // The save may have ended meanwhile.
+        let _lease = self.shared.temporary_machines.lease(machine);
         self.run_pre_snapshot(row).await;
         let spec = MachineSpec { id: machine, ..machine_spec(row) };
         let copied = self.shared.engine.copy_disk(row.id, &spec).await;

@@ -1,4 +1,5 @@
-//! Request authentication: the API key of a request becomes a [`Caller`] or a 401.
+//! Request authentication: the API key of a request, or the token of a console's page, becomes a [`Caller`]
+//! or a 401.
 
 use std::sync::Arc;
 
@@ -8,9 +9,11 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
+use super::console_tokens::{self, ConsoleTokens};
 use crate::web::caller::{ClientName, IdentifiedCaller};
 use crate::web::source::Source;
 use crate::{App, AppState};
+use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Credential, Intent};
@@ -41,6 +44,13 @@ use rate::{RateStatus, Rates};
 
 /// Prefix of every kind of API key (docs/api/authentication.md).
 pub const KEY_FAMILY: &str = "sk_";
+/// Name of the console's tokens in the audit log, where keys have theirs.
+const CONSOLE: &str = "console";
+
+/// Whether a bearer credential looks like one that the API accepts.
+pub fn is_known_form(bearer: &str) -> bool {
+    bearer.starts_with(KEY_FAMILY) || console_tokens::is_token(bearer)
+}
 
 /// Whether a request is for the operation whose 401 has its own text (docs/api/errors.md).
 fn is_suspend(parts: &Parts) -> bool {
@@ -120,17 +130,35 @@ fn source(app: &App, parts: &Parts) -> Option<Source> {
     Some(Source::of_request(&app.trusted_proxies, peer, &parts.headers))
 }
 
-/// Identification of a request's sender by its API key.
+/// Identification of a request's sender by its API key, or by the token of a console's page.
 pub struct Authenticator {
     store: Store,
     uses: CredentialUses,
     rates: Arc<Rates>,
+    console_tokens: Arc<ConsoleTokens>,
+}
+
+/// Valid credential of a request.
+struct LeasedCredential {
+    credential: Credential,
+    account: AccountId,
+    /// The only workspace that it can access, with its name; `None` for all of the account.
+    scope: Option<(WorkspaceId, String)>,
+    /// Its name for the audit log.
+    name: String,
+    lease: Lease<Credential>,
 }
 
 impl Authenticator {
-    /// Creates the service of the stored keys, with the request rates of their credentials.
-    pub fn new(store: Store, uses: CredentialUses, rates: Arc<Rates>) -> Self {
-        Self { store, uses, rates }
+    /// Creates the service of the stored keys and of the console's tokens, with the request rates of their
+    /// credentials.
+    pub fn new(
+        store: Store,
+        uses: CredentialUses,
+        rates: Arc<Rates>,
+        console_tokens: Arc<ConsoleTokens>,
+    ) -> Self {
+        Self { store, uses, rates, console_tokens }
     }
 
     /// Identifies the sender of a request, and counts the request for its rate limit.
@@ -144,25 +172,29 @@ impl Authenticator {
                 return Error::unauthenticated("Invalid API key: send one Authorization: Bearer field")
                     .into();
             }
-            Credentials::Bearer(key) if is_suspend(parts) && !key.starts_with(KEY_FAMILY) => {
+            Credentials::Bearer(key) if is_suspend(parts) && !is_known_form(key) => {
                 return Error::unauthenticated("Authentication required").into();
             }
             Credentials::Bearer(key) => key,
         };
-        let (holder, hold) = match self.hold_key(key).await {
-            Ok(held) => held,
+        let leased = if console_tokens::is_token(key) {
+            self.hold_console_token(key).await
+        } else {
+            self.hold_key(key).await
+        };
+        let LeasedCredential { credential, account, scope, name, lease } = match leased {
+            Ok(leased) => leased,
             Err(error) => return error.into(),
         };
-        let credential = Credential::Key(holder.key);
         self.uses.note(credential);
         let taken = self.rates.take(&credential);
         let intent = if parts.method.is_safe() { Intent::Read } else { Intent::Change };
-        let caller = Caller { credential, account: holder.account, scope: holder.scope, intent };
+        let caller = Caller { credential, account, scope, intent };
         let (caller, standing) = match taken {
             Ok(standing) => (Ok(caller), standing),
             Err(standing) => (Err(Error::rate_limited(standing.seconds)), standing),
         };
-        Identification { caller, standing: Some(standing), held: Some((hold, holder.name)) }
+        Identification { caller, standing: Some(standing), held: Some((lease, name)) }
     }
 
     /// Returns the caller with this key, for a socket whose key is in its address. The key counts as used, and the
@@ -174,24 +206,43 @@ impl Authenticator {
         if !key.starts_with(KEY_FAMILY) {
             return Err(Error::unauthenticated("Invalid API key"));
         }
-        let (holder, _lease) = self.hold_key(key).await?;
-        let credential = Credential::Key(holder.key);
+        let LeasedCredential { credential, account, scope, .. } = self.hold_key(key).await?;
         self.uses.note(credential);
         self.rates.take(&credential).map_err(|status| Error::rate_limited(status.seconds))?;
-        Ok(Caller { credential, account: holder.account, scope: holder.scope, intent: Intent::Read })
+        Ok(Caller { credential, account, scope, intent: Intent::Read })
     }
 
     /// Looks up a key and takes a lease on it. If a credential was revoked between the two steps, the lease
     /// may have missed it, and the look-up is repeated.
-    async fn hold_key(&self, key: &str) -> Result<(KeyOwner, Lease<Credential>)> {
+    async fn hold_key(&self, key: &str) -> Result<LeasedCredential> {
         loop {
             let ends = self.store.credentials.revocations();
             let holder = keys::holder(&self.store, key).await?;
-            let hold = self.store.credentials.lease(Credential::Key(holder.key));
+            let credential = Credential::Key(holder.key);
+            let lease = self.store.credentials.lease(credential);
             if self.store.credentials.revocations() == ends {
-                return Ok((holder, hold));
+                let KeyOwner { account, scope, name, .. } = holder;
+                return Ok(LeasedCredential { credential, account, scope, name, lease });
             }
         }
+    }
+
+    /// Looks up the token of a console's page and takes a lease on its session, A91
+    /// (docs/authentication-rules.md).
+    async fn hold_console_token(&self, token: &str) -> Result<LeasedCredential> {
+        let unknown =
+            || Error::unauthenticated("Invalid API key: the token of this page has expired, reload it");
+        let caller = self.console_tokens.find(token).ok_or_else(unknown)?;
+        let credential = Credential::Session(caller.session);
+        // Taken before the look-up, so that a later revocation is noticed.
+        let lease = self.store.credentials.lease(credential);
+        let ended = self.store.ended_credentials(&[credential]).await.map_err(keys::unavailable_store)?;
+        if !ended.is_empty() {
+            self.console_tokens.end(caller.session);
+            return Err(unknown());
+        }
+        let name = CONSOLE.to_owned();
+        Ok(LeasedCredential { credential, account: caller.account, scope: None, name, lease })
     }
 }
 

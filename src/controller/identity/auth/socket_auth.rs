@@ -100,11 +100,11 @@ impl SocketAuth {
     /// `Internal` when the database fails.
     pub async fn admit_ticket(
         &self,
+        channel: Channel,
         reference: &str,
         shown: &str,
         source: Source,
     ) -> Result<std::result::Result<AdmittedSocket<Ticket>, CloseReason>> {
-        let channel = Channel::Websockify;
         let ticket = |computer: &Computer, shown: &str| self.tickets.redeem(computer, shown);
         let mut admitted = match self.admit_by(channel, reference, Some(shown), source, ticket).await? {
             Ok(admitted) => admitted,

@@ -16,6 +16,7 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::Credential;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::fleet::passwords::PasswordDigest;
@@ -42,6 +43,8 @@ pub struct Ticket {
     pub screen: String,
     /// Credential that created it. The ticket ends with it.
     pub by: Credential,
+    /// Who acts by it.
+    pub actor: Actor,
 }
 
 #[derive(Debug)]
@@ -171,7 +174,7 @@ mod tests {
 
     fn view() -> Ticket {
         let by = Credential::Key(KeyId::random());
-        Ticket { mode: TicketMode::View, screen: "default".to_owned(), by }
+        Ticket { mode: TicketMode::View, screen: "default".to_owned(), by, actor: Actor::Password }
     }
 
     fn some_pass() -> PasswordDigest {

@@ -47,8 +47,10 @@ pub(super) fn page(request: &AuthorizationRequest, person: &Person<'_>, query: &
         form.card method="post" action={ "/oauth/authorize?" (query) } {
             input type="hidden" name="csrf" value=(person.csrf);
             (choice(person))
-            @if !person.choices.is_empty() { button name="decision" value="allow" { "Allow" } " " }
-            button.quiet name="decision" value="deny" { "Deny" }
+            div.actions {
+                @if !person.choices.is_empty() { button.button.primary name="decision" value="allow" { "Allow" } }
+                button.button name="decision" value="deny" { "Deny" }
+            }
         }
         p.dim { "The connection lasts 30 days at most. You can end it at any time under " a href="/settings/connections" { "connections" } "." }
     };
@@ -64,7 +66,7 @@ fn choice(person: &Person<'_>) -> Markup {
                 " first, then reload this page."
             }
         } @else {
-            label {
+            label.field {
                 span { "Workspace that it may use" }
                 select name="workspace" required {
                     @for choice in person.choices {

@@ -174,7 +174,7 @@ impl OidcSignIn {
             ("state", state.reveal()),
             ("nonce", nonce.reveal()),
             ("verifier", verifier.reveal()),
-            ("next", if next.len() > MAX_NEXT { "/settings" } else { next }),
+            ("next", if next.len() > MAX_NEXT { "/" } else { next }),
             ("session", &session),
         ]);
         let redirect_uri = format!("{}{CALLBACK}", origin.0);

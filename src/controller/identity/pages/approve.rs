@@ -64,8 +64,10 @@ async fn show(
         form method="post" action="/cli/approve" {
             (csrf(&who))
             input type="hidden" name="code" value=(code);
-            button name="decision" value="approve" { "Approve" } " "
-            button.danger name="decision" value="deny" { "Deny" }
+            div.actions {
+                button.button.primary name="decision" value="approve" { "Approve" }
+                button.button.danger name="decision" value="deny" { "Deny" }
+            }
         }
     };
     Ok(page("Approve a program", &body))
@@ -95,11 +97,11 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
 fn code_field(code: &str) -> Markup {
     html! {
         form.card method="get" action="/cli/approve" {
-            label {
+            label.field {
                 span { "The code that the program shows" }
                 input name="code" value=(code) autocomplete="off" autocapitalize="characters" spellcheck="false" required autofocus;
             }
-            button { "Continue" }
+            button.button.primary { "Continue" }
         }
     }
 }

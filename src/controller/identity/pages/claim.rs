@@ -6,6 +6,7 @@ use axum::response::Response;
 use axum::routing::get;
 use maud::{Markup, html};
 
+use super::console;
 use crate::identity::auth::keys;
 use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::web::page::{Failure, page};
@@ -78,7 +79,7 @@ async fn take(
                 (computers) " computers and " (kept) " keys."
             }
             p.dim { "Everything that you did not choose is being deleted. The link is no longer valid." }
-            p { a href="/settings" { "Go to the settings" } }
+            p { a href=(console::HOME) { "Go to the computers" } }
         },
     ))
 }
@@ -131,19 +132,21 @@ fn form(agent: &AgentAccount, holdings: &Holdings, code: &str, csrf: &str) -> Ma
             h2 { "Workspaces" }
             @if holdings.workspaces.is_empty() { p { "There are none." } }
             @for it in &holdings.workspaces {
-                label {
+                label.switch {
                     input type="checkbox" name={ (WORKSPACE) (it.workspace.id) } value="take" checked;
-                    " " strong { (it.workspace.name) } ": "
-                    @if it.computers.is_empty() { "no computers, " }
-                    (plural(it.files, "stored file"))
+                    span {
+                        strong { (it.workspace.name) } ": "
+                        @if it.computers.is_empty() { "no computers, " }
+                        (plural(it.files, "stored file"))
+                    }
                 }
                 @if !it.computers.is_empty() {
-                    ul aria-label={ "Computers of " (it.workspace.name) } {
+                    ul.choices aria-label={ "Computers of " (it.workspace.name) } {
                         @for computer in &it.computers {
                             li {
-                                label {
+                                label.switch {
                                     input type="checkbox" name={ (COMPUTER) (computer.id) } value="take" checked;
-                                    " " (summary(computer))
+                                    span { (summary(computer)) }
                                 }
                             }
                         }
@@ -153,7 +156,7 @@ fn form(agent: &AgentAccount, holdings: &Holdings, code: &str, csrf: &str) -> Ma
             h2 { "Keys" }
             p.dim { "A key that you keep gives access to one of the workspaces that you take over, and to nothing else of yours." }
             @for key in &holdings.keys {
-                label {
+                label.field {
                     span { (key.name) " (…" (key.last_four) ")" }
                     select name={ (KEY) (key.id) } {
                         option value="" { "Delete" }
@@ -170,7 +173,7 @@ fn form(agent: &AgentAccount, holdings: &Holdings, code: &str, csrf: &str) -> Ma
                 }
             }
             p.dim { "Everything that you do not choose is deleted permanently." }
-            button { "Take over" }
+            button.button.primary { "Take over" }
         }
     }
 }

@@ -45,11 +45,11 @@ async fn end(
 fn table(connections: &[OauthConnection], who: &SignedIn) -> Markup {
     html! {
         p { "Programs to which you gave access to a workspace in a browser (MCP). Each connection expires 30 days after it was created." }
-        @if connections.is_empty() { p.dim { "None." } } @else {
-            table {
-                thead { tr { th { "Program" } th { "Workspace" } th { "Since" } th { "Last used" } th { "Expires" } th { } } }
+        @if connections.is_empty() { p.dim { "None. A program asks for access when you add this service to it as an MCP server." } } @else {
+            div.scroll { table {
+                thead { tr { th { "Program" } th { "Workspace" } th { "Since" } th { "Last used" } th { "Expires" } th { "End" } } }
                 tbody { @for connection in connections { (row(connection, who)) } }
-            }
+            } }
         }
     }
 }
@@ -66,7 +66,7 @@ fn row(connection: &OauthConnection, who: &SignedIn) -> Markup {
             td {
                 form method="post" action={ "/settings/connections/" (connection.id) "/end" } {
                     (csrf(who))
-                    button.danger aria-label={ "End the connection of " (name) } { "End" }
+                    button.button.danger aria-label={ "End the connection of " (name) } { "End" }
                 }
             }
         }

@@ -8,7 +8,7 @@ use hotdesk_base::time::UnixMillis;
 /// Renders a form field with its label, name, type, value and `autocomplete`.
 pub fn field(label: &str, name: &str, kind: &str, value: &str, autocomplete: &str) -> Markup {
     html! {
-        label {
+        label.field {
             span { (label) }
             input type=(kind) name=(name) value=(value) autocomplete=(autocomplete) required;
         }
@@ -18,7 +18,7 @@ pub fn field(label: &str, name: &str, kind: &str, value: &str, autocomplete: &st
 /// Renders the field of a new password.
 pub fn new_password() -> Markup {
     html! {
-        label {
+        label.field {
             span { "New password (at least " (MIN_PASSWORD) " characters)" }
             input type="password" name="password" minlength=(MIN_PASSWORD) autocomplete="new-password" required;
         }

@@ -103,14 +103,14 @@ fn token_field(token: &Secret) -> Markup {
 
 fn for_signed_in(who: &SignedIn, token: &Secret) -> Markup {
     html! {
-        form.card method="post" action="/invitation" { (csrf(who)) (token_field(token)) button { "Join" } }
+        form.card method="post" action="/invitation" { (csrf(who)) (token_field(token)) button.button.primary { "Join" } }
     }
 }
 
 fn for_another(who: &SignedIn, invitation: &Invitation) -> Markup {
     html! {
         p.bad role="alert" { "You are signed in with another address. Sign out, then open the link again as " (invitation.email) "." }
-        form method="post" action="/sign-out" { (csrf(who)) button.quiet { "Sign out" } }
+        form method="post" action="/sign-out" { (csrf(who)) button.button { "Sign out" } }
     }
 }
 
@@ -118,18 +118,18 @@ fn for_new(invitation: &Invitation, token: &Secret, sends_mail: bool) -> Markup 
     html! {
         form.card method="post" action="/invitation/account" {
             (token_field(token))
-            label {
+            label.field {
                 span { "E-mail" }
                 input type="email" name="email" value=(invitation.email) autocomplete="username" readonly;
             }
-            label { span { "Name" } input type="text" name="full_name" autocomplete="name"; }
+            label.field { span { "Name" } input type="text" name="full_name" autocomplete="name"; }
             (new_password())
             @if sends_mail {
                 p.dim { "A link to confirm the address is then mailed to it." }
             } @else {
                 p.dim { "This hotdesk sends no mail: nobody checks that the address is yours." }
             }
-            button { "Create an account and join" }
+            button.button.primary { "Create an account and join" }
         }
     }
 }

@@ -79,12 +79,12 @@ async fn list(app: &AppState, who: &SignedIn) -> Result<Markup> {
     }
     Ok(html! {
         @if rows.is_empty() {
-            p { "There are no keys yet." }
+            p { "There are no keys yet. A program needs one to use the API: create it here." }
         } @else {
-            table {
+            div.scroll { table {
                 thead { tr { th { "Name" } th { "Key" } th { "Access to" } th { "Last used" } th { "Delete" } } }
                 tbody { @for (reaches, key) in &rows { (row(who, reaches.as_deref(), key)) } }
-            }
+            } }
         }
     })
 }
@@ -101,7 +101,7 @@ fn row(who: &SignedIn, reaches: Option<&str>, key: &ApiKey) -> Markup {
                 form method="post" action="/settings/keys/delete" {
                     (csrf(who))
                     input type="hidden" name="id" value=(key.id);
-                    button.danger aria-label={ "Delete the key " (key.name) } { "Delete" }
+                    button.button.danger aria-label={ "Delete the key " (key.name) } { "Delete" }
                 }
             }
         }
@@ -120,18 +120,18 @@ async fn form(app: &AppState, who: &SignedIn) -> Result<Markup> {
         h2 { "Create a key" }
         form.card method="post" action="/settings/keys" {
             (csrf(who))
-            label {
+            label.field {
                 span { "Name" }
                 input type="text" name="name" maxlength=(name::MAX_CHARACTERS) autocomplete="off" required;
             }
-            label {
+            label.field {
                 span { "Access to" }
                 select name="workspace_id" {
                     option value="" { "all workspaces" }
                     @for workspace in &workspaces { option value=(workspace.id) { (workspace.name) } }
                 }
             }
-            button { "Create" }
+            button.button.primary { "Create" }
         }
     })
 }

@@ -1,4 +1,5 @@
-//! HTML pages for people, rendered on the server. Only the pages of sign-in links and passkeys need a script.
+//! HTML pages for people, rendered on the server, and the addresses of the console. Of the rendered pages
+//! only those of sign-in links and passkeys need a script.
 
 use axum::Router;
 use axum::extract::State;
@@ -15,6 +16,7 @@ use hotdesk_http::error_response::{HttpError, Result};
 mod approve;
 mod claim;
 mod connections;
+mod console;
 mod form;
 mod invitation;
 mod keys;
@@ -31,6 +33,7 @@ pub fn router() -> Router<AppState> {
     Router::new()
         .route("/", any(root))
         .merge(page::router())
+        .merge(console::router())
         .merge(sign_in::router())
         .merge(view_ticket::router())
         .merge(keys::router())
@@ -45,14 +48,14 @@ pub fn router() -> Router<AppState> {
         .merge(approve::router())
 }
 
-/// `GET /`: redirects browsers to the settings, which lead to the sign-in, or to the set-up of a new service.
+/// `GET /`: redirects browsers to the console, which leads to the sign-in, or to the set-up of a new service.
 /// Other programs get 404.
 async fn root(State(app): State<AppState>, method: Method, headers: HeaderMap) -> Result<Response> {
     if !is_visit(&method, &headers) {
         return Err(not_found().into());
     }
     let signed_in = app.sessions.signed_in(&headers).await?.is_some();
-    let page = if !signed_in && app.operator.is_new().await? { "/set-up" } else { "/settings" };
+    let page = if !signed_in && app.operator.is_new().await? { "/set-up" } else { console::HOME };
     Ok(([(header::VARY, "accept, cookie")], Redirect::to(page)).into_response())
 }
 

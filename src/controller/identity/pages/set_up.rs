@@ -9,11 +9,12 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::console;
 use super::form::{csrf, field, new_password};
 use crate::identity::auth::browser::BrowserDescription;
 use crate::identity::auth::session::{PublicForm, SignedIn, SignedInForm};
 use crate::identity::people::operator::already_set_up;
-use crate::web::page::{Failure, page};
+use crate::web::page::{Failure, page, sentence};
 use crate::{App, AppState};
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
@@ -64,7 +65,7 @@ async fn set_up_by_key(
     match set_up.await {
         Ok(operator) => {
             let cookie = app.sessions.sign_in(operator, &browser).await?;
-            Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/settings")).into_response())
+            Ok(([(header::SET_COOKIE, cookie)], Redirect::to(console::HOME)).into_response())
         }
         Err(error) => again(None, &email, &full_name, error),
     }
@@ -77,7 +78,7 @@ async fn set_up(
 ) -> Result<Response, Failure> {
     let (email, full_name) = (form.email.clone(), form.full_name.clone());
     match store(&app, who.account, form).await {
-        Ok(()) => Ok(Redirect::to("/settings").into_response()),
+        Ok(()) => Ok(Redirect::to(console::HOME).into_response()),
         Err(error) => again(Some(&who), &email, &full_name, error),
     }
 }
@@ -106,7 +107,7 @@ fn fields(who: Option<&SignedIn>, email: &str, full_name: &str, wrong: Option<&s
     let action = if who.is_some() { "/set-up/account" } else { "/set-up" };
     html! {
         form.card method="post" action=(action) {
-            @if let Some(wrong) = wrong { p.bad role="alert" { (wrong) } }
+            @if let Some(wrong) = wrong { p.bad role="alert" { (sentence(wrong)) } }
             @if let Some(who) = who {
                 p { "Choose how the operator signs in." }
                 (csrf(who))
@@ -115,12 +116,12 @@ fn fields(who: Option<&SignedIn>, email: &str, full_name: &str, wrong: Option<&s
                 (field("API key", "key", "password", "", "off"))
             }
             (field("E-mail", "email", "email", email, "username"))
-            label {
+            label.field {
                 span { "Name" }
                 input type="text" name="full_name" value=(full_name) autocomplete="name";
             }
             (new_password())
-            button { "Set up" }
+            button.button.primary { "Set up" }
         }
     }
 }

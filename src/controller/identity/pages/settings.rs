@@ -9,6 +9,7 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::console;
 use super::form::{csrf, field, new_password};
 use super::verify_email::address_state;
 use crate::identity::auth::session::{SignedIn, SignedInForm, hash_password, is_password};
@@ -37,11 +38,12 @@ pub fn router() -> Router<AppState> {
     Router::new().route("/settings", get(account)).route("/settings/password", post(password))
 }
 
-/// Renders the navigation, with the page at `here` marked as current.
+/// Renders the navigation, which leads to the console too, with the page at `here` marked as current.
 pub fn navigation(here: &str) -> Markup {
     html! {
         nav aria-label="Settings" {
             ul {
+                li { a href=(console::HOME) { "Computers" } }
                 @for (path, name) in PAGES {
                     li { a href=(path) aria-current=[(path == here).then_some("page")] { (name) } }
                 }
@@ -78,7 +80,7 @@ async fn account(
         div.card {
             p { "Signed in as " strong { (account.email) } @if !account.full_name.is_empty() { " (" (account.full_name) ")" } }
             (address_state(&app, &who, &account, account.id == operator))
-            form method="post" action="/sign-out" { (csrf(&who)) button.quiet { "Sign out" } }
+            form method="post" action="/sign-out" { (csrf(&who)) button.button { "Sign out" } }
         }
         h2 { "Password" }
         @if account.password_hash.is_some() { (password_form(&who, &account)) }
@@ -115,7 +117,7 @@ fn password_form(who: &SignedIn, account: &Account) -> Markup {
             (field("Current password", "current", "password", "", "current-password"))
             (new_password())
             p.dim { "Other browsers that are signed in to this account will be signed out. API keys stay valid." }
-            button { "Change password" }
+            button.button.primary { "Change password" }
         }
     }
 }

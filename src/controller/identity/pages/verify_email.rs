@@ -48,11 +48,11 @@ async fn show(
                 (csrf(&who))
                 input type="hidden" name="token" value=(link.token.reveal());
                 p { "Confirm that the address of this account is yours?" }
-                button { "Confirm" }
+                button.button.primary { "Confirm" }
             }
         } @else {
             p.bad role="alert" { "This link is for another account than the one signed in. Sign out, then open it again." }
-            form method="post" action="/sign-out" { (csrf(&who)) button.quiet { "Sign out" } }
+            form method="post" action="/sign-out" { (csrf(&who)) button.button { "Sign out" } }
         }
     };
     Ok(page("Confirm your address", &body))
@@ -81,7 +81,7 @@ pub fn address_state(app: &App, who: &SignedIn, account: &Account, is_operator: 
             p { "The address is confirmed." }
         } @else if app.addresses.sends_mail() {
             p { "The address is not confirmed yet: open the link in the mail that was sent to it. Until then you cannot accept invitations." }
-            form method="post" action="/settings/email" { (csrf(who)) button.quiet { "Send the link again" } }
+            form method="post" action="/settings/email" { (csrf(who)) button.button { "Send the link again" } }
         } @else {
             p.dim { "The address is not confirmed: this hotdesk sends no mail." }
             @if is_operator {

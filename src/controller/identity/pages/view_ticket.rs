@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::AppState;
 use crate::identity::auth::session::SignedInForm;
 use crate::identity::auth::tickets::{DEFAULT_LIFE, DEFAULT_SCREEN, Ticket};
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_domain::identity::access::{Credential, Intent, Role};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
@@ -47,7 +48,8 @@ async fn issue(
     let watches = form.view_only || role == Role::Viewer;
     let mode = if watches { TicketMode::View } else { TicketMode::Control };
     let screen = form.screen.unwrap_or_else(|| DEFAULT_SCREEN.to_owned());
-    let ticket = Ticket { mode, screen, by: Credential::Session(who.session) };
+    let actor = Actor::Person(who.account);
+    let ticket = Ticket { mode, screen, by: Credential::Session(who.session), actor };
     let text = app.tickets.issue_for_screen(&app.fleet, &computer, ticket, DEFAULT_LIFE).await?;
     let issued = Json(IssuedTicket { ticket: text.reveal().to_owned(), mode });
     Ok(([(header::CACHE_CONTROL, "no-store")], issued).into_response())

@@ -77,7 +77,7 @@ async fn list(State(app): State<AppState>, who: SignedIn) -> Result<Response, Fa
     let workspaces = app.store.workspaces(who.account).await?;
     let body = html! {
         (navigation("/settings/workspaces"))
-        @if workspaces.is_empty() { p { "There are none yet." } }
+        @if workspaces.is_empty() { p { "There are none yet. A workspace contains computers and files: create one here." } }
         ul {
             @for it in &workspaces {
                 li {
@@ -89,11 +89,11 @@ async fn list(State(app): State<AppState>, who: SignedIn) -> Result<Response, Fa
         h2 { "Create a workspace" }
         form.card method="post" action="/settings/workspaces" {
             (csrf(&who))
-            label {
+            label.field {
                 span { "Name" }
                 input type="text" name="name" maxlength=(name::MAX_CHARACTERS) autocomplete="off" required;
             }
-            button { "Create" }
+            button.button.primary { "Create" }
         }
     };
     Ok(page("Workspaces", &body))
@@ -176,15 +176,15 @@ fn show(who: &SignedIn, people: &People, notice: &Markup) -> Response {
         (navigation("/settings/workspaces"))
         (notice)
         h2 { "Members" }
-        table {
-            thead { tr { th scope="col" { "Person" } th scope="col" { "Role" } th scope="col" { "" } } }
+        div.scroll { table {
+            thead { tr { th scope="col" { "Person" } th scope="col" { "Role" } th scope="col" { "Remove" } } }
             tbody { @for member in &people.members { (row(who, member, &at, manages)) } }
-        }
+        } }
         @if manages {
             h2 { "Invitations" }
             @if !people.invitations.is_empty() {
-                table {
-                    thead { tr { th scope="col" { "E-mail" } th scope="col" { "Role" } th scope="col" { "Valid until" } th scope="col" { "" } } }
+                div.scroll { table {
+                    thead { tr { th scope="col" { "E-mail" } th scope="col" { "Role" } th scope="col" { "Valid until" } th scope="col" { "Revoke" } } }
                     tbody {
                         @for it in &people.invitations {
                             tr {
@@ -195,19 +195,19 @@ fn show(who: &SignedIn, people: &People, notice: &Markup) -> Response {
                                     form method="post" action={ (at) "/uninvite" } {
                                         (csrf(who))
                                         input type="hidden" name="email" value=(it.email);
-                                        button.danger aria-label={ "Revoke the invitation of " (it.email) } { "Revoke" }
+                                        button.button.danger aria-label={ "Revoke the invitation of " (it.email) } { "Revoke" }
                                     }
                                 }
                             }
                         }
                     }
-                }
+                } }
             }
             form.card method="post" action={ (at) "/invite" } {
                 (csrf(who))
                 (field("E-mail address", "email", "email", "", "off"))
-                label { span { "Role" } (roles("viewer")) }
-                button { "Invite" }
+                label.field { span { "Role" } (roles("viewer")) }
+                button.button.primary { "Invite" }
             }
         }
     };
@@ -229,8 +229,8 @@ fn row(who: &SignedIn, member: &Member, at: &str, manages: bool) -> Markup {
                     form method="post" action={ (at) "/role" } {
                         (csrf(who))
                         input type="hidden" name="member" value=(id);
-                        label { span { "Role of " (member.email) } (roles(member.role.name())) }
-                        button.quiet { "Change" }
+                        label.field { span { "Role of " (member.email) } (roles(member.role.name())) }
+                        button.button { "Change" }
                     }
                 } @else { (member.role.name()) }
             }
@@ -239,7 +239,7 @@ fn row(who: &SignedIn, member: &Member, at: &str, manages: bool) -> Markup {
                     form method="post" action={ (at) "/remove" } {
                         (csrf(who))
                         input type="hidden" name="member" value=(id);
-                        button.danger aria-label=[(!own).then(|| format!("Remove {}", member.email))] {
+                        button.button.danger aria-label=[(!own).then(|| format!("Remove {}", member.email))] {
                             @if own { "Leave" } @else { "Remove" }
                         }
                     }

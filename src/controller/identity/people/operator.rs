@@ -6,6 +6,8 @@ use crate::identity::auth::session::hash_password;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::identity::access::{Caller, check_account_wide};
 use hotdesk_domain::identity::email::Email;
 use hotdesk_store::Store;
 
@@ -41,6 +43,20 @@ impl Operator {
             ));
         }
         Ok(holder.account)
+    }
+
+    /// Checks that the caller acts for the operator's account as a whole. `what` completes "cannot ...".
+    ///
+    /// # Errors
+    /// `Forbidden`: `workspace_scope_mismatch` for a key of one workspace, `ACCESS_DENIED` for another
+    /// account; `Unavailable` or `Internal` when the database fails.
+    pub async fn check(&self, caller: &Caller, what: &str) -> Result<()> {
+        check_account_wide(caller, what)?;
+        if caller.account == self.store.operator_account().await? {
+            return Ok(());
+        }
+        Err(Error::forbidden("Access denied: only the operator of the service may do that")
+            .code(ErrorCode::AccessDenied))
     }
 
     /// Sets the operator's address, name and password. `account` is the account of the person who asks.

@@ -57,7 +57,7 @@ impl SignInLinks {
         Self { store, directory, unknown: Failures::new(MAX_UNKNOWN, MINUTE) }
     }
 
-    /// Creates a link for the caller's account. It leads to the desktop of a computer, or to the settings.
+    /// Creates a link for the caller's account. It leads to the desktop of a computer, or to the console.
     ///
     /// # Errors
     /// `Forbidden` for a scoped key, for another credential than a key, and for an agent's account; those of
@@ -78,7 +78,7 @@ impl SignInLinks {
                 let computer = self.directory.find_computer(&caller.for_read(), id).await?;
                 format!("/desktops/{}/view", computer.instance)
             }
-            None => "/settings".to_owned(),
+            None => "/console".to_owned(),
         };
         let (token, expires_at) = (Secret::random(CHARACTERS), clock::now().plus(LIFE));
         let digest = keys::digest(token.reveal());

@@ -3,19 +3,21 @@
 use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, DiscoverResult, ErrorCode as JsonRpcCode, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-    SubscribeRequestParams, UnsubscribeRequestParams,
+    CustomResult, ErrorCode as JsonRpcCode, Implementation, InputRequiredResult, InputResponses,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::answer::{ToolResult, call_result};
-use super::subscriptions::Subscriptions;
+use super::confirmation::{self, Consent};
+use super::progress::{self, CallPhase};
+use super::subscriptions::{self, Subscriptions};
 use super::tools::{self, Call, Tool};
-use super::{confirmation, progress};
 use crate::web::origin::Origin;
 use crate::web::request_lease;
 use crate::{AppState, audit};
@@ -45,6 +47,24 @@ pub(super) struct McpHandler {
     app: AppState,
     /// Those of the session; a request without one has none.
     subscriptions: Subscriptions,
+}
+
+/// A call of a tool, as its client sent it.
+struct ToolCall<'a> {
+    tool: &'static Tool,
+    arguments: Value,
+    /// Answers to what the server asked instead of the result of an earlier request.
+    answers: Option<InputResponses>,
+    parts: &'a Parts,
+    context: &'a RequestContext<RoleServer>,
+}
+
+/// Outcome of a call.
+enum CallOutcome {
+    /// The tool ran.
+    Done(Box<ToolResult>),
+    /// The person has to be asked first.
+    Question(InputRequiredResult),
 }
 
 /// Error of an unknown method. The name is truncated, because it may be as long as a request.
@@ -81,7 +101,8 @@ impl McpHandler {
             return Err(Error::internal("a call without a caller"));
         };
         let caller = Caller { intent, ..caller.clone() };
-        Ok(Call { app: self.app.clone(), caller, origin: origin.clone() })
+        let (phase, cancelled) = (CallPhase::default(), CancellationToken::new());
+        Ok(Call { app: self.app.clone(), caller, origin: origin.clone(), phase, cancelled })
     }
 
     /// Takes one of the concurrent calls of the caller's account.
@@ -93,22 +114,23 @@ impl McpHandler {
         permit.ok_or_else(|| Error::rate_limited(1).code(ErrorCode::TooManyCalls))
     }
 
-    async fn call(
-        &self,
-        tool: &Tool,
-        arguments: Value,
-        parts: &Parts,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<ToolResult> {
-        let call = self.call_of(parts, tool.intent)?;
+    async fn call(&self, wanted: ToolCall<'_>, phase: CallPhase) -> Result<CallOutcome> {
+        let ToolCall { tool, arguments, answers, parts, context } = wanted;
+        let cancelled = context.ct.clone();
+        let call = Call { phase, cancelled, ..self.call_of(parts, tool.intent)? };
         let (caller, name) = (call.caller.clone(), &tool.definition.name);
         let work = async {
             let _permit = self.permit(&call)?;
-            confirmation::obtain(context, parts, &call, name, &arguments).await?;
+            let consent = confirmation::obtain(context, parts, &call, name, &arguments, answers).await?;
+            if let Consent::Needed(question) = consent {
+                audit::record_nothing();
+                return Ok(CallOutcome::Question(question));
+            }
             if context.ct.is_cancelled() {
                 return Err(confirmation::cancelled());
             }
-            tool.call(call, arguments).await
+            let result = tool.call(call, arguments).await?;
+            Ok(CallOutcome::Done(Box::new(result)))
         };
         // The name is a constant, not client input.
         let route = format!("/mcp tools/call {name}");
@@ -123,20 +145,6 @@ impl ServerHandler for McpHandler {
         let mut config = ServerConfig::new(offered.enable_resources_subscribe().build());
         config.server_info = Implementation::new("hotdesk", env!("CARGO_PKG_VERSION"));
         config.with_instructions(INSTRUCTIONS)
-    }
-
-    /// Describes the server to clients without sessions, which cannot subscribe.
-    async fn discover(
-        &self,
-        _context: RequestContext<RoleServer>,
-    ) -> std::result::Result<DiscoverResult, ErrorData> {
-        let mut config = self.get_info();
-        config.capabilities.resources = config.capabilities.resources.map(|mut resources| {
-            resources.subscribe = None;
-            resources
-        });
-        let versions = ServerHandler::supported_protocol_versions(self).into_owned();
-        Ok(DiscoverResult::from_server_info(versions, config))
     }
 
     async fn list_tools(
@@ -178,6 +186,23 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> std::result::Result<ReadResourceResponse, ErrorData> {
         Ok(self.read_screen(&request.uri, parts(&context)?).await?.into())
+    }
+
+    /// Accepts addresses of screens. Access is checked when the subscriptions begin, because the caller is
+    /// not known here.
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let screens = resources::screens_among(requested, subscriptions::MAX_PER_SESSION);
+        Some(SubscriptionFilter::builder().resource_subscriptions(screens.into_keys()).build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> std::result::Result<(), ErrorData> {
+        let parts = parts(context.request_context())?;
+        let screens = resources::screens_among(context.accepted(), subscriptions::MAX_PER_SESSION);
+        let listening = async {
+            let call = self.call_of(parts, Intent::Read)?;
+            subscriptions::listen(&call, screens, &context).await
+        };
+        listening.await.map_err(|error| resources::protocol_error(&error, parts))
     }
 
     async fn subscribe(
@@ -229,8 +254,15 @@ impl ServerHandler for McpHandler {
             .ok_or_else(|| ErrorData::invalid_params("There is no such tool", None))?;
         let parts = parts(&context)?;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        let work = self.call(tool, arguments, parts, &context);
-        let outcome = progress::reporting(&context, &tool.definition.name, work).await;
+        let answers = request.input_responses;
+        let phase = CallPhase::default();
+        let work = self.call(ToolCall { tool, arguments, answers, parts, context: &context }, phase.clone());
+        let outcome = progress::reporting(&context, &tool.definition.name, &phase, work).await;
+        let outcome = match outcome {
+            Ok(CallOutcome::Question(question)) => return Ok(question.into()),
+            Ok(CallOutcome::Done(result)) => Ok(*result),
+            Err(error) => Err(error),
+        };
         Ok(call_result(outcome, Self::request_id(parts)).into())
     }
 }

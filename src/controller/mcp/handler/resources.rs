@@ -1,12 +1,14 @@
 //! Resources: the screens of computers, at `hotdesk://computers/{id}/screen`.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::request::Parts;
 use rmcp::ErrorData;
 use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
-    ResourceTemplate,
+    ResourceTemplate, SubscriptionFilter,
 };
 
 use super::McpHandler;
@@ -38,6 +40,19 @@ fn screen_uri(computer: &str) -> String {
 fn computer_of(uri: &str) -> Option<&str> {
     let id = uri.strip_prefix(SCREEN.0)?.strip_suffix(SCREEN.1)?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
+}
+
+/// Returns the computers by the addresses of their screens in a filter, at most this many.
+pub(super) fn screens_among(filter: &SubscriptionFilter, most: usize) -> BTreeMap<String, String> {
+    let mut screens = BTreeMap::new();
+    for uri in filter.resource_subscriptions.iter().flatten() {
+        if let Some(computer) = computer_of(uri)
+            && (screens.len() < most || screens.contains_key(uri))
+        {
+            screens.insert(uri.clone(), computer.to_owned());
+        }
+    }
+    screens
 }
 
 /// Returns the template of the addresses.
@@ -160,5 +175,16 @@ mod tests {
         ] {
             assert_eq!(computer_of(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_filter_has_a_bounded_number_of_screens() {
+        let filter = |uris: &[&str]| {
+            SubscriptionFilter::builder().resource_subscriptions(uris.iter().copied()).build()
+        };
+        let (a, b, c) = (screen_uri("a"), screen_uri("b"), screen_uri("c"));
+        let found = screens_among(&filter(&[&a, "file:///etc", &a, &b, &c, &a]), 2);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [(a, "a".to_owned()), (b, "b".to_owned())]);
+        assert!(screens_among(&SubscriptionFilter::new(), 2).is_empty());
     }
 }

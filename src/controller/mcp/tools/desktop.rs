@@ -4,7 +4,7 @@ use axum::extract::State;
 
 use super::{Call, Tool, ToolEffect, tool};
 use crate::api::desktop::actions;
-use crate::api::desktop::display::screenshot;
+use crate::api::desktop::display::{screenshot, timeline};
 use crate::identity::auth::AuthenticatedCaller;
 use crate::mcp::answer::ToolResult;
 use hotdesk_domain::error::Error;
@@ -12,11 +12,15 @@ use hotdesk_domain::error::Result;
 use hotdesk_guest::ActionReply;
 use hotdesk_http::extract::Path;
 use hotdesk_http::idempotency::IdempotencyKey;
+use hotdesk_wire::desktop::action::timeline::{
+    ScreenTimelineFilter, ScreenTimelinePage, ScreenTimelinePaging,
+};
 use hotdesk_wire::desktop::action::{Action, Click, Drag, KeyPress, Move, ScreenQuery, Scroll, Type, Wait};
 use hotdesk_wire::desktop::effect::{ActionResult, Options};
 use hotdesk_wire::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
 use hotdesk_wire::tool::desktop::{
-    ClickAt, DragBetween, MoveTo, PressKey, Screenshot, ScreenshotInfo, ScrollBy, TypeText, WaitFor,
+    ClickAt, DragBetween, GetTimeline, MoveTo, PressKey, Screenshot, ScreenshotInfo, ScrollBy, TypeText,
+    WaitFor,
 };
 
 /// Largest image in bytes. As base64 in a message it stays below 1 MiB, which the Python client reads at
@@ -38,6 +42,12 @@ pub(super) fn tools() -> Vec<Tool> {
         tool("type", ToolEffect::Act, "Types a text into the focused window.", type_text),
         tool("key", ToolEffect::Act, "Presses a key or a combination of keys.", press_key),
         tool("wait", ToolEffect::Read, "Waits, for example until a program has started.", wait),
+        tool(
+            "get_timeline",
+            ToolEffect::Read,
+            "Lists the actions on the screens of a computer, newest first: who did what, with what effect.",
+            get_timeline,
+        ),
     ]
 }
 
@@ -141,6 +151,14 @@ async fn press_key(call: Call, arguments: PressKey) -> Result<ToolResult<ActionR
 
 async fn wait(call: Call, WaitFor { computer_id, seconds }: WaitFor) -> Result<ToolResult<ActionResult>> {
     act(call, computer_id, None, Action::Wait(Wait { seconds: Some(seconds), duration: None })).await
+}
+
+async fn get_timeline(call: Call, arguments: GetTimeline) -> Result<ToolResult<ScreenTimelinePage>> {
+    let GetTimeline { computer_id, screen, by, from, to, cursor } = arguments;
+    let filter = ScreenTimelineFilter { screen, by, from, to };
+    let paging = ScreenTimelinePaging { cursor, limit: None };
+    let page = timeline::page(call.app, &call.caller, &computer_id, &filter, paging).await?;
+    Ok(ToolResult::of(page))
 }
 
 /// Performs an action on a screen of a computer.

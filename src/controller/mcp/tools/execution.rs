@@ -10,7 +10,8 @@ use hotdesk_domain::error::Result;
 use hotdesk_guest::ActionReply;
 use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_http::idempotency::IdempotencyKey;
-use hotdesk_wire::programs::exec::{Bash, Exec};
+use hotdesk_wire::desktop::bash::Bash;
+use hotdesk_wire::programs::exec::Exec;
 use hotdesk_wire::tool::execution::{BashOutput, PythonOutput, RunBash, RunPython};
 
 pub(super) fn tools() -> Vec<Tool> {

@@ -27,7 +27,7 @@ pub(super) fn tools() -> Vec<Tool> {
         tool("read_file", ToolEffect::Read, "Reads a text file of a computer, 64 KiB at a time.", read_file),
         tool(
             "write_file",
-            ToolEffect::Act,
+            ToolEffect::Discard,
             "Writes a text file on a computer, completely or not at all.",
             write_file,
         ),

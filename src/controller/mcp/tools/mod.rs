@@ -12,10 +12,12 @@ use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use super::answer::ToolResult;
 use super::output_schema::output_schema;
+use super::progress::CallPhase;
 use crate::AppState;
 use crate::web::origin::Origin;
 use hotdesk_domain::error::Error;
@@ -23,7 +25,9 @@ use hotdesk_domain::error::Result;
 use hotdesk_domain::identity::access::{Caller, Intent};
 
 mod computers;
+mod control;
 mod desktop;
+mod doctor;
 mod elements;
 mod execution;
 mod files;
@@ -32,6 +36,7 @@ mod snapshots;
 mod stored_files;
 mod templates;
 mod threads;
+mod waiting;
 mod workspaces;
 
 pub(super) use desktop::screen_image;
@@ -40,11 +45,16 @@ pub(super) use desktop::screen_image;
 /// message twice, and escaped.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// Context of a tool call.
+/// Context of a tool call; cheap to clone.
+#[derive(Clone)]
 pub(super) struct Call {
     pub(super) app: AppState,
     pub(super) caller: Caller,
     pub(super) origin: Origin,
+    /// What the tool works on now, for people.
+    pub(super) phase: CallPhase,
+    /// Ends when the client cancels the call. Only a wait ends with it: other work continues.
+    pub(super) cancelled: CancellationToken,
 }
 
 impl Call {
@@ -95,7 +105,7 @@ enum ToolEffect {
     Read,
     /// It brings a computer into a state; repeating it changes nothing.
     Ensure,
-    /// The same, but something is lost.
+    /// It brings a computer, a file or another thing into a state, but something is lost.
     Discard,
     /// It interrupts what runs, and does so again when repeated.
     Interrupt,
@@ -162,12 +172,115 @@ pub(super) static ALL: LazyLock<Vec<Tool>> = LazyLock::new(|| {
         templates::tools(),
         desktop::tools(),
         elements::tools(),
+        control::tools(),
         execution::tools(),
         files::tools(),
         stored_files::tools(),
         threads::tools(),
+        waiting::tools(),
+        doctor::tools(),
     ]
     .into_iter()
     .flatten()
     .collect()
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hints of a tool: read-only, destructive, idempotent, open-world.
+    type Hints = [bool; 4];
+
+    /// The hints of every tool. They are promises to clients, which ask a person by them or not.
+    const HINTS: [(&str, Hints); 67] = [
+        ("list_workspaces", READS),
+        ("get_workspace", READS),
+        ("workspace_by_name", READS),
+        ("create_workspace", ADDS),
+        ("delete_workspace", LOSES),
+        ("list_computers", READS),
+        ("get_computer", READS),
+        ("create_computer", ADDS),
+        ("clone_computer", ADDS),
+        ("fork_computer", ADDS),
+        ("move_computer", REPEATS),
+        ("resize_computer", LOSES),
+        ("delete_computer", LOSES),
+        ("list_screens", READS),
+        ("create_screen", ADDS),
+        ("delete_screen", LOSES),
+        ("start_computer", REPEATS),
+        ("stop_computer", LOSES),
+        ("restart_computer", LOSES_AGAIN),
+        ("ensure_running", REPEATS),
+        ("suspend_computer", REPEATS),
+        ("resume_computer", REPEATS),
+        ("list_snapshots", READS),
+        ("create_snapshot", ADDS),
+        ("launch_snapshot", ADDS),
+        ("rollback", LOSES),
+        ("delete_snapshot", LOSES),
+        ("list_templates", READS),
+        ("get_template", READS),
+        ("template_status", READS),
+        ("build_template", REPEATS),
+        ("cancel_build", LOSES),
+        ("screenshot", READS),
+        ("click", ACTS),
+        ("move", ACTS),
+        ("drag", ACTS),
+        ("scroll", ACTS),
+        ("type", ACTS),
+        ("key", ACTS),
+        ("wait", READS),
+        ("get_timeline", READS),
+        ("list_elements", READS),
+        ("marked_screenshot", READS),
+        ("click_element", ACTS),
+        ("set_element_value", ACTS),
+        ("focus_element", ACTS),
+        ("get_control", READS),
+        ("take_control", REPEATS),
+        ("hand_back_control", REPEATS),
+        ("answer_help", ADDS),
+        ("bash", ACTS),
+        ("exec", ACTS),
+        ("list_files", READS),
+        ("read_file", READS),
+        ("write_file", LOSES),
+        ("list_workspace_files", READS),
+        ("upload_file", ADDS),
+        ("export_file", ADDS),
+        ("download_file", READS),
+        ("list_threads", READS),
+        ("get_thread", READS),
+        ("thread_steps", READS),
+        ("delete_thread", LOSES),
+        ("run_agent", ACTS),
+        ("wait_for_build", READS),
+        ("wait_for_run", READS),
+        ("doctor", READS),
+    ];
+    const READS: Hints = [true, false, true, false];
+    const ADDS: Hints = [false, false, false, false];
+    const REPEATS: Hints = [false, false, true, false];
+    const LOSES: Hints = [false, true, true, false];
+    const LOSES_AGAIN: Hints = [false, true, false, false];
+    const ACTS: Hints = [false, true, false, true];
+
+    #[test]
+    fn every_tool_has_its_hints() {
+        let found = ALL.iter().map(|tool| {
+            let hints = tool.definition.annotations.as_ref().unwrap();
+            let hints =
+                [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
+            (&*tool.definition.name, hints.map(Option::unwrap))
+        });
+        assert_eq!(found.collect::<Vec<_>>(), HINTS);
+        for tool in ALL.iter() {
+            let is_read = tool.definition.annotations.as_ref().unwrap().read_only_hint == Some(true);
+            assert_eq!(is_read, tool.intent == Intent::Read, "{}", tool.definition.name);
+        }
+    }
+}

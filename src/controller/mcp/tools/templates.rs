@@ -9,8 +9,10 @@ use crate::identity::auth::AuthenticatedCaller;
 use crate::mcp::answer::ToolResult;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::check_account_wide;
 use hotdesk_http::extract::Path;
 use hotdesk_wire::computer::template::{Template, TemplateBuild};
+use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::tool::templates::{ListTemplates, OneTemplate, TemplateEntry, TemplatePage};
 
 /// Templates in one result: 100 are about 40 KB.
@@ -35,17 +37,26 @@ pub(super) fn tools() -> Vec<Tool> {
         tool(
             "build_template",
             ToolEffect::Ensure,
-            "Begins the build of a template. It returns immediately; template_status tells when it is ready.",
+            "Begins the build of a template. It returns immediately; wait_for_build waits for the end.",
             build_template,
+        ),
+        tool(
+            "cancel_build",
+            ToolEffect::Discard,
+            "Cancels the build of a template, and returns when nothing of it is left.",
+            cancel_build,
         ),
     ]
 }
 
 async fn list_templates(call: Call, arguments: ListTemplates) -> Result<ToolResult<TemplatePage>> {
-    let caller = AuthenticatedCaller(call.caller);
+    let caller = AuthenticatedCaller(call.caller.clone());
     let Json(list) = match arguments.source.as_deref().unwrap_or("catalogue") {
         "catalogue" => published::global(State(call.app), caller).await?,
-        "own" => published::list(State(call.app), caller).await?,
+        "own" => {
+            check_account_wide(&call.caller, OWN_TEMPLATES)?;
+            published::list(State(call.app), caller).await?
+        }
         _ => return Err(Error::invalid("source must be catalogue or own")),
     };
     let offset = arguments.offset.unwrap_or(0) as usize;
@@ -71,10 +82,29 @@ fn entry(template: Template, with_definition: bool) -> TemplateEntry {
     }
 }
 
-/// Parts of a reference, as the path of its REST routes has them.
-fn path(reference: &str) -> Result<Path<(String, String, String)>> {
+/// What a caller of one workspace may not do (A13, docs/authentication-rules.md).
+const OWN_TEMPLATES: &str = "use templates of the account";
+
+/// Parses a reference of a template that the caller may read: of the service, or of its account.
+///
+/// # Errors
+/// `Invalid` for any other text; `Forbidden` (`workspace_scope_mismatch`) for a template of the account and a
+/// caller of one workspace.
+pub(super) fn reference(call: &Call, text: &str) -> Result<TemplateRef> {
     let wrong = || Error::invalid("template_ref must have the form namespace/name@version");
-    let TemplateRef { namespace, name, version } = TemplateRef::parse(reference).ok_or_else(wrong)?;
+    let reference = TemplateRef::parse(text).ok_or_else(wrong)?;
+    if !reference.is_system() {
+        check_account_wide(&call.caller, OWN_TEMPLATES)?;
+    }
+    Ok(reference)
+}
+
+/// Parts of a reference, as the path of its REST routes has them.
+///
+/// # Errors
+/// Those of [`reference`].
+fn path(call: &Call, text: &str) -> Result<Path<(String, String, String)>> {
+    let TemplateRef { namespace, name, version } = reference(call, text)?;
     Ok(Path((namespace, name, version)))
 }
 
@@ -82,8 +112,9 @@ async fn get_template(
     call: Call,
     OneTemplate { template_ref }: OneTemplate,
 ) -> Result<ToolResult<TemplateEntry>> {
+    let path = path(&call, &template_ref)?;
     let caller = AuthenticatedCaller(call.caller);
-    let Json(template) = published::get(State(call.app), caller, path(&template_ref)?).await?;
+    let Json(template) = published::get(State(call.app), caller, path).await?;
     Ok(ToolResult::of(entry(template, true)))
 }
 
@@ -91,8 +122,9 @@ async fn template_status(
     call: Call,
     OneTemplate { template_ref }: OneTemplate,
 ) -> Result<ToolResult<TemplateBuild>> {
+    let path = path(&call, &template_ref)?;
     let caller = AuthenticatedCaller(call.caller);
-    let Json(build) = builds::status(State(call.app), caller, path(&template_ref)?).await?;
+    let Json(build) = builds::status(State(call.app), caller, path).await?;
     Ok(ToolResult::of(build))
 }
 
@@ -100,7 +132,18 @@ async fn build_template(
     call: Call,
     OneTemplate { template_ref }: OneTemplate,
 ) -> Result<ToolResult<TemplateBuild>> {
+    let path = path(&call, &template_ref)?;
     let caller = AuthenticatedCaller(call.caller);
-    let Json(build) = builds::begin(State(call.app), caller, path(&template_ref)?).await?;
+    let Json(build) = builds::begin(State(call.app), caller, path).await?;
     Ok(ToolResult::of(build))
+}
+
+async fn cancel_build(
+    call: Call,
+    OneTemplate { template_ref }: OneTemplate,
+) -> Result<ToolResult<Acknowledgement>> {
+    let path = path(&call, &template_ref)?;
+    let caller = AuthenticatedCaller(call.caller);
+    let Json(answer) = builds::cancel(State(call.app), caller, path).await?;
+    Ok(ToolResult::of(answer))
 }

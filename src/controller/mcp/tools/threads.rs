@@ -61,7 +61,7 @@ pub(super) fn tools() -> Vec<Tool> {
             "run_agent",
             ToolEffect::Act,
             "Lets a language model work on a computer until it has done what the prompt says. It returns when \
-             the run has started; get_thread tells its state and what the model said.",
+             the run has started; wait_for_run waits for its end and returns what the model said.",
             run_agent,
         ),
     ]
@@ -83,12 +83,20 @@ async fn get_thread(
     call: Call,
     OneThread { thread_id }: OneThread,
 ) -> Result<ToolResult<ThreadWithMessages>> {
+    Ok(ToolResult::of(read_thread(call, thread_id).await?))
+}
+
+/// Reads a thread with its newest messages.
+///
+/// # Errors
+/// Those of `GET /chat/threads/{id}`.
+pub(super) async fn read_thread(call: Call, thread_id: String) -> Result<ThreadWithMessages> {
     let caller = AuthenticatedCaller(call.caller);
     let Json(mut thread) = threads::read(State(call.app), caller, Path(thread_id)).await?;
     let all = thread.messages.len();
     thread.messages = newest(thread.messages);
     let omitted_messages = (all - thread.messages.len()) as u64;
-    Ok(ToolResult::of(ThreadWithMessages { thread, omitted_messages }))
+    Ok(ThreadWithMessages { thread, omitted_messages })
 }
 
 /// The newest messages, oldest first, of at most [`MAX_TEXT`] bytes.

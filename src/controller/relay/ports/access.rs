@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, Method};
 use super::links::{self, PortTicket};
 use super::parse_port;
 use crate::AppState;
-use crate::identity::auth::KEY_FAMILY;
+use crate::identity::auth::is_known_form;
 use crate::identity::auth::session::cookie_value;
 use crate::web::caller::IdentifiedCaller;
 use crate::web::port_hosts::PortHost;
@@ -49,9 +49,10 @@ pub(super) async fn admit(app: &AppState, parts: &Parts, id: &str, port: &str) -
     }
 }
 
-/// Whether a request has what looks like an API key: a wrong one is refused everywhere.
+/// Whether a request has what looks like an API key or a token of the console: a wrong one is refused
+/// everywhere.
 fn shows_key(headers: &HeaderMap) -> bool {
-    matches!(bearer::credentials(headers), Credentials::Bearer(key) if key.starts_with(KEY_FAMILY))
+    matches!(bearer::credentials(headers), Credentials::Bearer(key) if is_known_form(key))
 }
 
 /// The computer and its port, if its template opens that to everybody.

@@ -68,6 +68,17 @@ pub enum StepKind {
     Programs,
 }
 
+impl StepKind {
+    /// Whether its computer must show its desktop first. Scripts of an author may use it, and files may be of
+    /// its programs. The installation of the desktop has none, and the list of programs is only written.
+    pub const fn needs_desktop(self) -> bool {
+        match self {
+            Self::Base | Self::Desktop | Self::Programs => false,
+            Self::Apt | Self::Pip | Self::Npm | Self::Files | Self::Install | Self::Run => true,
+        }
+    }
+}
+
 /// A step of a build: a script that root runs with `bash -e`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildStep {
@@ -152,6 +163,11 @@ impl PlannedLayer {
     /// Whether it belongs to an imported image, and not to a template.
     pub fn is_of_base(&self) -> bool {
         self.steps.iter().all(|step| matches!(step.kind, StepKind::Base | StepKind::Desktop))
+    }
+
+    /// Whether a step needs the desktop of its computer ([`StepKind::needs_desktop`]).
+    pub fn needs_desktop(&self) -> bool {
+        self.steps.iter().any(|step| step.kind.needs_desktop())
     }
 
     /// The kind of its first step.
@@ -290,6 +306,23 @@ mod tests {
         }
         let steps = plan_layers("", 0, "", runs(1));
         assert!(!steps[0].is_of_base());
+    }
+
+    #[test]
+    fn only_layers_of_the_service_s_own_scripts_do_without_a_desktop() {
+        for (kinds, expected) in [
+            (vec![StepKind::Programs], false),
+            (vec![StepKind::Desktop], false),
+            (vec![StepKind::Base], false),
+            (vec![StepKind::Run], true),
+            (vec![StepKind::Install, StepKind::Install], true),
+            (vec![StepKind::Files], true),
+            (vec![StepKind::Apt], true),
+        ] {
+            let steps = kinds.iter().map(|kind| step(*kind, "")).collect();
+            let layer = PlannedLayer { inputs: String::new(), steps };
+            assert_eq!(layer.needs_desktop(), expected, "{kinds:?}");
+        }
     }
 
     #[test]

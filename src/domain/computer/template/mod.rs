@@ -15,5 +15,4 @@ pub mod saving;
 pub mod timing;
 pub mod trigger;
 
-pub use fault::{Fault, FaultCode};
 pub use reference::{PLAIN_DESKTOP, TemplateRef, requested_template};

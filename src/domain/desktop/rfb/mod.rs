@@ -1,8 +1,12 @@
 //! Parser of the client side of RFB (RFC 6143).
 
+mod client_input;
+mod input_filter;
 mod pointer_tracker;
 mod view_only;
 
+pub use client_input::{ClientInput, InputReader};
+pub use input_filter::{InputFilter, UnreadableInput};
 pub use pointer_tracker::PointerTracker;
 pub use view_only::ViewOnly;
 
@@ -15,6 +19,13 @@ const NO_SECURITY: u8 = 1;
 const MAX_ENCODINGS: usize = 1024;
 /// Longest payload of a fence, in bytes (protocol description).
 const MAX_FENCE: usize = 64;
+/// Pseudo-encoding of extended mouse buttons. With it, the length of a PointerEvent depends on what the
+/// server has agreed to, which this parser does not see.
+const EXTENDED_BUTTONS: i32 = -316;
+
+/// Bytes of the flags of the extended clipboard (protocol description).
+const CLIPBOARD_FLAGS: i32 = 4;
+
 /// A protocol violation that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RfbViolation {
@@ -53,7 +64,7 @@ enum ClientMessage {
     Handshake(Vec<u8>),
     /// A message that requests output.
     OutputRequest(Vec<u8>),
-    /// An input message. It has all bytes, except the text of a clipboard message.
+    /// An input message. It has all bytes, except the text of a clipboard message, whose flags it has.
     Input(Vec<u8>),
 }
 
@@ -169,10 +180,14 @@ fn message(buffer: &[u8]) -> Result<Step, RfbViolation> {
         (4, _) => left(8),
         (5, _) => left(6),
         (250, _) => left(4),
-        // ClientCutText; a negative length means the extended clipboard. The text is skipped.
+        // ClientCutText; a negative length means the extended clipboard, whose flags are read. The text is
+        // skipped.
         (6, [_, _, _, _, a, b, c, d, ..]) => {
-            let length = i32::from_be_bytes([*a, *b, *c, *d]).unsigned_abs();
-            Step::Leave(usize::try_from(length).map_err(|_| RfbViolation::TooLarge(kind))?)
+            let length = i32::from_be_bytes([*a, *b, *c, *d]);
+            let flags = if length <= -CLIPBOARD_FLAGS { CLIPBOARD_FLAGS.unsigned_abs() } else { 0 };
+            let size = |length: u32| usize::try_from(length).map_err(|_| RfbViolation::TooLarge(kind));
+            let (start, text) = (8 + size(flags)?, size(length.unsigned_abs() - flags)?);
+            if buffer.len() < start { Step::Need(start) } else { Step::Leave(text) }
         }
         (6, _) => Step::Need(8),
         // SetDesktopSize: 16 bytes for each screen.
@@ -183,4 +198,20 @@ fn message(buffer: &[u8]) -> Result<Step, RfbViolation> {
         (255, [_]) => Step::Need(2),
         _ => return Err(RfbViolation::Unknown(kind)),
     })
+}
+
+/// Removes encodings from a complete message, if it is SetEncodings.
+fn remove_encodings(message: &mut Vec<u8>, removed: &[i32]) {
+    if message.first() != Some(&2) {
+        return;
+    }
+    let encodings = message[4..]
+        .chunks_exact(4)
+        .filter(|encoding| !removed.iter().any(|way| way.to_be_bytes() == **encoding));
+    let remaining: Vec<u8> = encodings.flatten().copied().collect();
+    // At most `MAX_ENCODINGS`, and not more than before.
+    let count = u16::try_from(remaining.len() / 4).unwrap_or(u16::MAX);
+    message[2..4].copy_from_slice(&count.to_be_bytes());
+    message.truncate(4);
+    message.extend(remaining);
 }

@@ -4,11 +4,11 @@
 //! the connection. The server therefore reads only messages that were parsed completely here, so a client
 //! cannot exploit differences between two parsers.
 
-use super::{ClientMessage, Reader, RfbViolation};
+use super::{ClientMessage, EXTENDED_BUTTONS, Reader, RfbViolation, remove_encodings};
 
 /// Pseudo-encodings that change how a client sends input: QEMU's extended key event and extended mouse
 /// buttons. They are removed, so that the server never enables them.
-const INPUT_ENCODINGS: [i32; 2] = [-258, -316];
+const INPUT_ENCODINGS: [i32; 2] = [-258, EXTENDED_BUTTONS];
 
 /// Filters the bytes of a view-only client.
 #[derive(Debug, Default)]
@@ -27,9 +27,7 @@ impl ViewOnly {
             match message {
                 ClientMessage::Handshake(mut hello) => passed.append(&mut hello),
                 ClientMessage::OutputRequest(mut message) => {
-                    if message.first() == Some(&2) {
-                        remove_input_encodings(&mut message);
-                    }
+                    remove_encodings(&mut message, &INPUT_ENCODINGS);
                     passed.append(&mut message);
                 }
                 ClientMessage::Input(_) => {}
@@ -37,19 +35,6 @@ impl ViewOnly {
         }
         Ok(passed)
     }
-}
-
-/// Removes [`INPUT_ENCODINGS`] from a complete SetEncodings message.
-fn remove_input_encodings(message: &mut Vec<u8>) {
-    let encodings = message[4..]
-        .chunks_exact(4)
-        .filter(|encoding| !INPUT_ENCODINGS.iter().any(|way| way.to_be_bytes() == **encoding));
-    let remaining: Vec<u8> = encodings.flatten().copied().collect();
-    // At most `MAX_ENCODINGS`, and fewer than before.
-    let count = u16::try_from(remaining.len() / 4).unwrap_or(u16::MAX);
-    message[2..4].copy_from_slice(&count.to_be_bytes());
-    message.truncate(4);
-    message.extend(remaining);
 }
 
 #[cfg(test)]

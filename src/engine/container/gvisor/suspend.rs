@@ -19,12 +19,15 @@ use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_
 use crate::host::cgroup::limits;
 use crate::host::command::{self, host_error, run, run_with_timeout, run_without_output};
 use crate::host::{network, process, slots};
+use crate::state::disk::{self, copy};
 use crate::state::layout::Folder;
 use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
-use crate::state::{disk, disk_copy, trash};
+use crate::state::trash;
 use crate::{Endpoint, EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tasks::both;
+use hotdesk_base::time::phase::PhaseTimer;
 
 /// For saving or reading 16 GiB at the 60 MB/s of a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -48,7 +51,7 @@ impl GuestMemory for ContainerEngine {
         let taken = self.pause(folder).and_then(|(state, since)| {
             self.checkpoint(folder, memory)?;
             let manifest = self.manifest(folder, &state)?;
-            disk_copy::copy_disk(&folder.disk(), fresh, to).map(|()| (manifest, since))
+            copy::copy_disk(&folder.disk(), fresh, to).map(|()| (manifest, since))
         });
         let (manifest, since) = after_unpause(folder, taken, self.unpause(folder))?;
         log_pause(folder, since);
@@ -83,8 +86,18 @@ impl GuestMemory for ContainerEngine {
             agent: &folder.agent(),
             wanted_slot: manifest.slot,
         };
-        let endpoint = starter.prepare(machine)?;
-        let used = saved.mark_used(folder)?;
+        // `runsc` reads nothing of the memory before its restore.
+        let verify = || {
+            let _phase = PhaseTimer::begin(folder.id, "checks");
+            saved.verify(&manifest)
+        };
+        let (verified, prepared) =
+            both(verify, || starter.prepare(machine)).map_err(host_error(STEP, &saved.path))?;
+        // Damage comes first: it decides what becomes of the memory.
+        let verified = verified?;
+        let endpoint = prepared?;
+        let used = saved.mark_used(folder, verified)?;
+        let _phase = PhaseTimer::begin(folder.id, "runtime restore");
         let mut restore = self.runtime.call();
         restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
         // The tool shares the lock: if this controller dies, the next one waits for its end.
@@ -134,6 +147,7 @@ impl ContainerEngine {
         let (state, since) = self.pause(folder)?;
         self.checkpoint(folder, &fresh)?;
         let manifest = self.manifest(folder, &state)?;
+        let _phase = PhaseTimer::begin(folder.id, "seal");
         memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })?;
         log_pause(folder, since);
         Ok(())
@@ -153,6 +167,7 @@ impl ContainerEngine {
     /// Blocks the agent's clients, ends their connections, and pauses the guest. Returns since when it stands still.
     fn pause(&self, folder: &Folder) -> EngineResult<(ContainerState, Instant)> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
+        let connections = PhaseTimer::begin(folder.id, "connections");
         let agent = match slots::of_machine(&folder.path)? {
             Some(slot) => {
                 network::block_agent_clients(&self.host.settings.network, slot)?;
@@ -168,6 +183,8 @@ impl ContainerEngine {
                 super::cut_connections(agent)?;
                 self.await_hangup(folder.id, agent);
             }
+            drop(connections);
+            let _phase = PhaseTimer::begin(folder.id, "runtime pause");
             since = Instant::now();
             let mut command = self.runtime.call();
             command.arg("pause").arg(folder.id.to_string());
@@ -179,6 +196,7 @@ impl ContainerEngine {
 
     /// Saves the memory of a paused guest, which stays paused.
     fn checkpoint(&self, folder: &Folder, to: &Path) -> EngineResult<()> {
+        let _phase = PhaseTimer::begin(folder.id, "runtime save");
         disk::check_free_space(&folder.path, limits::resident(folder.id))?;
         let mut save = self.runtime.call();
         save.args([
@@ -189,7 +207,9 @@ impl ContainerEngine {
             "--exclude-committed-zero-pages",
         ]);
         save.arg("--image-path").arg(to).arg(folder.id.to_string());
-        let (status, _, complaint) = run_with_timeout("save the guest's memory", &mut save, None, TIMEOUT)?;
+        let (status, _, complaint) = memory::write_back_during(to, || {
+            run_with_timeout("save the guest's memory", &mut save, None, TIMEOUT)
+        })?;
         command::check_status("save the guest's memory", status, &complaint)
     }
 

@@ -26,6 +26,7 @@ use crate::state::layout::{Folder, StateDir};
 use crate::state::machine_lock::MachineLock;
 use crate::{Engine, EngineError, EngineResult, Observation};
 use hotdesk_base::ids::{ComputerId, LayerId};
+use hotdesk_base::time::phase::PhaseTimer;
 
 const MAKE: &str = "make a layer";
 const REMOVE: &str = "remove a layer";
@@ -73,7 +74,11 @@ fn make<M: GuestDriver>(
     lock: &MachineLock,
 ) -> EngineResult<u64> {
     let fresh = unfinished(engine.state(), layer, folder.id);
-    complete(engine.state(), layer, &fresh, |rootfs| engine.copy_written(folder, rootfs, lock))
+    let _phase = PhaseTimer::begin(folder.id, "layer");
+    complete(engine.state(), layer, &fresh, |rootfs| {
+        let _phase = PhaseTimer::begin(folder.id, "layer copy");
+        engine.copy_written(folder, rootfs, lock)
+    })
 }
 
 /// Makes a layer in the folder `fresh`, and gives it its name. A failed attempt leaves nothing.

@@ -1,6 +1,7 @@
 //! Guest network: one routed veth pair per machine, behind packet rules that all controllers of a host share
 //! (T3, docs/security.md).
 
+pub(crate) mod connections;
 mod egress;
 pub(crate) mod forwarding;
 pub(crate) mod name_proxy;
@@ -10,14 +11,14 @@ mod uplinks;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::host::addresses::{Addresses, AgentClient, NetworkConfig};
 use crate::host::command::{
     TIMEOUT, check_status, host_error, is_installed, run_with, run_with_timeout, tool,
 };
 use crate::host::network::rtnl::Rtnl;
-use crate::host::{lock, process, slots};
+use crate::host::{lock, process, slots, syscalls};
 use crate::{EngineError, EngineResult};
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 
@@ -26,14 +27,14 @@ pub(crate) const RULES: &str = include_str!("rules.nft");
 /// The agent's TCP port in a guest without a unix socket to its host; `rules.nft` has it too. It is below
 /// 1024, so only the guest's root can listen on it.
 pub const AGENT_PORT: u16 = 870;
-/// The port of the host at which a guest's name proxy listens, on the host's end of the guest's link; `rules.nft` has it too.
-/// It is below 1024, so only the host's root can listen on it.
+/// The port of the host at which a guest's name proxy listens, on the host's end of the guest's link;
+/// `rules.nft` has it too. It is below 1024, so only the host's root can listen on it.
 const NAME_PROXY_PORT: u16 = 871;
 /// Beginning of the names of guests' interfaces on the host; the packet rules recognize guests by it.
 const VETH_PREFIX: &str = "hotdesk";
 /// The guest's end of its pair.
 const GUEST_INTERFACE: &str = "eth0";
-/// Fixed bits of the network of a pair, which has four addresses.
+/// Fixed bits of the network of a pair or of a tap device, which has four addresses.
 const LINK_PREFIX: u8 = 30;
 /// Resolvers ask no more name servers than this (resolv.conf(5), `MAXNS`).
 const MAX_RESOLVERS: usize = 3;
@@ -56,8 +57,31 @@ pub(crate) fn attach(
     policy: Option<&EgressPolicy>,
     pid: u32,
 ) -> EngineResult<Addresses> {
-    let host = slots::host_dir().map_err(|error| EngineError::failed("make the host-wide folder", error))?;
-    attach_in(&host, config, slot, policy, pid)
+    attach_in(&host_dir()?, config, slot, policy, pid)
+}
+
+/// The part of [`attach`] that needs no process of the guest: loads the packet rules, which must protect the
+/// host before the guest has a link. [`link`] is the rest.
+pub(crate) fn prepare(config: &NetworkConfig, slot: u16, policy: Option<&EgressPolicy>) -> EngineResult<()> {
+    prepare_in(&host_dir()?, config, slot, policy)
+}
+
+/// Links the guest whose first process is `pid` to the host, after [`prepare`].
+pub(crate) fn link(config: &NetworkConfig, slot: u16, pid: u32) -> EngineResult<Addresses> {
+    let ends = config.addresses(slot);
+    let veth = veth(slot);
+    make_pair(&veth, ends.host, pid).map_err(|error| EngineError::failed("make the veth pair", error))?;
+    filter_sources(&veth)?;
+    if config.enabled {
+        forwarding::turn_on([veth.as_str()])?;
+    }
+    set_up_guest(ends.guest, config.enabled.then_some(ends.host), pid)
+        .map_err(|error| EngineError::failed("set up the guest's network", error))?;
+    Ok(ends)
+}
+
+fn host_dir() -> EngineResult<PathBuf> {
+    slots::host_dir().map_err(|error| EngineError::failed("make the host-wide folder", error))
 }
 
 /// [`attach`], with the folder that all controllers share.
@@ -68,18 +92,19 @@ fn attach_in(
     policy: Option<&EgressPolicy>,
     pid: u32,
 ) -> EngineResult<Addresses> {
-    let ends = config.addresses(slot);
-    let veth = veth(slot);
+    prepare_in(host, config, slot, policy)?;
+    link(config, slot, pid)
+}
+
+/// [`prepare`], with the folder that all controllers share.
+fn prepare_in(
+    host: &Path,
+    config: &NetworkConfig,
+    slot: u16,
+    policy: Option<&EgressPolicy>,
+) -> EngineResult<()> {
     detach(slot)?;
-    load_rules(host, config, slot, policy)?;
-    make_pair(&veth, ends.host, pid).map_err(|error| EngineError::failed("make the veth pair", error))?;
-    filter_sources(&veth)?;
-    if config.enabled {
-        forwarding::turn_on([veth.as_str()])?;
-    }
-    set_up_guest(ends.guest, config.enabled.then_some(ends.host), pid)
-        .map_err(|error| EngineError::failed("set up the guest's network", error))?;
-    Ok(ends)
+    load_rules(host, config, slot, policy)
 }
 
 /// Makes the pair of the guest whose first process is `pid`, and sets its end on the host up.
@@ -92,8 +117,22 @@ fn make_pair(veth: &str, host: Ipv4Addr, pid: u32) -> io::Result<()> {
     here.add_address(index, host, LINK_PREFIX)
 }
 
-/// Sets the guest's end of the pair up. It has no IPv6 address: the kernel has one table of neighbours for all namespaces, and
-/// a guest that sends to many link-local addresses would fill it for the host.
+/// Makes a tap device in the namespace of this thread, with an address and no IPv6, and sets it up.
+pub(crate) fn make_tap(name: &str, address: Ipv4Addr) -> EngineResult<()> {
+    let make = || -> io::Result<()> {
+        let control = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
+        syscalls::make_tap(&control, name)?;
+        let mut here = Rtnl::open()?;
+        let index = here.index(name)?;
+        here.leave_without_ipv6(index)?;
+        here.add_address(index, address, LINK_PREFIX)?;
+        here.set_up(index)
+    };
+    make().map_err(|error| EngineError::failed("make the tap device", error))
+}
+
+/// Sets the guest's end of the pair up. It has no IPv6 address: the kernel has one table of neighbours for
+/// all namespaces, and a guest that sends to many link-local addresses would fill it for the host.
 fn set_up_guest(guest: Ipv4Addr, gateway: Option<Ipv4Addr>, pid: u32) -> io::Result<()> {
     let mut inside = Rtnl::open_in(pid)?;
     let loopback = inside.index("lo")?;
@@ -105,9 +144,10 @@ fn set_up_guest(guest: Ipv4Addr, gateway: Option<Ipv4Addr>, pid: u32) -> io::Res
     gateway.map_or(Ok(()), |gateway| inside.add_default_route(gateway))
 }
 
-/// Makes the kernel refuse packets and ARP requests with source addresses that it would not reach over an interface.
-/// Requests with forged ones would fill the table of neighbours, which is one for all namespaces. `conf/all` weakens
-/// `rp_filter`, not `arp_filter` (kernel, `Documentation/networking/ip-sysctl.rst`).
+/// Makes the kernel refuse packets and ARP requests with source addresses that it would not reach over an
+/// interface. Requests with forged ones would fill the table of neighbours, which is one for all
+/// namespaces. `conf/all` weakens `rp_filter`, not `arp_filter` (kernel,
+/// `Documentation/networking/ip-sysctl.rst`).
 pub(crate) fn filter_sources(interface: &str) -> EngineResult<()> {
     for name in ["rp_filter", "arp_filter", "drop_gratuitous_arp"] {
         let setting = format!("/proc/sys/net/ipv4/conf/{interface}/{name}");
@@ -116,8 +156,8 @@ pub(crate) fn filter_sources(interface: &str) -> EngineResult<()> {
     Ok(())
 }
 
-/// Undoes what guests need of the whole host: forwarding and the packet rules. Returns whether it did; while a machine of
-/// any controller holds a slot, it changes nothing. Blocks.
+/// Undoes what guests need of the whole host: forwarding and the packet rules. Returns whether it did;
+/// while a machine of any controller holds a slot, it changes nothing. Blocks.
 pub(crate) fn release() -> EngineResult<bool> {
     let failed = |error: io::Error| EngineError::failed("release the host's network", error);
     let host = slots::host_dir().map_err(failed)?;
@@ -190,8 +230,9 @@ fn admit(config: &NetworkConfig) -> String {
     config.client.map(element).unwrap_or_default()
 }
 
-/// Admits the client of a controller without privileges to the agents of guests that run already. The rules are loaded again,
-/// because those of an earlier version admit only root. Does nothing when they are not loaded: the next start loads them.
+/// Admits the client of a controller without privileges to the agents of guests that run already. The rules
+/// are loaded again, because those of an earlier version admit only root. Does nothing when they are not
+/// loaded: the next start loads them.
 pub(crate) fn admit_client(config: &NetworkConfig) -> EngineResult<()> {
     const STEP: &str = "admit the controller to agents";
     if config.client.is_none() || !is_installed("nft") {
@@ -238,7 +279,8 @@ fn load_rules(
     load_with(host, config, &script)
 }
 
-/// Changes the policy of a running guest whose name proxy does not run. Addresses of names that both policies name stay.
+/// Changes the policy of a running guest whose name proxy does not run. Addresses of names that both
+/// policies name stay.
 ///
 /// # Errors
 /// `Failed`: the rules are as before.
@@ -252,8 +294,7 @@ pub(crate) fn change_policy(
         None => egress::remove(slot),
         Some(policy) => egress::install(slot, policy, &egress::kept(slot, before, policy)?),
     };
-    let host = slots::host_dir().map_err(|error| EngineError::failed("make the host-wide folder", error))?;
-    load_with(&host, config, &script)
+    load_with(&host_dir()?, config, &script)
 }
 
 /// Loads the common rules and, in the same transaction, a script for one guest.

@@ -1,4 +1,5 @@
-//! System calls that no crate wraps: id-mapped mounts, loop devices, encrypted folders, and the setup of child processes.
+//! System calls that no crate wraps: id-mapped mounts, loop and tap devices, encrypted folders, and the
+//! setup of child processes.
 //!
 //! All unsafe code of the engine is in this folder.
 
@@ -106,6 +107,15 @@ pub(crate) fn pass_fd(command: &mut Command, passed: Option<OwnedFd>) {
     }
 }
 
+/// `sync_file_range(2)`: begins to write a file's changed pages to the disk, and waits for none of them.
+/// Errors of the disk are reported by a later `fsync(2)`, whoever opens the file for it.
+pub(crate) fn start_write_back(file: &File) -> io::Result<()> {
+    // SAFETY: the call takes plain numbers; the descriptor is open through it.
+    #[allow(unsafe_code)]
+    let done = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Share of the processors that a confined program gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Priority {
@@ -115,15 +125,16 @@ pub(crate) enum Priority {
     Lowest,
 }
 
-/// Limits a child, hides all descriptors but the standard streams from its program, gives it a priority of CPU time, and
-/// filters its system calls.
+/// Limits a child, hides all descriptors but the standard streams from its program, gives it a priority of
+/// CPU time, and filters its system calls.
 pub(crate) fn confine(
     command: &mut Command,
     limits: Vec<(Resource, u64)>,
     filter: BpfProgram,
     priority: Priority,
 ) {
-    // SAFETY: between fork and exec the closure makes system calls on memory that it owns, and allocates nothing.
+    // SAFETY: between fork and exec the closure makes system calls on memory that it owns, and allocates
+    // nothing.
     #[allow(unsafe_code)]
     unsafe {
         command.pre_exec(move || {
@@ -143,8 +154,8 @@ pub(crate) fn confine(
 
 /// Takes over a descriptor that this process inherited, and passes it to no child. Call it once for each.
 pub(crate) fn take_fd(inherited: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call on a plain number has no other effect; afterwards the number is known to be open, and its only owner
-    // is the returned value.
+    // SAFETY: the call on a plain number has no other effect; afterwards the number is known to be open,
+    // and its only owner is the returned value.
     #[allow(unsafe_code)]
     unsafe {
         match libc::fcntl(inherited, libc::F_SETFD, libc::FD_CLOEXEC) {
@@ -160,6 +171,40 @@ pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     #[allow(unsafe_code)]
     let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
     watched.map_err(io::Error::from)
+}
+
+const TUNSETIFF: libc::Ioctl = 0x4004_54CA;
+const TUNSETPERSIST: libc::Ioctl = 0x4004_54CB;
+/// A device for Ethernet frames without headers of its own, which must not be there yet (linux/if_tun.h).
+const NEW_TAP: u16 = 0x0002 | 0x1000 | 0x8000;
+
+/// `struct ifreq` of linux/if.h, for a request with flags.
+#[repr(C)]
+struct InterfaceRequest {
+    name: [u8; libc::IFNAMSIZ],
+    flags: u16,
+    unused: [u8; 22],
+}
+
+/// Makes a tap device in the network namespace of the thread that opened `control`, which is
+/// `/dev/net/tun`. It stays until that namespace ends.
+///
+/// # Errors
+/// `InvalidInput` for a name of 16 bytes or more.
+pub(crate) fn make_tap(control: &File, name: &str) -> io::Result<()> {
+    let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], flags: NEW_TAP, unused: [0; 22] };
+    // The kernel needs a zero at the end.
+    let place = request.name.get_mut(..name.len()).filter(|place| place.len() < libc::IFNAMSIZ);
+    place.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(name.as_bytes());
+    let persists: libc::c_int = 1;
+    // SAFETY: TUNSETIFF reads and writes one `ifreq`, which lives through the call; TUNSETPERSIST takes a
+    // number.
+    #[allow(unsafe_code)]
+    let done = unsafe {
+        libc::ioctl(control.as_raw_fd(), TUNSETIFF, &raw mut request) == 0
+            && libc::ioctl(control.as_raw_fd(), TUNSETPERSIST, persists) == 0
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
@@ -243,6 +288,7 @@ mod tests {
     fn structures_have_the_kernel_s_sizes() {
         assert_eq!(size_of::<super::LoopInfo>(), 232);
         assert_eq!(size_of::<super::LoopConfig>(), 304);
+        assert_eq!(size_of::<super::InterfaceRequest>(), size_of::<nix::libc::ifreq>());
         assert_eq!(size_of::<super::MountAttributes>(), 32);
     }
 }

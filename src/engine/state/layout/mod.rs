@@ -18,6 +18,7 @@
 //!                      /memory*        its saved memory (`state/memory.rs`)
 //!                      /away.json      eviction record: disk and memory are in storage (`state/evicted.rs`)
 //!                      /arriving/      files of an unfinished fetch
+//! <state>/disks/<hash>.img              an empty disk that machines get copies of (`state/disk/prepared.rs`)
 //! <state>/runtime/                     records of the OCI runtime
 //! <state>/agent/<hash>                 the agent for guests: an executable or a file system
 //! <state>/sockets/<id>                 its agent's socket for a controller that is not root (`client_sockets.rs`)
@@ -75,7 +76,9 @@ impl StateDir {
             return Err(EngineError::failed(STEP, detail));
         }
         let this = Self { root };
-        for folder in [this.machines(), this.runtime(), this.agents(), this.layers(), this.trash()] {
+        let folders =
+            [this.machines(), this.disks(), this.runtime(), this.agents(), this.layers(), this.trash()];
+        for folder in folders {
             private_folder(&folder).map_err(host_error(STEP, &folder))?;
         }
         Ok(this)
@@ -99,6 +102,11 @@ impl StateDir {
 
     pub(crate) fn machines(&self) -> PathBuf {
         self.root.join("machines")
+    }
+
+    /// Prepared empty disks.
+    pub(crate) fn disks(&self) -> PathBuf {
+        self.root.join("disks")
     }
 
     pub(crate) fn layers(&self) -> PathBuf {

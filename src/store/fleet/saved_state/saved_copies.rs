@@ -8,6 +8,7 @@
 
 use uuid::Uuid;
 
+use crate::fleet::changes::RecordChange;
 use crate::vault::columns::{COPY_TOKEN, SAVED_TOKEN, WORKSPACE_KEY};
 use crate::vault::{SealedText, Vault};
 use crate::{Store, Write, failed, id};
@@ -199,6 +200,7 @@ impl Store {
         .execute(&mut *write.tx)
         .await
         .map_err(failed("set a status"))?;
+        write.note(RecordChange::Computer(copy.computer));
         write.commit().await
     }
 

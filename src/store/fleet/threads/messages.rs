@@ -126,21 +126,32 @@ impl Store {
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
     pub async fn newest_messages(&self, computer: ComputerId, most_bytes: i64) -> Result<ThreadMessages> {
-        let rows: Vec<Row> = sqlx::query_as(
+        self.newest_messages_where("t.computer_id = $1", &computer.to_string(), most_bytes).await
+    }
+
+    /// Does the same for the threads `t` of a clause on this value, which is `$1`.
+    pub(super) async fn newest_messages_where(
+        &self,
+        clause: &'static str,
+        value: &str,
+        most_bytes: i64,
+    ) -> Result<ThreadMessages> {
+        let query = format!(
             "SELECT m.thread_id, m.number, m.content, m.created_at FROM thread_messages m JOIN ( \
              SELECT n.thread_id, n.number, SUM(n.bytes) OVER (PARTITION BY n.thread_id ORDER BY n.number \
              DESC) AS total \
-             FROM thread_messages n JOIN threads t ON t.id = n.thread_id WHERE t.computer_id = $1 \
+             FROM thread_messages n JOIN threads t ON t.id = n.thread_id WHERE {clause} \
              AND n.number >= t.next_message - $3) sums \
              ON sums.thread_id = m.thread_id AND sums.number = m.number \
-             WHERE sums.total <= $2 ORDER BY m.thread_id, m.number",
-        )
-        .bind(computer.to_string())
-        .bind(most_bytes)
-        .bind(LISTED_MESSAGES)
-        .fetch_all(&self.pool)
-        .await
-        .map_err(failed("read the newest messages of threads"))?;
+             WHERE sums.total <= $2 ORDER BY m.thread_id, m.number"
+        );
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
+            .bind(value)
+            .bind(most_bytes)
+            .bind(LISTED_MESSAGES)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("read the newest messages of threads"))?;
         let mut messages = ThreadMessages::new();
         for row in rows {
             // The id is checked, so that a damaged one is not silently a thread without messages.
@@ -243,7 +254,7 @@ fn check_messages(count: i64, bytes: i64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::ThreadChange;
-    use super::super::tests::Fixture;
+    use super::super::fixture::Fixture;
     use super::*;
     use hotdesk_domain::desktop::thread::RunOutcome;
 

@@ -3,11 +3,11 @@
 use uuid::Uuid;
 
 use super::{parse_picture, unknown};
-use crate::{Store, Write, failed, id};
+use crate::{Store, Write, failed};
 use hotdesk_base::clock;
-use hotdesk_base::ids::{AccountId, ComputerId, ThreadId};
+use hotdesk_base::ids::ThreadId;
 use hotdesk_base::time::UnixMillis;
-use hotdesk_domain::desktop::thread::{MAX_PICTURES, MAX_STEPS, MAX_STEPS_BYTES, RunState};
+use hotdesk_domain::desktop::thread::{MAX_STEPS, MAX_STEPS_BYTES, RunState};
 use hotdesk_domain::error::Result;
 
 /// A step to store. Its texts are within
@@ -51,28 +51,10 @@ impl NewThreadStep {
 pub struct ThreadStep {
     /// Its number in the thread; later steps have higher numbers.
     pub number: i64,
-    /// The call of the tool, as JSON.
-    pub tool_call: String,
-    /// Text of the model before the call.
-    pub text: Option<String>,
-    /// Result of the call for the model.
-    pub result: String,
-    /// Whether the call failed.
-    pub is_error: bool,
-    /// The action in the API's terms, as JSON.
-    pub action: Option<String>,
-    /// Effect of the action, as JSON.
-    pub effect: Option<String>,
-    /// Tokens of the model's turn, as JSON.
-    pub usage: String,
-    /// Cost of the turn in millionths of a cent.
-    pub cost_microcents: i64,
-    /// Duration of the call in milliseconds.
-    pub took_ms: i64,
-    /// Blob of the screen after the call.
-    pub picture: Option<Uuid>,
     /// When it was stored.
     pub created_at: UnixMillis,
+    /// The step that was stored. Its picture is gone when another one made room for it.
+    pub content: NewThreadStep,
 }
 
 row! {
@@ -88,6 +70,7 @@ row! {
         cost_microcents: i64,
         took_ms: i64,
         picture: Option<String>,
+        picture_bytes: i64,
         created_at: i64,
     }
 }
@@ -96,32 +79,24 @@ impl TryFrom<Row> for ThreadStep {
     type Error = hotdesk_domain::error::Error;
 
     fn try_from(row: Row) -> Result<Self> {
+        let picture = row.picture.as_deref().map(parse_picture).transpose()?;
         Ok(Self {
             number: row.number,
-            tool_call: row.tool_call,
-            text: row.text,
-            result: row.result,
-            is_error: row.is_error != 0,
-            action: row.action,
-            effect: row.effect,
-            usage: row.usage,
-            cost_microcents: row.cost_microcents,
-            took_ms: row.took_ms,
-            picture: row.picture.as_deref().map(parse_picture).transpose()?,
             created_at: UnixMillis::new(row.created_at),
+            content: NewThreadStep {
+                tool_call: row.tool_call,
+                text: row.text,
+                result: row.result,
+                is_error: row.is_error != 0,
+                action: row.action,
+                effect: row.effect,
+                usage: row.usage,
+                cost_microcents: row.cost_microcents,
+                took_ms: row.took_ms,
+                picture: picture.map(|picture| (picture, row.picture_bytes)),
+            },
         })
     }
-}
-
-/// A picture of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepPicture {
-    /// Its blob.
-    pub id: Uuid,
-    /// The account that owns the computer.
-    pub owner: AccountId,
-    /// Its bytes.
-    pub bytes: i64,
 }
 
 impl Store {
@@ -193,7 +168,7 @@ impl Store {
     pub async fn thread_steps(&self, thread: ThreadId, after: i64, limit: u32) -> Result<Vec<ThreadStep>> {
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT number, tool_call, text, result, is_error, action, effect, usage, cost_microcents, \
-             took_ms, picture, \
+             took_ms, picture, picture_bytes, \
              created_at FROM thread_steps WHERE thread_id = $1 AND number > $2 ORDER BY number LIMIT $3",
         )
         .bind(thread.to_string())
@@ -203,41 +178,6 @@ impl Store {
         .await
         .map_err(failed("read a thread's steps"))?;
         rows.into_iter().map(ThreadStep::try_from).collect()
-    }
-
-    /// Returns the pictures of all steps, oldest first.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Internal` when the store fails.
-    pub async fn step_pictures(&self) -> Result<Vec<StepPicture>> {
-        let rows: Vec<(String, i64, String)> = sqlx::query_as(
-            "SELECT s.picture, s.picture_bytes, w.account_id FROM thread_steps s JOIN threads t ON t.id = \
-             s.thread_id \
-             JOIN computers c ON c.id = t.computer_id JOIN workspaces w ON w.id = c.workspace_id \
-             WHERE s.picture IS NOT NULL ORDER BY s.created_at, s.number",
-        )
-        .fetch_all(&self.pool)
-        .await
-        .map_err(failed("list the pictures of steps"))?;
-        let pictures = rows.into_iter().map(|(picture, bytes, owner)| {
-            Ok(StepPicture { id: parse_picture(&picture)?, owner: id(&owner)?, bytes })
-        });
-        pictures.collect()
-    }
-
-    /// Takes pictures from their steps, which stay. Unknown pictures are not an error.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
-    pub async fn detach_step_pictures(&self, pictures: &[Uuid]) -> Result<()> {
-        if pictures.is_empty() {
-            return Ok(());
-        }
-        let mut write = self.write().await?;
-        for picture in pictures {
-            write.detach_picture(&picture.to_string()).await?;
-        }
-        write.commit().await
     }
 }
 
@@ -282,56 +222,11 @@ impl Write {
         }
         Ok(pictures)
     }
-
-    /// Takes the pictures from all but the newest steps that have one. Returns them.
-    async fn detach_oldest_pictures(&mut self, thread: &str) -> Result<Vec<Uuid>> {
-        // Oldest first.
-        let mut pictures = self.pictures_of_thread(thread).await?;
-        pictures.truncate(pictures.len().saturating_sub(MAX_PICTURES));
-        for picture in &pictures {
-            self.detach_picture(&picture.to_string()).await?;
-        }
-        Ok(pictures)
-    }
-
-    async fn detach_picture(&mut self, picture: &str) -> Result<()> {
-        sqlx::query("UPDATE thread_steps SET picture = NULL, picture_bytes = 0 WHERE picture = $1")
-            .bind(picture)
-            .execute(&mut *self.tx)
-            .await
-            .map_err(failed("take a picture from its step"))?;
-        Ok(())
-    }
-
-    /// Returns the pictures of a thread's steps, oldest first.
-    pub(super) async fn pictures_of_thread(&mut self, thread: &str) -> Result<Vec<Uuid>> {
-        let rows: Vec<(String,)> = sqlx::query_as(
-            "SELECT picture FROM thread_steps WHERE thread_id = $1 AND picture IS NOT NULL ORDER BY number",
-        )
-        .bind(thread)
-        .fetch_all(&mut *self.tx)
-        .await
-        .map_err(failed("list a thread's pictures"))?;
-        rows.iter().map(|(picture,)| parse_picture(picture)).collect()
-    }
-
-    /// Returns the pictures in all threads of a computer.
-    pub(crate) async fn pictures_of_computer(&mut self, computer: ComputerId) -> Result<Vec<Uuid>> {
-        let rows: Vec<(String,)> = sqlx::query_as(
-            "SELECT s.picture FROM thread_steps s JOIN threads t ON t.id = s.thread_id \
-             WHERE t.computer_id = $1 AND s.picture IS NOT NULL",
-        )
-        .bind(computer.to_string())
-        .fetch_all(&mut *self.tx)
-        .await
-        .map_err(failed("list the pictures of a computer's threads"))?;
-        rows.iter().map(|(picture,)| parse_picture(picture)).collect()
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::Fixture;
+    use super::super::fixture::Fixture;
     use super::*;
     use hotdesk_domain::desktop::thread::MAX_STEP_FIELD;
 
@@ -350,7 +245,7 @@ mod tests {
         }
         let results = async |after, limit| {
             let steps = store.thread_steps(thread, after, limit).await.unwrap();
-            steps.into_iter().map(|step| step.result).collect::<Vec<_>>()
+            steps.into_iter().map(|step| step.content.result).collect::<Vec<_>>()
         };
         assert_eq!(results(0, 2).await, ["1", "2"]);
         assert_eq!(results(2, 2).await, ["3"]);
@@ -358,31 +253,6 @@ mod tests {
         assert_eq!((thread.steps, thread.run), (3, Some(RunState::Running)));
         let missing = store.add_thread_step(ThreadId::random(), &step("", None)).await.unwrap_err();
         assert_eq!(missing.message, "Thread not found");
-    }
-
-    #[tokio::test]
-    async fn the_newest_pictures_stay_and_go_with_the_thread() {
-        let fixture = Fixture::new().await;
-        let (store, thread) = (&fixture.store, fixture.thread(1).await);
-        let pictures: Vec<Uuid> = (0..=MAX_PICTURES).map(|_| Uuid::new_v4()).collect();
-        let mut removed = Vec::new();
-        for picture in &pictures {
-            removed.extend(store.add_thread_step(thread, &step("", Some(*picture))).await.unwrap().1);
-        }
-        assert_eq!(removed, pictures[..1]);
-        assert_eq!(store.thread_steps(thread, 0, 1).await.unwrap()[0].picture, None, "the step stays");
-        let stored = store.step_pictures().await.unwrap();
-        let expected =
-            pictures[1..].iter().map(|id| StepPicture { id: *id, owner: fixture.account, bytes: 7 });
-        assert_eq!(stored, expected.collect::<Vec<_>>());
-        store.detach_step_pictures(&pictures[..2]).await.unwrap();
-        assert_eq!(store.step_pictures().await.unwrap().len(), MAX_PICTURES - 1);
-        let mut write = store.write().await.unwrap();
-        assert_eq!(write.pictures_of_computer(fixture.computer).await.unwrap().len(), MAX_PICTURES - 1);
-        drop(write);
-        assert_eq!(store.remove_thread(thread).await.unwrap(), pictures[2..]);
-        assert_eq!(store.remove_thread(thread).await.unwrap(), Vec::<Uuid>::new(), "nothing is left");
-        assert!(store.step_pictures().await.unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ mod stream_connections;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use crate::fleet::changes::RecordChange;
 use crate::identity::members::Membership;
 use crate::{Store, Write, failed, id};
 use hotdesk_base::clock;
@@ -209,6 +210,7 @@ impl Write {
             .execute(&mut *self.tx)
             .await
             .map_err(failed("withhold the secrets of an account"))?;
+        self.note(RecordChange::Workspace(workspace));
         Ok(())
     }
 
@@ -249,6 +251,12 @@ impl Write {
                 .await
                 .map_err(failed("remove the keys and connections of others"))?;
         }
-        members.iter().map(|(account,)| Ok(Membership { workspace, account: id(account)? })).collect()
+        let mut ended = Vec::with_capacity(members.len());
+        for (account,) in &members {
+            let account = id(account)?;
+            self.note(RecordChange::Account(account));
+            ended.push(Membership { workspace, account });
+        }
+        Ok(ended)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::timeline::ActionRecord;
 use crate::desktop::effect::Options;
-use crate::desktop::recording::TimelineEntry;
 
 /// X and Y of a position in a body; each is absent if the body does not name it.
 pub type Coordinates<'a> = [Option<&'a mut f64>; 2];
@@ -28,7 +28,7 @@ pub trait ActionBody {
         Vec::new()
     }
 
-    /// Adds to a timeline entry what the request says of the action. Keys and keywords are the client's text;
-    /// the agent masks them. A body never adds typed text.
-    fn record(&self, _entry: &mut TimelineEntry) {}
+    /// Adds to the record of the action what the request says of the action. Keys and keywords are the
+    /// client's text; the agent masks them. A body never adds typed text.
+    fn record(&self, _entry: &mut ActionRecord) {}
 }

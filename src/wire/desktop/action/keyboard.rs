@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::body::ActionBody;
+use super::timeline::ActionRecord;
 use crate::desktop::effect::Options;
-use crate::desktop::recording::TimelineEntry;
 use hotdesk_domain::limits::{MAX_HOLDS_MS, SLOWEST_TYPING};
 
 /// Most key presses that a duration counts; the agent refuses more.
@@ -50,7 +50,7 @@ impl ActionBody for Type {
         if self.mode.as_deref() == Some("paste") { typed.min(MAX_PASTE) } else { typed }
     }
 
-    fn record(&self, entry: &mut TimelineEntry) {
+    fn record(&self, entry: &mut ActionRecord) {
         let is_confidential = self.confidential.unwrap_or(false);
         entry.characters = (!is_confidential).then(|| self.text.chars().count() as u64);
     }
@@ -93,7 +93,7 @@ impl ActionBody for KeyPress {
         typing(presses.min(MAX_PRESSES)) + Duration::from_millis(holds)
     }
 
-    fn record(&self, entry: &mut TimelineEntry) {
+    fn record(&self, entry: &mut ActionRecord) {
         let keys = self.keys.iter().flatten().chain(&self.key);
         entry.keys = Some(keys.take(MAX_RECORDED_KEYS).cloned().collect());
     }

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 mod body;
+pub mod control;
 mod keyboard;
 mod pointer;
 mod screen;
+pub mod timeline;
 mod wait;
 
 use crate::desktop::effect::{Options, Settle};

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::body::{ActionBody, Coordinates};
+use super::timeline::ActionRecord;
 use crate::desktop::effect::Options;
-use crate::desktop::recording::TimelineEntry;
 use hotdesk_domain::desktop::pointer::MAX_DRAG_SECONDS;
 use hotdesk_domain::limits;
 
@@ -50,7 +50,7 @@ impl ActionBody for Click {
         vec![[Some(&mut self.x), Some(&mut self.y)]]
     }
 
-    fn record(&self, entry: &mut TimelineEntry) {
+    fn record(&self, entry: &mut ActionRecord) {
         (entry.x, entry.y) = (Some(self.x), Some(self.y));
         entry.button = Some(button(self.button.as_ref()));
         entry.count = Some(self.count.unwrap_or(if self.double == Some(true) { 2 } else { 1 }));
@@ -82,7 +82,7 @@ impl ActionBody for Move {
         vec![[Some(&mut self.x), Some(&mut self.y)]]
     }
 
-    fn record(&self, entry: &mut TimelineEntry) {
+    fn record(&self, entry: &mut ActionRecord) {
         (entry.x, entry.y) = (Some(self.x), Some(self.y));
     }
 }
@@ -117,7 +117,7 @@ impl ActionBody for PointerButton {
         vec![[self.x.as_mut(), self.y.as_mut()]]
     }
 
-    fn record(&self, entry: &mut TimelineEntry) {
+    fn record(&self, entry: &mut ActionRecord) {
         (entry.x, entry.y) = (self.x, self.y);
         entry.button = Some(button(self.button.as_ref()));
     }
@@ -177,7 +177,7 @@ impl ActionBody for Drag {
         path.chain(ends).collect()
     }
 
-    fn record(&self, entry: &mut TimelineEntry) {
+    fn record(&self, entry: &mut ActionRecord) {
         let path = self.path.as_deref().unwrap_or_default();
         let (start, end) = (path.first(), path.last());
         entry.x = self.start_x.or(start.map(|[x, _]| *x));
@@ -231,7 +231,7 @@ impl ActionBody for Scroll {
         vec![[self.x.as_mut(), self.y.as_mut()]]
     }
 
-    fn record(&self, entry: &mut TimelineEntry) {
+    fn record(&self, entry: &mut ActionRecord) {
         (entry.x, entry.y) = (self.x, self.y);
         entry.direction = Some(self.direction.clone());
         entry.amount = self.amount;

@@ -85,6 +85,19 @@ pub enum EventData {
         title: String,
         level: String,
     },
+    ControlChanged {
+        screen: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        holder: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    HelpRequested {
+        screen: String,
+        message: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
 }
 
 /// Whether a computer's agent answers.
@@ -177,6 +190,8 @@ impl EventData {
             Self::AgentChange { .. } => EventKind::AgentChange,
             Self::HealthChange { .. } => EventKind::HealthChange,
             Self::Notification { .. } => EventKind::Notification,
+            Self::ControlChanged { .. } => EventKind::ControlChanged,
+            Self::HelpRequested { .. } => EventKind::HelpRequested,
         }
     }
 
@@ -216,6 +231,19 @@ impl EventData {
                 cut(trigger, MAX_TEXT_BYTES);
                 cut(title, MAX_TEXT_BYTES);
                 cut(level, MAX_TEXT_BYTES);
+            }
+            Self::ControlChanged { screen, holder, note } => {
+                cut(screen, MAX_TEXT_BYTES);
+                for text in [holder, note].into_iter().flatten() {
+                    cut(text, MAX_TEXT_BYTES);
+                }
+            }
+            Self::HelpRequested { screen, message, by } => {
+                cut(screen, MAX_TEXT_BYTES);
+                cut(message, MAX_TEXT_BYTES);
+                if let Some(by) = by {
+                    cut(by, MAX_TEXT_BYTES);
+                }
             }
             Self::AgentChange { since: text, .. }
             | Self::ScreenChange { screen: text, .. }

@@ -152,6 +152,16 @@ mod tests {
                 reason: Some("refused".into()),
             },
             EventData::Notification { trigger: "t".into(), title: "x".into(), level: "info".into() },
+            EventData::ControlChanged {
+                screen: "default".into(),
+                holder: Some("password".into()),
+                note: Some("n".into()),
+            },
+            EventData::HelpRequested {
+                screen: "default".into(),
+                message: "m".into(),
+                by: Some("password".into()),
+            },
         ]
     }
 

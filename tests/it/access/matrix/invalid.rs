@@ -7,7 +7,7 @@ use super::{Operation, Scene, is_account_only};
 use crate::harness::agent::fetch_json;
 
 /// Paths whose object is named by the body or the query, which therefore have to be valid first.
-const NAMED_ELSEWHERE: [&str; 17] = [
+const NAMED_ELSEWHERE: [&str; 18] = [
     "/audit",
     "/billing/",
     "/chat/threads",
@@ -21,6 +21,7 @@ const NAMED_ELSEWHERE: [&str; 17] = [
     "/templates/global",
     "/templates/run",
     "/templates/validate",
+    "/threads",
     "/user/",
     "/v1/chat/completions",
     "/v1/models",

@@ -35,11 +35,12 @@ const WITHOUT_WORKSPACE: [&str; 12] = [
     "POST /workspaces",
 ];
 /// Path prefixes of operations that concern the account alone. Scoped keys may not use them.
-const ACCOUNT_ONLY: [&str; 11] = [
+const ACCOUNT_ONLY: [&str; 12] = [
     "/account/capacity",
     "/account/webhook-secret",
     "/agent-accounts/claim-link",
     "/keys/ssh/",
+    "/operator/host",
     "/templates/starred",
     "/templates/{id}/star",
     "/templates/{namespace}",
@@ -173,6 +174,7 @@ impl Scene {
                 "{port}" => "3000",
                 "{screen_id}" => "default",
                 "{process_id}" | "{session_name}" | "{recording_id}" | "{service}" | "{trigger}" => "any",
+                "{entry_id}" => "1",
                 "{upload_id}" | "{snapshot_id}" => "00000000-0000-4000-8000-000000000000",
                 // Clients belong to their operator; clients_api tests that scoped keys cannot reach them.
                 "{client_id}" => "00000000-0000-4000-8000-000000000000",

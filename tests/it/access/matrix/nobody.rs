@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Scene, error_fields};
 use crate::harness::agent::fetch_json;
+use crate::harness::browser::Browser;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a2_a8_a9_no_operation_answers_without_one_known_key() {
@@ -49,7 +50,7 @@ async fn a2_a8_a9_no_operation_answers_without_one_known_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a7_a_key_in_any_other_place_is_no_key() {
+async fn a7_a_key_in_any_other_place_is_no_key_and_neither_is_a_cookie() {
     let scene = Scene::new().await;
     let key = scene.controller.key();
     for operation in scene.guarded_operations() {
@@ -66,6 +67,13 @@ async fn a7_a_key_in_any_other_place_is_no_key() {
             let error = body["error"].as_str().unwrap_or_default();
             assert!(["Missing API key", "Authentication required"].contains(&error), "{body}");
         }
+    }
+    // Nor is the cookie of a person who is signed in, also beside its form token.
+    let browser = Browser::signed_in(&scene.controller.base, "viewer@localhost").await;
+    for operation in scene.guarded_operations() {
+        let request = scene.request(&operation).0.query(&[("csrf", &browser.csrf)]);
+        let answer = fetch_json(request.header("cookie", format!("hotdesk={}", browser.session()))).await;
+        assert_eq!(answer.status, 401, "{}: {}", operation.name(), answer.body);
     }
     let body =
         scene.controller.bare(Method::POST, "/api/workspaces").json(&json!({"name": "x", "api_key": key}));

@@ -7,8 +7,10 @@ use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
+use super::super::cast::PASSWORD;
 use super::{Operation, Scene, error_fields};
 use crate::harness::agent::fetch_json;
+use crate::harness::browser::Browser;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a17_a_viewer_changes_nothing_and_gets_nothing_that_could() {
@@ -148,8 +150,15 @@ async fn a16_another_account_is_denied_and_learns_nothing() {
         let fields: Vec<&String> = body.as_object().expect("an object").keys().collect();
         // Errors of clone, fork, rollback and snapshots always have a code (docs/lifecycle.md#clone), and so have those of
         // chat completions.
-        let coded =
-            ["/clone", "/fork", "/rollback", "/snapshots", "/snapshots/{snapshot_id}", "/chat/completions"];
+        let coded = [
+            "/clone",
+            "/fork",
+            "/rollback",
+            "/snapshots",
+            "/snapshots/{snapshot_id}",
+            "/snapshots/{snapshot_id}/picture",
+            "/chat/completions",
+        ];
         let coded = coded.iter().any(|end| operation.path.ends_with(end));
         let expected: &[&str] =
             if coded { &["code", "error", "request_id"] } else { &["error", "request_id"] };
@@ -189,4 +198,29 @@ async fn a16_another_account_is_denied_and_learns_nothing() {
         }
     }
     assert!(compared > 55, "only {compared} operations answered 404");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a91_a_token_of_the_console_reaches_no_more_than_a_key_of_its_person() {
+    let scene = Scene::new().await;
+    let mut browser = Browser::new(&scene.controller.base);
+    let entered = browser.send("/sign-in", &[("email", "other@localhost"), ("password", PASSWORD)]).await;
+    browser.adopt_session(&entered).await;
+    let token = browser.console_token().await;
+    let mut refused = 0;
+    for operation in scene.guarded_operations() {
+        let (request, targeted) = scene.request(&operation);
+        // Only a key makes sign-in links.
+        if !targeted || operation.path.ends_with("/sign-in-links") {
+            continue;
+        }
+        let by_token = fetch_json(request.bearer_auth(&token)).await;
+        let by_key = fetch_json(scene.request(&operation).0.bearer_auth(&scene.foreign)).await;
+        let error = |body: &Value| error_fields(body)["error"].clone();
+        let name = format!("{}: {}", operation.name(), by_token.body);
+        assert_eq!((by_token.status, error(&by_token.body)), (by_key.status, error(&by_key.body)), "{name}");
+        assert!([403, 404].contains(&by_token.status), "{name}");
+        refused += 1;
+    }
+    assert!(refused > 55, "only {refused} operations were refused");
 }

@@ -87,7 +87,7 @@ async fn a13_a16_no_key_opens_a_socket() {
     let (controller, computer) = (&scene.controller, &scene.computer);
     for key in [controller.key(), &scene.scoped, &scene.foreign] {
         let header = format!("Bearer {key}");
-        for channel in ["websockify", "terminal", "audio", "events"] {
+        for channel in ["websockify", "video", "terminal", "audio", "events"] {
             for (query, fields) in
                 [(format!("?token={key}"), vec![]), (String::new(), vec![("authorization", &*header)])]
             {

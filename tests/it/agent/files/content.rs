@@ -280,3 +280,76 @@ async fn a_full_disk_is_told_and_leaves_nothing() {
     assert_eq!((removed.status, &removed.body["code"]), (400, &json!("protected_path")));
     assert_eq!(crossing.status, 409, "{}", crossing.body);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn if_match_replaces_only_the_version_that_it_names() {
+    let agent = RunningAgent::headless().await;
+    let home = agent.home();
+    fs::write(home.join("note"), "one").unwrap();
+    let write = async |path: &str, version: &str, text: &str| {
+        let query = [("path", path), ("overwrite", "true"), ("parents", "true")];
+        let request = content(&agent, Method::PUT, &query).header("if-match", version).body(text.to_owned());
+        request.send().await.unwrap()
+    };
+    let tag_of = async |path: &str| {
+        let head = content(&agent, Method::HEAD, &[("path", path)]).send().await.unwrap();
+        head.headers()["etag"].to_str().unwrap().to_owned()
+    };
+    let first = tag_of("note").await;
+    let written = write("note", &first, "two").await;
+    assert_eq!(written.status(), 200);
+    let second = written.headers()["etag"].to_str().unwrap().to_owned();
+    assert_eq!((second == first, &tag_of("note").await), (false, &second), "the tag of what was written");
+    for (path, version) in [
+        ("note", first.as_str()),
+        ("note", "\"x\""),
+        ("note", "W/\"x\""),
+        ("note", &format!("W/{second}")),
+        ("none", "*"),
+        ("none", &second),
+        ("no/folder/none", "*"),
+    ] {
+        let refused = write(path, version, "lost").await;
+        assert_eq!(refused.status(), 412, "{path} {version}");
+        let body: serde_json::Value = refused.json().await.unwrap();
+        assert_eq!(body["code"], "file_changed", "{body}");
+    }
+    assert_eq!(fs::read_to_string(home.join("note")).unwrap(), "two", "nothing was written");
+    assert!(!home.join("no").exists() && !home.join("none").exists());
+    assert!(names(&home).iter().all(|name| !name.starts_with(".hotdesk-upload-")), "{:?}", names(&home));
+    assert_eq!(write("note", &format!("\"x\", {second}"), "three").await.status(), 200);
+    assert_eq!(write("note", "*", "four").await.status(), 200);
+    // The condition allows no replacement by itself.
+    let kept = content(&agent, Method::PUT, &[("path", "note")]).header("if-match", "*").body("five");
+    let kept = fetch_json(kept).await;
+    assert_eq!((kept.status, &kept.body["code"]), (409, &json!("already_exists")));
+    // A program wrote meanwhile.
+    let read = tag_of("note").await;
+    fs::write(home.join("note"), "by a program").unwrap();
+    assert_eq!(write("note", &read, "six").await.status(), 412);
+    assert_eq!(fs::read_to_string(home.join("note")).unwrap(), "by a program");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_writers_with_the_same_version_one_wins() {
+    const WRITERS: usize = 8;
+    let agent = RunningAgent::headless().await;
+    fs::write(agent.home().join("shared"), "start").unwrap();
+    for round in 0..10 {
+        let head = content(&agent, Method::HEAD, &[("path", "shared")]).send().await.unwrap();
+        let version = head.headers()["etag"].to_str().unwrap();
+        let write = |writer: usize| {
+            let query = [("path", "shared"), ("overwrite", "true")];
+            let request = content(&agent, Method::PUT, &query).header("if-match", version);
+            request.body(format!("{round} {writer}")).send()
+        };
+        let answers = futures_util::future::join_all((0..WRITERS).map(write)).await;
+        let statuses: Vec<u16> =
+            answers.into_iter().map(|answer| answer.unwrap().status().as_u16()).collect();
+        let winners: Vec<usize> = (0..WRITERS).filter(|writer| statuses[*writer] == 200).collect();
+        let [winner] = winners[..] else { panic!("{statuses:?}") };
+        assert!(statuses.iter().all(|status| [200, 412].contains(status)), "{statuses:?}");
+        let text = fs::read_to_string(agent.home().join("shared")).unwrap();
+        assert_eq!(text, format!("{round} {winner}"), "{statuses:?}");
+    }
+}

@@ -7,7 +7,7 @@ use crate::harness::controller::RunningController;
 use relay::{Fault, Relay, kill_at, run_at};
 
 mod folders;
-mod relay;
+pub(super) mod relay;
 
 const MIB: u64 = 1024 * 1024;
 /// Size of a copy that is interrupted.

@@ -13,6 +13,12 @@ use super::{Refusal, Turn, field, halves, list, require, words};
 
 /// Most parts of a request that end with `cache_control`.
 const MAX_CACHED: usize = 4;
+/// Versions of the API. The vendor's own clients send the newer one
+/// (platform.claude.com/docs/en/api/versioning).
+const VERSIONS: [&str; 2] = ["2023-06-01", NEWER_VERSION];
+const NEWER_VERSION: &str = "2026-10-21";
+/// Parameters that the newer version refuses.
+const REMOVED: [&str; 3] = ["temperature", "top_p", "top_k"];
 /// Fewest tokens of thinking.
 const MIN_THINKING: u64 = 1024;
 /// Versions of the computer tool, and the values of `anthropic-beta` that they need.
@@ -21,11 +27,16 @@ const COMPUTER: [(&str, &str); 2] =
 
 /// Checks a request as the vendor does.
 pub(super) fn check(headers: &HeaderMap, body: &Value) -> Result<(), Refusal> {
-    let key = field(headers, "x-api-key");
+    // The vendor's own clients send the key as a bearer credential.
+    let bearer = field(headers, "authorization").strip_prefix("Bearer ");
+    let key = bearer.unwrap_or_else(|| field(headers, "x-api-key"));
     if key.is_empty() || key.starts_with("wrong") {
         return Err((401, format!("invalid x-api-key: {key}")));
     }
-    require(field(headers, "anthropic-version") == "2023-06-01", "anthropic-version: header is required")?;
+    let version = field(headers, "anthropic-version");
+    require(VERSIONS.contains(&version), "anthropic-version: header is required")?;
+    let removed = REMOVED.iter().find(|name| version == NEWER_VERSION && body.get(**name).is_some());
+    require(removed.is_none(), format!("{removed:?}: Extra inputs are not permitted"))?;
     require(field(headers, "content-type") == "application/json", "content-type: use application/json")?;
     require(body["model"].as_str().is_some_and(|model| !model.is_empty()), "model: Field required")?;
     require(body["stream"] == true, "stream: the script only streams")?;
@@ -62,6 +73,8 @@ fn check_tools(headers: &HeaderMap, body: &Value) -> Result<(), Refusal> {
                 require(known, format!("tools: Input tag {kind:?} does not match any of the expected tags"))?;
                 let has_size = tool["display_width_px"].is_u64() && tool["display_height_px"].is_u64();
                 require(has_size && name == "computer", "tools: computer: fields required")?;
+                let has_zoom = kind == "computer_20251124" || tool.get("enable_zoom").is_none();
+                require(has_zoom, "tools: enable_zoom: Extra inputs are not permitted")?;
             }
         }
     }

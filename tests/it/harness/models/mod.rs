@@ -1,7 +1,7 @@
 //! Scripted server with the HTTP of Anthropic's Messages API and of OpenAI's Chat Completions API.
 //!
-//! Each request gets the next turn of the script, in the form of the API that it used. A request that the
-//! vendor would refuse gets the vendor's error and uses no turn.
+//! Each request gets the next turn of the script, or the one that the script chooses for it, in the form of
+//! the API that it used. A request that the vendor would refuse gets the vendor's error and uses no turn.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,6 +19,7 @@ use futures_util::stream;
 use hotdesk::base::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 mod anthropic;
@@ -52,9 +53,16 @@ enum Vendor {
 /// Refusal of a request that is not as documented: the status, and the sentence of the error.
 type Refusal = (u16, String);
 
+/// Chooses the turn of a request.
+type TurnChoice = Box<dyn Fn(&RecordedRequest) -> Turn + Send + Sync>;
+
 #[derive(Default)]
 struct Script {
     turns: Mutex<VecDeque<Turn>>,
+    /// Chooses the turns in place of their order.
+    choice: Option<TurnChoice>,
+    /// Whether replies wait for [`ScriptedModels::release`].
+    is_held: watch::Sender<bool>,
     requests: Mutex<Vec<RecordedRequest>>,
     open_streams: AtomicUsize,
     calls: AtomicUsize,
@@ -86,9 +94,19 @@ pub struct ScriptedModels {
 impl ScriptedModels {
     /// Starts a server on a free port of this machine.
     pub async fn start(turns: Vec<Turn>) -> Self {
+        Self::serve(Script { turns: Mutex::new(turns.into()), ..Script::default() }).await
+    }
+
+    /// Starts a server that chooses the turn of each request by its contents: the order in which requests of
+    /// several conversations arrive does not matter.
+    pub async fn start_choosing(choose: impl Fn(&RecordedRequest) -> Turn + Send + Sync + 'static) -> Self {
+        Self::serve(Script { choice: Some(Box::new(choose)), ..Script::default() }).await
+    }
+
+    async fn serve(script: Script) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let script = Arc::new(Script { turns: Mutex::new(turns.into()), ..Script::default() });
+        let script = Arc::new(script);
         let router = Router::new()
             .fallback(answer)
             .layer(DefaultBodyLimit::max(MAX_REQUEST))
@@ -119,6 +137,16 @@ impl ScriptedModels {
         self.script.turns.lock().expect("the script").push_back(turn);
     }
 
+    /// Lets replies wait. They count as open streams.
+    pub fn hold(&self) {
+        self.script.is_held.send_replace(true);
+    }
+
+    /// Lets the replies go on that wait since [`Self::hold`].
+    pub fn release(&self) {
+        self.script.is_held.send_replace(false);
+    }
+
     /// The requests so far, in order of arrival.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.script.requests.lock().expect("the list").clone()
@@ -137,28 +165,31 @@ impl Drop for ScriptedModels {
 }
 
 async fn answer(State(script): State<Arc<Script>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    let document = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    script.requests.lock().expect("the list").push(RecordedRequest {
-        path: uri.path().to_owned(),
-        headers: headers.clone(),
-        body: document.clone(),
-    });
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let request = RecordedRequest { path: uri.path().to_owned(), headers, body };
+    script.requests.lock().expect("the list").push(request.clone());
     let (vendor, checked) = match uri.path() {
-        "/v1/messages" => (Vendor::Anthropic, anthropic::check(&headers, &document)),
-        "/v1/chat/completions" => (Vendor::OpenAi, openai::check(&headers, &document)),
+        "/v1/messages" => (Vendor::Anthropic, anthropic::check(&request.headers, &request.body)),
+        "/v1/chat/completions" => (Vendor::OpenAi, openai::check(&request.headers, &request.body)),
         _ => return StatusCode::NOT_FOUND.into_response(),
     };
     if let Err((status, message)) = checked {
         return refuse(vendor, status, &message, None);
     }
-    let Some(turn) = script.turns.lock().expect("the script").pop_front() else {
+    let next = match &script.choice {
+        Some(choose) => Some(choose(&request)),
+        None => script.turns.lock().expect("the script").pop_front(),
+    };
+    let Some(turn) = next else {
         return refuse(vendor, 400, "the script has no more turns", None);
     };
     let open = OpenStream::new(&script);
+    let mut holding = script.is_held.subscribe();
+    assert!(holding.wait_for(|is_held| !*is_held).await.is_ok(), "the script outlives its requests");
     match turn.kind {
         TurnKind::Refusal { status, retry_after } => {
             // Some servers quote keys.
-            let keys = ["x-api-key", "authorization"].map(|name| field(&headers, name));
+            let keys = ["x-api-key", "authorization"].map(|name| field(&request.headers, name));
             let message = format!("as the script says to {}", keys.join(""));
             refuse(vendor, status, &message, retry_after.as_deref())
         }
@@ -166,7 +197,7 @@ async fn answer(State(script): State<Arc<Script>>, uri: Uri, headers: HeaderMap,
         TurnKind::NoStream => axum::Json(json!({"choices": []})).into_response(),
         TurnKind::Stream => {
             let first_call = script.calls.fetch_add(turn.pieces.len(), Ordering::SeqCst);
-            let model = document["model"].as_str().unwrap_or_default();
+            let model = request.body["model"].as_str().unwrap_or_default();
             let frames = match vendor {
                 Vendor::Anthropic => anthropic::frames(&turn, model, first_call),
                 Vendor::OpenAi => openai::frames(&turn, model, first_call),

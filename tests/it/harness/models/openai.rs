@@ -22,6 +22,13 @@ pub(super) fn check(headers: &HeaderMap, body: &Value) -> Result<(), Refusal> {
     require(body["model"].as_str().is_some_and(|model| !model.is_empty()), "you must provide a model")?;
     require(body["stream"] == true, "stream: the script only streams")?;
     require(body["stream_options"]["include_usage"] == true, "stream_options: the script wants usage")?;
+    let thinks = !body["model"].as_str().is_some_and(|model| model.ends_with("plain"));
+    let effort = &body["reasoning_effort"];
+    require(thinks || effort.is_null(), "Unrecognized request argument supplied: reasoning_effort")?;
+    require(
+        effort.is_null() || ["low", "medium", "high"].iter().any(|known| effort == known),
+        "reasoning_effort: invalid value",
+    )?;
     for tool in list(&body["tools"]) {
         let function = &tool["function"];
         let is_function = tool["type"] == "function" && function["name"].is_string();

@@ -11,11 +11,16 @@
 //! ```
 //! s6-svstat(8) reads it, too, but each start of a program costs up to 0.1 s under gVisor.
 
+use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::{PID_FILE, Supervisor, log_file};
 use crate::exec::services::logs::tai64n;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::programs::service::{ServiceProgram, ServiceStatus};
 
 /// Bytes of the file without and with the process group.
 const SIZES: [usize; 2] = [35, 43];
@@ -82,8 +87,44 @@ impl ServiceState {
     }
 }
 
+impl Supervisor {
+    /// The state of a service.
+    ///
+    /// # Errors
+    /// `Internal` when it cannot be read.
+    pub(in crate::exec::services) fn status(&self, service: &ServiceProgram) -> Result<ServiceStatus> {
+        let state = self.state(&service.name).map_err(|error| {
+            Error::failed(format!("The state of the service {} cannot be read: {error}", service.name))
+        })?;
+        let pid = state.and_then(|state| state.pid());
+        // Before its first start s6 counts it as ended with success.
+        let has_run = self.folder.join(&service.name).join(PID_FILE).exists();
+        let end = state.filter(|_| has_run && pid.is_none()).map(|state| state.end());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Ok(ServiceStatus {
+            name: service.name.clone(),
+            status: if pid.is_some() { "running" } else { "stopped" }.to_owned(),
+            pid,
+            exit_code: end.and_then(|end| end.code()),
+            signal: end.and_then(|end| end.signal()),
+            since_seconds: state.map_or(0, |state| state.age(now)),
+            log: log_file(service),
+        })
+    }
+
+    /// The state of a service; `None` while s6 has not read its folder.
+    pub(super) fn state(&self, name: &str) -> io::Result<Option<ServiceState>> {
+        match fs::read(self.folder.join(name).join("supervise/status")) {
+            Ok(file) => ServiceState::parse(&file).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::{Fixture, NAME, service};
     use super::*;
 
     /// Bytes of a file of s6 2.11.3.2: of a service that runs, one that is down since SIGTERM, and one whose `finish` runs.
@@ -114,5 +155,26 @@ mod tests {
         for bytes in [&b""[..], &[0; 34], &[0; 36], &[0xff; 35]] {
             assert!(ServiceState::parse(bytes).is_err(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn the_state_of_a_service_is_that_of_s6() {
+        let fixture = Fixture::new();
+        let stopped = || "stopped".to_owned();
+        assert_eq!(fixture.status(), (stopped(), None, None, None));
+        fixture.set(0, 0, 0, 8);
+        assert_eq!(fixture.status(), (stopped(), None, None, None), "it has never run");
+        fs::write(fixture.supervisor.folder.join(NAME).join(PID_FILE), "7\n").unwrap();
+        for (pid, wait, flags, expected) in [
+            (7, 0, 4, ("running".to_owned(), Some(7), None, None)),
+            (8, 3 << 8, 6, (stopped(), None, Some(3), None)),
+            (0, 9, 8, (stopped(), None, None, Some(9))),
+        ] {
+            fixture.set(0, pid, wait, flags);
+            assert_eq!(fixture.status(), expected);
+        }
+        fs::write(fixture.supervisor.folder.join(NAME).join("supervise/status"), "damaged").unwrap();
+        let error = fixture.supervisor.status(&service()).unwrap_err();
+        assert!(error.message.contains("The state of the service autostart.0 cannot be read"), "{error}");
     }
 }

@@ -21,8 +21,8 @@ use hotdesk_domain::computer::template::timing;
 use hotdesk_domain::computer::template::trigger::{DEFAULT_COMMAND_TIMEOUT, render};
 use hotdesk_domain::error::Error;
 use hotdesk_wire::agent::GuestRequestKind;
+use hotdesk_wire::desktop::call::ComputerCall;
 use hotdesk_wire::desktop::event::{Event, EventData};
-use hotdesk_wire::programs::call::ComputerCall;
 use hotdesk_wire::template::Choice as _;
 use hotdesk_wire::template::trigger::{NotifyLevel, ServiceOperation, Trigger, TriggerAction};
 

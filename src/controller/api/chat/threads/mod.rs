@@ -3,6 +3,7 @@
 //! `/v1/threads` is an alias of `/chat/threads` (`src/controller/api/mod.rs`).
 
 mod export;
+mod overview;
 
 use axum::Json;
 use axum::extract::State;
@@ -24,10 +25,11 @@ use hotdesk_http::extract::{Json as Body, Path, Query};
 use hotdesk_http::untrusted_content::forbid_caching;
 use hotdesk_model::conversation::{Role, ToolCall, Usage};
 use hotdesk_store::fleet::threads::{Thread, ThreadCosts, ThreadStep};
+use hotdesk_wire::chat::completion::RunProgress;
 use hotdesk_wire::chat::thread::{
     ChangeThread, CreateThread, MakeThreadTitle, ThreadChanged, ThreadCreated, ThreadList, ThreadListQuery,
     ThreadMessage, ThreadRecord, ThreadRole, ThreadStepPage, ThreadStepQuery, ThreadStepRecord,
-    ThreadSummary, ThreadTitleMessage, ThreadToolCall, ThreadUsage,
+    ThreadStopped, ThreadSummary, ThreadTitleMessage, ThreadToolCall, ThreadUsage,
 };
 use hotdesk_wire::desktop::action::Acknowledgement;
 
@@ -40,8 +42,10 @@ const MAX_PAGE: u32 = 200;
 pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
+        .routes(routes!(overview::list_all))
         .routes(routes!(read, change, remove))
         .routes(routes!(make_title))
+        .routes(routes!(stop))
         .routes(routes!(steps))
         .routes(routes!(export::export))
 }
@@ -56,18 +60,7 @@ pub(crate) async fn list(
 ) -> Result<Json<ThreadList>> {
     let computer = query.computer().ok_or_else(|| Error::invalid("desktopId is required"))?;
     let threads = app.threads.list(&caller, computer).await?;
-    let threads = threads.into_iter().map(|(thread, newest)| ThreadSummary {
-        id: thread.id.to_string(),
-        remote_id: thread.id.to_string(),
-        status: status(&thread),
-        messages: newest.into_iter().map(message).collect(),
-        message_count: thread.messages,
-        run: thread.run.map(run),
-        created_at: thread.created_at.iso8601(),
-        updated_at: thread.updated_at.iso8601(),
-        title: thread.title,
-    });
-    Ok(Json(ThreadList { threads: threads.collect() }))
+    Ok(Json(ThreadList { threads: threads.into_iter().map(|listed| summary(&app, listed)).collect() }))
 }
 
 /// Creates a thread of a computer.
@@ -97,6 +90,8 @@ pub(crate) async fn read(
     Path(id): Path<String>,
 ) -> Result<Json<ThreadRecord>> {
     let (thread, messages) = app.threads.read(&caller, &id).await?;
+    let RunProgress { waiting_for, holder, message: help_message } =
+        app.runs.waiting(thread.id).unwrap_or_default();
     Ok(Json(ThreadRecord {
         remote_id: thread.id.to_string(),
         status: status(&thread),
@@ -104,6 +99,9 @@ pub(crate) async fn read(
         computer_id: thread.computer.to_string(),
         account_id: thread.account.map(|account| account.to_string()),
         run: thread.run.map(run),
+        waiting_for,
+        holder,
+        help_message,
         failure: thread.failure,
         step_count: thread.steps,
         usage: usage_of(&thread.costs),
@@ -149,6 +147,21 @@ pub(crate) async fn remove(
 ) -> Result<Json<Acknowledgement>> {
     app.threads.remove(&caller, &id).await?;
     Ok(Json(Acknowledgement { success: true }))
+}
+
+/// Ends the run of a thread, and answers when it has ended.
+///
+/// A call in progress is finished or released. Without a run nothing happens: the request may be repeated. The
+/// thread can be continued.
+#[utoipa::path(post, path = "/chat/threads/{id}/stop", tag = "threads", params(("id" = String, Path)),
+    responses((status = 200, description = "The run has ended, or there was none", body = ThreadStopped)))]
+async fn stop(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+    Path(id): Path<String>,
+) -> Result<Json<ThreadStopped>> {
+    let (thread, stopped) = app.runs.stop(&caller, &id).await?;
+    Ok(Json(ThreadStopped { remote_id: thread.id.to_string(), stopped, run: thread.run.map(run) }))
 }
 
 /// Makes a title of the first messages, and stores it.
@@ -202,6 +215,25 @@ pub(crate) async fn steps(
     Ok(response)
 }
 
+/// A thread with its newest messages, as a list has it.
+fn summary(app: &AppState, (thread, newest): (Thread, Vec<MessageText>)) -> ThreadSummary {
+    ThreadSummary {
+        id: thread.id.to_string(),
+        remote_id: thread.id.to_string(),
+        computer_id: thread.computer.to_string(),
+        status: status(&thread),
+        messages: newest.into_iter().map(message).collect(),
+        message_count: thread.messages,
+        run: thread.run.map(run),
+        waiting_for: app.runs.waiting(thread.id).and_then(|progress| progress.waiting_for),
+        usage: usage_of(&thread.costs),
+        cost_microcents: thread.costs.cost_microcents,
+        created_at: thread.created_at.iso8601(),
+        updated_at: thread.updated_at.iso8601(),
+        title: thread.title,
+    }
+}
+
 fn status(thread: &Thread) -> String {
     if thread.archived { "archived" } else { "active" }.to_owned()
 }
@@ -246,15 +278,16 @@ fn title_text(message: ThreadTitleMessage) -> MessageText {
 }
 
 fn step_record(blobs: &BlobStore, origin: &Origin, step: ThreadStep) -> Result<ThreadStepRecord> {
+    let ThreadStep { number, created_at, content: step } = step;
     let call: ToolCall = parse(&step.tool_call)?;
     let usage: Usage = parse(&step.usage)?;
-    let link = |picture: uuid::Uuid| {
-        let link = blobs.link(BlobKind::StepPicture, picture, &format!("step-{}", step.number));
+    let link = |(picture, _): (uuid::Uuid, i64)| {
+        let link = blobs.link(BlobKind::StepPicture, picture, &format!("step-{number}"));
         format!("{}{link}", origin.0)
     };
     Ok(ThreadStepRecord {
-        number: step.number,
-        created_at: step.created_at.iso8601(),
+        number,
+        created_at: created_at.iso8601(),
         call: ThreadToolCall { id: call.id, name: call.name, input: call.input },
         text: step.text,
         result: step.result,

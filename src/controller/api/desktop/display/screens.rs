@@ -11,6 +11,7 @@ use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::desktop::forward;
+use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
@@ -62,7 +63,7 @@ async fn resize(
     Body(size): Body<ResizeScreen>,
 ) -> Result<Json<Screen>> {
     let computer = app.directory.find_computer(&caller, &id).await?;
-    Ok(Json(app.fleet.resize_screen(&computer, &screen, size).await?))
+    Ok(Json(app.fleet.resize_screen(&computer, &screen, size, Actor::of(&caller)).await?))
 }
 
 /// Removes a screen with everything on it.

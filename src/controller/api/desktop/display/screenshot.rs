@@ -20,7 +20,7 @@ use hotdesk_domain::error::Error;
 use hotdesk_guest::{ConditionalScreenshot, Guest, Image};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Path, Query};
-use hotdesk_http::image_headers::IfNoneMatch;
+use hotdesk_http::headers::image_headers::IfNoneMatch;
 use hotdesk_wire::desktop::screenshot::{
     ScreenshotBase64, ScreenshotJson, ScreenshotMetadata, ScreenshotQuery, ScreenshotUrl,
 };

@@ -15,7 +15,8 @@ use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_http::idempotency::{IdempotencyHeader, IdempotencyKey};
 use hotdesk_wire::desktop::action::Acknowledgement;
-use hotdesk_wire::programs::exec::{Bash, BashResult, Exec, ExecResult, SessionList};
+use hotdesk_wire::desktop::bash::Bash;
+use hotdesk_wire::programs::exec::{BashResult, Exec, ExecResult, SessionList};
 
 /// Returns the routes of commands and Python sessions.
 pub fn router() -> OpenApiRouter<AppState> {

@@ -62,7 +62,9 @@ const TUS: TransferRules = TransferRules {
         ("Upload-Length" = u64, Header, description = "Total number of bytes"),
         ("Upload-Metadata" = String, Header, description = "Pairs of a key and base64, separated by commas")),
     responses(
-        (status = 201, description = "The upload; send its bytes to `Location` before `Upload-Expires`"),
+        (status = 201, description = "The upload; send its bytes to `Location` before `Upload-Expires`",
+            headers(("Location" = String, description = "Address of the upload"),
+                ("Upload-Expires" = String, description = "When it is removed, an HTTP date"))),
         (status = 412, description = "The version of tus is not supported", body = ErrorBody)))]
 async fn create(
     State(app): State<AppState>,

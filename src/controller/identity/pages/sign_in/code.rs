@@ -85,11 +85,11 @@ pub fn fields(token: &Secret, next: &NextPage, wrong: Option<&str>) -> Markup {
             @if let Some(wrong) = wrong { p.bad role="alert" { (wrong) } }
             input type="hidden" name="token" value=(token.reveal());
             input type="hidden" name="next" value=(next.path());
-            label {
+            label.field {
                 span { "Code of the authenticator app, or a recovery code" }
                 input type="text" name="code" autocomplete="one-time-code" maxlength="32" required autofocus;
             }
-            button { "Sign in" }
+            button.button.primary { "Sign in" }
         }
         p.dim { "Without the app and the recovery codes, the operator of this hotdesk can reset the second step." }
     }

@@ -81,7 +81,7 @@ async fn follow(
                 p.dim { "Continue only if you made this link yourself, or got it from somebody whom you trust." }
                 input type="hidden" name="token" value=(form.token.reveal());
                 input type="hidden" name="sure" value="true";
-                button autofocus { "Sign in" }
+                button.button.primary autofocus { "Sign in" }
             }
         };
         return Ok(page("Sign in", &body));

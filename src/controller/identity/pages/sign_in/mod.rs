@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::console;
 use crate::identity::auth::browser::BrowserDescription;
 use crate::identity::auth::session::{self, PublicForm, SignedInForm};
 use crate::web::page::{Failure, page};
@@ -47,13 +48,13 @@ struct NextPage {
 }
 
 impl NextPage {
-    /// Returns the path if it is on this service, else that of the settings. A sign-in must not redirect to
+    /// Returns the path if it is on this service, else that of the console. A sign-in must not redirect to
     /// other sites.
     fn path(&self) -> &str {
         let ours = self.next.starts_with('/')
             && !self.next.starts_with("//")
             && self.next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-        if ours { &self.next } else { "/settings" }
+        if ours { &self.next } else { console::HOME }
     }
 }
 
@@ -163,12 +164,12 @@ fn fields(email: &str, next: &NextPage, wrong: Option<&str>) -> Markup {
         form.card method="post" action="/sign-in" {
             @if let Some(wrong) = wrong { p.bad role="alert" { (wrong) } }
             input type="hidden" name="next" value=(next.path());
-            label { span { "E-mail" } input type="email" name="email" value=(email) autocomplete="username" required autofocus; }
-            label {
+            label.field { span { "E-mail" } input type="email" name="email" value=(email) autocomplete="username" required autofocus; }
+            label.field {
                 span { "Password" }
                 input type="password" name="password" autocomplete="current-password" required;
             }
-            button { "Sign in" }
+            button.button.primary { "Sign in" }
         }
     }
 }
@@ -181,11 +182,11 @@ mod tests {
     fn a_sign_in_leads_to_our_own_pages_only() {
         for (next, path) in [
             ("/cli/approve?code=ABCD", "/cli/approve?code=ABCD"),
-            ("", "/settings"),
-            ("//evil.example", "/settings"),
-            ("/\\evil.example", "/settings"),
-            ("https://evil.example", "/settings"),
-            ("/a b", "/settings"),
+            ("", "/console"),
+            ("//evil.example", "/console"),
+            ("/\\evil.example", "/console"),
+            ("https://evil.example", "/console"),
+            ("/a b", "/console"),
         ] {
             assert_eq!(NextPage { next: next.to_owned() }.path(), path, "{next}");
         }

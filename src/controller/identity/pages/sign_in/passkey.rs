@@ -53,7 +53,8 @@ async fn show(State(app): State<AppState>, origin: Origin, Query(next): Query<Ne
             @for name in ["id", "client_data", "authenticator_data", "signature", "user"] {
                 input type="hidden" name=(name) value="";
             }
-            button autofocus { "Sign in with a passkey" }
+            // The script enables it: without the browser's answer the form is of no use.
+            button.button.primary autofocus disabled { "Sign in with a passkey" }
         }
         noscript { p.bad { "This page needs JavaScript: only a script can use a passkey." } }
         p { a href={ "/sign-in?next=" (percent_encode(next.path())) } { "Sign in in another way" } }

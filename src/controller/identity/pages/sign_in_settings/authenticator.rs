@@ -14,7 +14,7 @@ use crate::identity::auth::session::{SignedIn, SignedInForm};
 use crate::identity::pages::form::{csrf, field, moment};
 use crate::identity::pages::settings::navigation;
 use crate::web::origin::Origin;
-use crate::web::page::{Failure, page};
+use crate::web::page::{Failure, page, sentence};
 use crate::web::source::Source;
 use crate::{AppState, audit};
 use hotdesk_base::secret::Secret;
@@ -58,9 +58,8 @@ pub async fn section(app: &AppState, who: &SignedIn) -> Result<Markup> {
                 "A sign-in with the password also needs a code of your app, since " (moment(factor.created_at)) ". "
                 "Recovery codes that are left: " strong { (factor.recovery_codes) } "."
             }
-            (password_form(who, "/settings/sign-in/authenticator/codes", html! { button { "Make new recovery codes" } }))
-            br;
-            (password_form(who, "/settings/sign-in/authenticator/remove", html! { button.danger { "Remove the app" } }))
+            (password_form(who, "/settings/sign-in/authenticator/codes", html! { button.button.primary { "Make new recovery codes" } }))
+            (password_form(who, "/settings/sign-in/authenticator/remove", html! { button.button.danger { "Remove the app" } }))
         } @else if account.password_hash.is_some() {
             p { "A sign-in needs the password alone. With an app on your phone it also needs a code that changes every 30 seconds." }
             p { a href="/settings/sign-in/authenticator" { "Set up an authenticator app" } }
@@ -162,7 +161,7 @@ fn set_up_form(
     Ok(html! {
         (navigation(HERE))
         form.card method="post" action="/settings/sign-in/authenticator" {
-            @if let Some(wrong) = wrong { p.bad role="alert" { (wrong) } }
+            @if let Some(wrong) = wrong { p.bad role="alert" { (sentence(wrong)) } }
             (csrf(who))
             p { "Scan this picture with an authenticator app, for example Aegis, Google Authenticator or a password manager." }
             (picture)
@@ -171,7 +170,7 @@ fn set_up_form(
             (field("Code that the app shows", "code", "text", "", "one-time-code"))
             (field("Current password", "password", "password", "", "current-password"))
             p.dim { "Other browsers that are signed in to this account will be signed out. API keys stay valid." }
-            button { "Turn on" }
+            button.button.primary { "Turn on" }
         }
     })
 }

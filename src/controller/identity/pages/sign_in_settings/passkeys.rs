@@ -65,15 +65,14 @@ pub async fn section(app: &AppState, who: &SignedIn) -> Result<Markup> {
                 input type="hidden" name="id" value=(passkey.credential_id);
                 p { strong { (passkey.name) } ", " (times(passkey)) }
                 (password_field(&account))
-                button.danger aria-label={ "Remove the passkey " (passkey.name) } { "Remove" }
+                button.button.danger aria-label={ "Remove the passkey " (passkey.name) } { "Remove" }
             }
-            br;
         }
         form.card method="post" action="/settings/sign-in/passkeys" {
             (csrf(who))
             (field("Name of the new passkey", "name", "text", "", "off"))
             (password_field(&account))
-            button { "Add a passkey" }
+            button.button.primary { "Add a passkey" }
         }
     })
 }
@@ -112,7 +111,8 @@ async fn begin(
             @for name in ["id", "client_data", "authenticator_data", "public_key"] {
                 input type="hidden" name=(name) value="";
             }
-            button autofocus { "Make the passkey" }
+            // The script enables it: without the browser's answer the form is of no use.
+            button.button.primary autofocus disabled { "Make the passkey" }
         }
         noscript { p.bad { "This page needs JavaScript: only a script can make a passkey." } }
     };

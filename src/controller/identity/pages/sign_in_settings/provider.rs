@@ -50,7 +50,7 @@ pub async fn section(app: &AppState, who: &SignedIn) -> Result<Markup> {
                 form.card method="post" action="/settings/sign-in/provider/remove" {
                     (csrf(who))
                     (password_field(&account))
-                    button.danger { "Disconnect" }
+                    button.button.danger { "Disconnect" }
                 }
             } @else { p.dim { "It has no password, so it cannot be disconnected." } }
         } @else {
@@ -58,7 +58,7 @@ pub async fn section(app: &AppState, who: &SignedIn) -> Result<Markup> {
                 (csrf(who))
                 p { "Connect this account, then sign in with " (name) ". Such a sign-in needs no code of an authenticator app here." }
                 (password_field(&account))
-                button { "Connect" }
+                button.button.primary { "Connect" }
             }
         }
     })
@@ -80,7 +80,7 @@ async fn connect(
     let body = html! {
         (navigation(HERE))
         p { "Sign in with " (name) " now. After that, this account is connected." }
-        p { a.button href=(begun.url) { "Continue to " (name) } }
+        p { a.button.primary href=(begun.url) { "Continue to " (name) } }
     };
     Ok(([(header::SET_COOKIE, begun.cookie)], page("Connect", &body)).into_response())
 }

@@ -42,14 +42,14 @@ async fn list(State(app): State<AppState>, who: SignedIn) -> Result<Response, Fa
     let body = html! {
         (navigation(HERE))
         p { "Browsers that are signed in to this account. What a browser has open ends when you sign it out." }
-        table {
-            thead { tr { th { "Browser" } th { "Address" } th { "Signed in" } th { "Last used" } th { } } }
+        div.scroll { table {
+            thead { tr { th { "Browser" } th { "Address" } th { "Signed in" } th { "Last used" } th { "End" } } }
             tbody { @for session in &sessions { (row(session, &who)) } }
-        }
+        } }
         @if others {
             form method="post" action="/settings/sessions/end-others" {
                 (csrf(&who))
-                p { button.danger { "Sign out all other browsers" } }
+                button.button.danger { "Sign out all other browsers" }
             }
         }
     };
@@ -93,7 +93,7 @@ fn row(session: &Session, who: &SignedIn) -> Markup {
                     form method="post" action="/settings/sessions/end" {
                         (csrf(who))
                         input type="hidden" name="id" value=(session.id);
-                        button.danger aria-label={ "Sign out " (name) } { "Sign out" }
+                        button.button.danger aria-label={ "Sign out " (name) } { "Sign out" }
                     }
                 }
             }

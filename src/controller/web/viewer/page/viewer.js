@@ -3,7 +3,8 @@
 // It connects with a ticket from the fragment of its URL, with a ticket that it gets for the person who is signed in, or
 // with the computer's password, which is typed in. All stay in this page's memory.
 
-import RFB from "./novnc/core/rfb.js";
+// The service puts the address of the console's chunk here.
+import RFB from "{novnc}";
 
 // Pauses between attempts, in milliseconds: they double from the first to the last. Up to a third is added at random,
 // so that many viewers of one computer do not reconnect simultaneously.

@@ -1,0 +1,125 @@
+// What changes, as it happens: one socket keeps the records of all computers up to date.
+//
+// Protocol (docs/console.md): the service first sends every computer and then `ready`; afterwards only what changed. The page
+// says which computers are in view, and hears when their screens change, at most once a second each.
+
+import { createSignal, onCleanup } from "solid-js";
+import { createStore, produce, reconcile } from "solid-js/store";
+import type { Computer, Schemas } from "./service";
+import { leaveForSignIn } from "./session";
+
+/** Message of the service. */
+export type LiveMessage =
+  | { type: "computer"; computer: Computer }
+  | { type: "gone"; id: string }
+  | { type: "ready" }
+  | { type: "screen"; id: string; screen: string }
+  | { type: "control"; id: string; screen: string; control: Schemas["ScreenControl"] }
+  | { type: "thread"; id: string; computer_id: string; status: string };
+
+/** Close code of a socket whose sign-in has ended. */
+const SIGNED_OUT = 4401;
+/** Pauses between attempts to connect, in milliseconds: they double from the first to the last. */
+const FIRST_PAUSE = 500;
+const LAST_PAUSE = 15_000;
+
+const [computers, setComputers] = createStore<Record<string, Computer>>({});
+const [controls, setControls] = createStore<Record<string, Schemas["ScreenControl"]>>({});
+const [connection, setConnection] = createSignal<"connecting" | "live" | "lost">("connecting");
+const listeners = new Set<(message: LiveMessage) => void>();
+const inView = new Map<string, number>();
+
+let socket: WebSocket | undefined;
+let pause = FIRST_PAUSE;
+
+/** Records of all computers by id. Read it in an effect or in JSX. */
+export { computers };
+/** Who controls a screen, by `<computer id>/<screen id>`, as far as the service has said. */
+export { controls };
+/** Whether the records are current. */
+export { connection };
+
+/** Hears every message until the owner (component or effect) is disposed. */
+export function onLive(listener: (message: LiveMessage) => void): void {
+  listeners.add(listener);
+  onCleanup(() => listeners.delete(listener));
+}
+
+/** Says that a computer is in view until the owner is disposed: its `screen` messages arrive meanwhile. */
+export function watchScreen(id: string): void {
+  inView.set(id, (inView.get(id) ?? 0) + 1);
+  announce();
+  onCleanup(() => {
+    const left = (inView.get(id) ?? 1) - 1;
+    if (left > 0) inView.set(id, left);
+    else inView.delete(id);
+    announce();
+  });
+}
+
+let announcing = false;
+
+/** Sends the computers in view, once for all changes of one moment. */
+function announce(): void {
+  if (announcing) return;
+  announcing = true;
+  queueMicrotask(() => {
+    announcing = false;
+    if (socket?.readyState === WebSocket.OPEN) {
+      socket.send(JSON.stringify({ type: "watch", ids: [...inView.keys()] }));
+    }
+  });
+}
+
+/** Connects, and again whenever the connection is lost. */
+export function connectLive(): void {
+  const address = new URL("/console/live", location.href);
+  address.protocol = address.protocol.replace("http", "ws");
+  const current = new WebSocket(address);
+  socket = current;
+  /** Computers that the service has listed on this connection; the others are gone. */
+  const listed = new Set<string>();
+  current.addEventListener("open", announce);
+  current.addEventListener("message", (event) => {
+    const message = JSON.parse(String(event.data)) as LiveMessage;
+    switch (message.type) {
+      case "computer":
+        listed.add(message.computer.id);
+        setComputers(message.computer.id, reconcile(message.computer));
+        break;
+      case "gone":
+        listed.delete(message.id);
+        remove((id) => id === message.id);
+        setControls(produce((all) => {
+          for (const key of Object.keys(all)) if (key.startsWith(`${message.id}/`)) delete all[key];
+        }));
+        break;
+      case "ready":
+        pause = FIRST_PAUSE;
+        remove((id) => !listed.has(id));
+        // What ended while there was no connection is not told. What goes on follows.
+        setControls(reconcile({}));
+        setConnection("live");
+        break;
+      case "control":
+        setControls(`${message.id}/${message.screen}`, reconcile(message.control));
+        break;
+      case "screen":
+      case "thread":
+        break;
+    }
+    for (const listener of listeners) listener(message);
+  });
+  current.addEventListener("close", (event) => {
+    setConnection("lost");
+    if (event.code === SIGNED_OUT) return leaveForSignIn();
+    setTimeout(connectLive, pause * (1 + Math.random() / 3));
+    pause = Math.min(pause * 2, LAST_PAUSE);
+  });
+}
+
+function remove(isGone: (id: string) => boolean): void {
+  setComputers(produce((all) => {
+    for (const id of Object.keys(all)) if (isGone(id)) delete all[id];
+  }));
+}

@@ -1,0 +1,65 @@
+// What a file is, and how much of it a page shows.
+
+import { contentPath, factsOf, fetchBytes } from "./requests";
+
+/** Largest text in bytes that is shown and edited: an editor of a page stays quick with it. */
+const MOST_TEXT = 1024 * 1024;
+/** Largest picture in bytes that is shown: a photograph of a good camera has fewer. */
+const MOST_PICTURE = 32 * 1024 * 1024;
+/** Media types that browsers show as pictures. */
+const PICTURES = /^image\/(png|jpeg|gif|webp|avif|bmp|svg\+xml|x-icon|vnd\.microsoft\.icon)$/;
+
+/** Text of a file as it was when it was opened. */
+export interface Opened {
+  text: string;
+  lineBreak: "\n" | "\r\n";
+  /** Version of the file. */
+  etag: string;
+  /** Why it cannot be edited; undefined when it can. */
+  fixed: string | undefined;
+}
+
+/** What is shown of a file. */
+export type Content =
+  | { kind: "text"; opened: Opened }
+  | { kind: "picture"; bytes: Blob }
+  | { kind: "none"; why: string };
+
+/** Fetches what is shown of a file. */
+export async function contentOf(computer: string, path: string, signal: AbortSignal): Promise<Content> {
+  const { size, type, etag } = await factsOf(computer, path, signal);
+  const media = type.split(";")[0]?.trim().toLowerCase() ?? "";
+  const get = () => fetchBytes(contentPath(computer, path), signal, () => {});
+  if (media === "application/pdf") {
+    // Browsers show PDF by a plug-in, and pages of this service allow none (docs/console.md).
+    return { kind: "none", why: "PDF files open outside of this page: download it." };
+  }
+  if (PICTURES.test(media)) {
+    if (size > MOST_PICTURE) return { kind: "none", why: "The picture is too large to be shown here: download it." };
+    return { kind: "picture", bytes: await get() };
+  }
+  if (size > MOST_TEXT) return { kind: "none", why: "Files of more than 1 MiB are not shown here: download it." };
+  const bytes = await get();
+  const text = decoded(await bytes.arrayBuffer());
+  if (text === undefined) return { kind: "none", why: "This is no text: download it." };
+  return { kind: "text", opened: opened(text, etag) };
+}
+
+/** Returns bytes as UTF-8; undefined for what is none. The mark at the begin (BOM) is a part of the text, which saving keeps. */
+function decoded(bytes: ArrayBuffer): string | undefined {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    return text.includes("\0") ? undefined : text;
+  } catch {
+    return undefined;
+  }
+}
+
+function opened(text: string, etag: string): Opened {
+  // Ends of lines that are none of the editor's would be changed by saving.
+  const ends = new Set(text.match(/\r\n|\n|\r/g));
+  if (ends.size > 1 || ends.has("\r")) {
+    return { text, lineBreak: "\n", etag, fixed: "Its lines end in different ways, which saving would change. It can be read here." };
+  }
+  return { text, lineBreak: ends.has("\r\n") ? "\r\n" : "\n", etag, fixed: undefined };
+}
