@@ -205,10 +205,17 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
-/// The times in a file of a computer.
-async fn times(controller: &RunningController, id: &str, file: &str) -> Vec<u64> {
-    let text = controller.bash(id, &format!("cat {file}")).await;
-    text.lines().map(|line| line.parse().unwrap_or_else(|_| panic!("{file}: {text}"))).collect()
+/// The times in a file of a computer, once it has `count` of them: a service counts as running from the start
+/// of its shell, which writes a moment later.
+async fn times(controller: &RunningController, id: &str, file: &str, count: usize) -> Vec<u64> {
+    let read = async || controller.bash(id, &format!("cat {file} 2>/dev/null || true")).await;
+    let written = wait::until(TIMEOUT, || async { (read().await.lines().count() >= count).then_some(()) });
+    assert!(written.await.is_some(), "{file}: {}", read().await);
+    let text = read().await;
+    let times: Vec<u64> =
+        text.lines().map(|line| line.parse().unwrap_or_else(|_| panic!("{file}: {text}"))).collect();
+    assert_eq!(times.len(), count, "{file}: {text}");
+    times
 }
 
 fn all_run(list: &Value) -> bool {
@@ -234,10 +241,10 @@ async fn launch_of_running_services(controller: &RunningController, workspace: &
     let list =
         services(controller, &id, |list| all_run(list) && list["health"][0]["status"] == "healthy").await;
     assert_eq!(service(&list, "autostart.0")["exit_code"], 0, "{list}");
-    let starts = times(controller, &id, "/root/starts").await;
+    let starts = times(controller, &id, "/root/starts", 1).await;
     assert!(matches!(starts[..], [at] if at < before), "{starts:?}, launched at {before}");
     assert_eq!(controller.bash(&id, "cat /root/opened").await, "opened\n");
-    let later = times(controller, &id, "/root/later").await;
+    let later = times(controller, &id, "/root/later", 1).await;
     assert!(matches!(later[..], [at] if at >= before), "{later:?}, launched at {before}");
     let answer = "curl -fsS http://127.0.0.1:3000/ | grep -c 'Directory listing'";
     assert_ne!(controller.bash(&id, answer).await, "0\n");
@@ -254,14 +261,14 @@ async fn check_supervision(controller: &RunningController, id: &str) {
     controller.bash(id, &format!("kill -9 {pid}")).await;
     services(controller, id, |list| status(list, "site") == "running" && service(list, "site")["pid"] != pid)
         .await;
-    assert_eq!(times(controller, id, "/root/starts").await.len(), 2);
+    times(controller, id, "/root/starts", 2).await;
     // A boot starts everything, and a program of the desktop again.
     for verb in ["stop", "start"] {
         let done = controller.act(id, verb, json!({})).await;
         assert_eq!(done.status, 200, "{verb}: {}", done.body);
     }
     services(controller, id, |list| all_run(list) && service(list, "autostart.0")["exit_code"] == 0).await;
-    assert_eq!(times(controller, id, "/root/starts").await.len(), 3);
+    times(controller, id, "/root/starts", 3).await;
     assert_eq!(controller.bash(id, "cat /root/opened").await, "opened\nopened\n");
 }
 
@@ -276,7 +283,7 @@ async fn check_secret(controller: &RunningController, workspace: &str) {
     assert_eq!(launched.status, 201, "{}", launched.body);
     let id = id_of(&launched.body);
     services(controller, &id, all_run).await;
-    let starts = times(controller, &id, "/root/starts").await;
+    let starts = times(controller, &id, "/root/starts", 1).await;
     assert!(matches!(starts[..], [at] if at >= before), "{starts:?}, launched at {before}");
 }
 
