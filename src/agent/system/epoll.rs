@@ -6,32 +6,12 @@
 //! for ever on what was no longer a lock. So under gVisor this module clears the event data before it deletes
 //! an interest. Elsewhere a delete is one system call, as in the C library.
 
-use std::ffi::CStr;
-use std::sync::OnceLock;
+use nix::libc::{EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, SYS_epoll_ctl, c_int, epoll_event, syscall};
 
-use nix::libc::{self, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, SYS_epoll_ctl, c_int, epoll_event, syscall};
+use super::gvisor::is_under_gvisor;
 
 /// Event data of tokio's own wake-up, which only starts another poll.
 const TOKIO_WAKEUP: u64 = 0;
-
-/// The kernel version (`uname -v`) that every gVisor reports, whatever the host's kernel is.
-const GVISOR_VERSION: &CStr = c"#1 SMP Sun Jan 10 15:06:54 PST 2016";
-
-/// Whether this program runs under gVisor. Memory that gVisor saved is only restored under gVisor, so the answer never changes.
-fn is_under_gvisor() -> bool {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    *ANSWER.get_or_init(kernel_is_gvisor)
-}
-
-#[allow(unsafe_code)]
-fn kernel_is_gvisor() -> bool {
-    // SAFETY: all fields are arrays of characters, for which zeros are valid.
-    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: `names` is writable and lives until the call returns.
-    let failed = unsafe { libc::uname(&raw mut names) } != 0;
-    // SAFETY: uname(2) ends each name with a zero byte within its array.
-    !failed && unsafe { CStr::from_ptr(names.version.as_ptr()) } == GVISOR_VERSION
-}
 
 /// Replacement of the C library's epoll_ctl(2) in this program. Before a delete under gVisor it replaces the
 /// event data, and makes the interest edge-triggered so that a stale event is reported at most once.

@@ -8,6 +8,7 @@ use hotdesk_base::step_error::StepError;
 pub mod cpus;
 pub(crate) mod env_file;
 mod epoll;
+mod gvisor;
 pub mod identity;
 pub(crate) mod inherited;
 pub mod init;

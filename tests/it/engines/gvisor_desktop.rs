@@ -18,6 +18,10 @@ const IDENTITY: [&str; 7] = [
     "head -c 16 /dev/urandom | base64",
 ];
 
+/// What GLib calls before it executes a program. It continues only when this works or is not there (ENOSYS).
+const CLOSE_RANGE: &str = "python3 -c 'import ctypes, errno; c = ctypes.CDLL(None, use_errno=True); \
+    print(c.close_range(1000, ctypes.c_uint(2**32 - 1), 0), errno.errorcode[ctypes.get_errno()])'";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_over_gvisor_is_a_desktop_that_sleeps_forks_and_goes_back() {
     let Some(configuration) = gvisor() else { return };
@@ -26,7 +30,15 @@ async fn a_computer_over_gvisor_is_a_desktop_that_sleeps_forks_and_goes_back() {
     let version = desktop.controller.bash(&desktop.id, "uname -v").await;
     // By this version the agent knows that it runs under gVisor.
     assert_eq!(version.trim_end(), "#1 SMP Sun Jan 10 15:06:54 PST 2016", "gVisor's kernel reports this");
+    // The window manager starts a program when it manages windows, and the session waits for it.
+    let log = desktop.controller.bash(&desktop.id, "cat /var/log/hotdesk/agent.log").await;
+    assert!(
+        log.contains("agent listening") && !log.contains("session(") && !log.contains("in time"),
+        "{log}"
+    );
+    assert_eq!(desktop.controller.bash(&desktop.id, CLOSE_RANGE).await, "-1 ENOSYS\n");
     desktop.check_suspends(3).await;
+    assert_eq!(desktop.controller.bash(&desktop.id, CLOSE_RANGE).await, "-1 ENOSYS\n");
     // A request in progress is interrupted on both sides of a fork.
     let request = desktop.controller.act(&desktop.id, "bash", json!({"command": "sleep 60"}));
     let fork = async {

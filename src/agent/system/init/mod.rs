@@ -8,6 +8,7 @@
 //!   Stopping: SIGTERM to the agent (5 s), then SIGTERM and SIGKILL to all other processes, exit 0
 //! ```
 
+mod close_range;
 mod log;
 pub(super) mod prepare;
 
@@ -64,6 +65,9 @@ pub fn run(agent: &[OsString], log: &Path) -> Result<(), StepError> {
     if nix::unistd::getpid().as_raw() == 1 {
         for complaint in prepare::prepare(Path::new("/")) {
             log.line(&complaint);
+        }
+        if let Err(error) = close_range::refuse_large_ranges() {
+            log.line(&format!("init: programs that use GLib will not start others: {error:#}"));
         }
     }
     let mut init =
