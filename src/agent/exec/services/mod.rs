@@ -211,7 +211,7 @@ impl Services {
         self.list().await
     }
 
-    /// The last `bytes` of a service's output. It has what the service wrote before the request.
+    /// The last `bytes` of a service's output, with what it wrote before the request.
     ///
     /// # Errors
     /// `NotFound` for a service that the template does not have; `Invalid` for more than [`MAX_LOG_BYTES`].
