@@ -12,6 +12,7 @@ use hotdesk::engine::Capabilities;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Simulation;
@@ -114,9 +115,12 @@ async fn an_engine_that_loses_memory_says_so_and_the_next_action_starts_the_comp
     };
     // Each kind of request starts it: an action, a read, and both after a restart of the controller.
     stopped(&controller).await;
+    // It is in use until its record is read, however long that takes.
+    activity.set(0, json!([]));
     assert_eq!(controller.command(format!("{path}/click")).await.status, 200);
     let running = controller.get(&path).await.body;
     assert_eq!((&running["status"], &running["status_reason"]), (&json!("running"), &Value::Null));
+    activity.set(3_600_000, json!([]));
     stopped(&controller).await;
     assert_eq!(controller.get(&format!("{path}/screens")).await.status, 200);
     stopped(&controller).await;
@@ -140,8 +144,10 @@ async fn an_engine_that_loses_memory_says_so_and_the_next_action_starts_the_comp
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_rests_a_while_after_its_last_action_and_no_other_does() {
-    let (controller, _activity) = boot_controller().await;
+    let (controller, activity) = boot_controller().await;
     let always = computer(&controller, "always-on", 0).await;
+    // It is in use until its record is read, however long that takes.
+    activity.set(0, json!([]));
     let id = computer(&controller, "idle", 1).await;
     assert_eq!(
         auto_stop(&controller, &always).await,
@@ -150,6 +156,7 @@ async fn a_computer_rests_a_while_after_its_last_action_and_no_other_does() {
     let record = until(&controller, &id, |auto_stop| auto_stop["suspends_at"].is_string()).await;
     assert_eq!((&record["minutes"], &record["held_by"]), (&json!(1), &json!([])));
 
+    activity.set(3_600_000, json!([]));
     let began = Instant::now();
     let mut acted = began;
     while began.elapsed() < 2 * MINUTE {
@@ -204,15 +211,25 @@ async fn who_acts_while_rest_waits_for_its_turn_keeps_the_computer_up() {
     let (controller, _activity) = boot_controller_with(copies).await;
     let id = computer(&controller, "kept", 1).await;
     let (call, stops) = (controller.engine.calls(Verb::Snapshot) + 1, controller.engine.calls(Verb::Stop));
-    controller.engine.plan(Fault { verb: Verb::Snapshot, call, failure: Failure::Delay(3 * MINUTE) });
+    let held = CancellationToken::new();
+    controller.engine.plan(Fault { verb: Verb::Snapshot, call, failure: Failure::Until(held.clone()) });
     let path = format!("/computers/{id}/snapshots");
-    let snapshot = controller.post(&path, json!({}));
+    let made = CancellationToken::new();
+    let snapshot = async {
+        let created = controller.post(&path, json!({})).await;
+        made.cancel();
+        created
+    };
     // The suspend comes due during the snapshot and waits for its end.
     let acting = async {
         tokio::time::sleep(2 * MINUTE).await;
-        let began = Instant::now();
-        while began.elapsed() < MINUTE * 3 / 2 {
+        let mut turn_came = None;
+        while turn_came.is_none_or(|at: Instant| at.elapsed() < MINUTE / 2) {
             assert_eq!(controller.command(format!("/computers/{id}/click")).await.status, 200);
+            held.cancel();
+            if turn_came.is_none() && made.is_cancelled() {
+                turn_came = Some(Instant::now());
+            }
             tokio::time::sleep(MINUTE / 8).await;
         }
     };
@@ -246,17 +263,23 @@ async fn an_agent_that_hangs_holds_up_itself_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_starts_again_counts_anew() {
     let (mut controller, _activity) = boot_controller().await;
-    let id = computer(&controller, "adopted", 1).await;
+    // It has an auto-stop from the second controller on: the first one must not stop it, however busy the
+    // machine is.
+    let id = computer(&controller, "adopted", 0).await;
     tokio::time::sleep(MINUTE / 2).await;
+    controller.end().await;
+    controller.sql(&format!("UPDATE computers SET auto_stop_minutes = 1 WHERE id = '{id}'")).await;
     let restarted = Instant::now();
-    controller.restart().await;
+    controller.begin(&[]).await;
     controller.until_status(&id, "stopped").await;
     assert!(restarted.elapsed() >= MINUTE, "suspended {:?} after the restart", restarted.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_at_an_open_port_do_not_keep_a_computer_up() {
-    let (controller, _activity) = boot_controller().await;
+    let (controller, activity) = boot_controller().await;
+    // It is in use until somebody was admitted, however long that takes.
+    activity.set(0, json!([]));
     let id = computer(&controller, "open", 1).await;
     controller.sql("UPDATE computers SET ports = '3000:http:open:site'").await;
     let path = format!("/api/computers/{id}/ports/3000/");
@@ -266,6 +289,7 @@ async fn strangers_at_an_open_port_do_not_keep_a_computer_up() {
         ![401, 404, 409, 429].contains(&first),
         "it is admitted, and the agent has no such program: {first}"
     );
+    activity.set(3_600_000, json!([]));
     let began = Instant::now();
     while ask().await != 409 {
         assert!(began.elapsed() < SUSPEND_TIMEOUT, "requests of strangers count as actions");

@@ -92,7 +92,8 @@ async fn a_computer_stops_starts_and_restarts_with_its_disk() {
     assert_eq!(again.status, 200, "{}", again.body);
     // The request right after a start waits for the boot; the client does not poll
     // (docs/api/compatibility.md).
-    assert_eq!(controller.bash(id, "cat /root/note; pgrep -x sleep").await, "kept\n");
+    // The session sleeps, too, until its programs have started.
+    assert_eq!(controller.bash(id, "cat /root/note; pgrep -fx 'sleep 1000'").await, "kept\n");
     let running = controller.until_status(id, "running").await;
     assert_eq!(running["instance_id"], instance);
     assert_ne!(running["vnc_password"], first["vnc_password"]);

@@ -39,14 +39,17 @@ async fn simulation_with(wanted: u32, setup: Setup) -> Simulation {
 }
 
 impl Simulation {
-    /// Waits until the pool has this number of booted machines, and returns their ids.
+    /// Waits until creates can claim this number of machines of the pool, and returns their ids.
     async fn until_pool(&self, count: usize) -> BTreeSet<String> {
-        let store = self.store().await;
+        let (store, line) = (self.store().await, format!("hotdesk_pool_ready {count}"));
         let filled = wait::until(FILLED_TIMEOUT, || async {
+            // The controller offers a machine to creates after it has stored that it is booted.
+            let text = self.bare(Method::GET, "/metrics").send().await.ok()?.text().await.ok()?;
+            let is_offered = text.lines().any(|it| it == line);
             let all = store.pooled_machines().await.expect("the store");
             let ready: BTreeSet<_> =
                 all.iter().filter(|it| it.ready).map(|it| it.machine.to_string()).collect();
-            (ready.len() == count && all.len() == count).then_some(ready)
+            (is_offered && ready.len() == count && all.len() == count).then_some(ready)
         });
         filled.await.expect("a pool")
     }

@@ -1,11 +1,15 @@
 //! Resizes by dimension, and agreement of row and machine after a crash (docs/lifecycle.md#resize; T18, T23
 //! in docs/security.md).
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use hotdesk::base::ids::{ComputerId, ComputerRef};
+use hotdesk::base::wait;
 use hotdesk::controller::config::Limits;
 use hotdesk::domain::computer::Hardware;
 use hotdesk::domain::computer::allowance::ResourceUse;
+use hotdesk::domain::computer::lifecycle::Status;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use hotdesk::engine::{Capabilities, EngineError, Shortage};
 use hotdesk::store::fleet::computers::Computer;
@@ -15,6 +19,8 @@ use crate::harness::agent::HttpAnswer;
 use crate::harness::simulation::Simulation;
 
 const GB: u64 = 1 << 30;
+/// Longest time of a recovery, on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Creates a computer of 1 vCPU, 4 GB of RAM and 8 GB of disk in a new workspace.
 async fn create_desk(controller: &Simulation) -> String {
@@ -29,6 +35,17 @@ async fn resize(controller: &Simulation, id: &str, body: Value) -> HttpAnswer {
 async fn row(controller: &Simulation, id: &str) -> Computer {
     let reference = ComputerRef::Id(id.parse().expect("an id"));
     controller.store().await.computer(&reference).await.expect("the store answers").expect("a row")
+}
+
+/// Waits until a computer runs without a pending resize. One that a restart of the controller interrupted
+/// goes on while the status is that of before.
+async fn until_resized(controller: &Simulation, id: &str) -> Computer {
+    let (store, reference) = (controller.store().await, ComputerRef::Id(id.parse().expect("an id")));
+    let resized = wait::until(TIMEOUT, || async {
+        let row = store.computer(&reference).await.expect("the store answers").expect("a row");
+        (row.wanted.is_none() && row.status == Status::Running).then_some(row)
+    });
+    resized.await.expect("the resize ends")
 }
 
 /// Asserts that row and machine have this size (vCPUs, GB of RAM, GB of disk, Mbps) and that no resize is
@@ -384,9 +401,8 @@ async fn t18_a_resize_that_was_cut_short_is_finished_at_the_next_start() {
     let desk = create_desk(&controller).await;
     store_intent(&controller, &desk).await;
     controller.restart().await;
-    controller.until_status(&desk, "running").await;
     // The machine was adopted: no new boot.
-    assert_eq!(row(&controller, &desk).await.generation, 1);
+    assert_eq!(until_resized(&controller, &desk).await.generation, 1);
     assert_size(&controller, &desk, (2.0, 8, 20, 0)).await;
 
     // Where a dimension needs a restart, there is one.
@@ -394,8 +410,7 @@ async fn t18_a_resize_that_was_cut_short_is_finished_at_the_next_start() {
     let desk = create_desk(&controller).await;
     store_intent(&controller, &desk).await;
     controller.restart().await;
-    controller.until_status(&desk, "running").await;
-    assert_eq!(row(&controller, &desk).await.generation, 2);
+    assert_eq!(until_resized(&controller, &desk).await.generation, 2);
     assert_size(&controller, &desk, (2.0, 8, 20, 0)).await;
 
     // A computer that was stopped has its new size after the next start.

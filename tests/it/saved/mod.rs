@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use self::store::FaultyStore;
 use crate::harness::simulation::Setup;
-use crate::suspension::{Scene, assert_refused};
+use crate::suspension::{Scene, assert_refused, hold_next};
 
 /// Longest wait for background work, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -164,7 +164,7 @@ async fn a_copy_is_saved_in_the_background_and_a_computer_wakes_from_it() {
     let path = format!("/computers/{}/auto-stop", scene.id);
     assert_eq!(scene.controller.patch(&path, json!({"minutes": 7})).await.status, 200);
 
-    storage.plan(Verb::SyncFetched, Failure::Delay(Duration::from_secs(5)));
+    let held = hold_next(scene, Verb::SyncFetched);
     let woken = scene.ask("resume").await;
     assert_eq!((woken.status, &woken.body["waking"]), (202, &json!(true)), "{}", woken.body);
     assert_eq!((&woken.body["pending"], &woken.body["expected_seconds"]), (&json!(true), &json!(60)));
@@ -172,6 +172,7 @@ async fn a_copy_is_saved_in_the_background_and_a_computer_wakes_from_it() {
     let refusal = scene.ask("suspend").await;
     assert_refused(&refusal, 409, Some("converging"), text);
     assert_eq!(refusal.body["retry_after"], 30);
+    held.cancel();
     scene.assert_status("running").await;
     assert_eq!(scene.count().await, 2, "the memory is restored");
     storage.assert_disk_unchanged();

@@ -16,7 +16,7 @@ use crate::harness::agent::HttpAnswer;
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Setup;
 use crate::suspension::agent::RenewalBehaviour;
-use crate::suspension::{SETTINGS, Scene, assert_refused};
+use crate::suspension::{SETTINGS, Scene, assert_refused, hold_next};
 
 impl Scene {
     async fn launch(&self, snapshot: &str) -> HttpAnswer {
@@ -262,10 +262,12 @@ async fn a_snapshot_that_is_removed_meanwhile_takes_no_launch_with_it() {
     // A launch whose turn comes after the removal is refused.
     let snapshot = scene.create_snapshot(true).await;
     let times = scene.controller.engine.calls(Verb::RemoveSnapshot) + 1;
-    fail_next(&scene, Verb::RemoveSnapshot, Failure::Delay(Duration::from_secs(5)));
+    let held = hold_next(&scene, Verb::RemoveSnapshot);
     let late = async {
         scene.until_called(Verb::RemoveSnapshot, times).await;
-        scene.launch(&snapshot).await
+        let late = scene.launch(&snapshot).await;
+        held.cancel();
+        late
     };
     let (removed, late) = tokio::join!(scene.delete_snapshot(&snapshot), late);
     assert_eq!(removed.status, 200, "{}", removed.body);

@@ -20,6 +20,8 @@ use crate::harness::simulation::Simulation;
 
 /// Longest time until a removed computer's blobs are gone, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Most attempts at a picture, which may delay a snapshot by two seconds: on a busy machine one is left out.
+const ATTEMPTS: u32 = 10;
 /// What the agents send as a picture: the beginning of a JPEG decides about its type.
 const JPEG: &[u8] = b"\xff\xd8\xff\xe0 the screen";
 
@@ -42,6 +44,18 @@ impl Scene {
         let made = self.controller.post(&format!("/computers/{}/snapshots", self.id), json!({})).await;
         assert_eq!((made.status, &made.body["state"]), (201, &json!("ready")), "{}", made.body);
         made.body
+    }
+
+    /// Makes a snapshot that has a picture; returns it and the number of attempts.
+    async fn create_pictured(&self) -> (Value, u32) {
+        for attempt in 1..=ATTEMPTS {
+            let made = self.create().await;
+            if made["has_picture"] == true {
+                return (made, attempt);
+            }
+            assert_eq!(self.controller.delete(&self.path(&made)).await.status, 200);
+        }
+        panic!("no snapshot has a picture")
     }
 
     fn path(&self, snapshot: &Value) -> String {
@@ -73,9 +87,9 @@ async fn a_picture_is_small_served_with_its_tag_and_removed_with_its_snapshot() 
         ([(header::CONNECTION, "close")], JPEG).into_response()
     };
     let scene = Scene::boot(Router::new().route("/screenshot", get(answer))).await;
-    let (first, second) = (scene.create().await, scene.create().await);
-    assert_eq!((&first["has_picture"], &second["has_picture"]), (&json!(true), &json!(true)), "{first}");
-    assert_eq!((asked.load(Ordering::SeqCst), scene.stored()), (2, 2), "one for each");
+    let ((first, attempts), (_, more)) = (scene.create_pictured().await, scene.create_pictured().await);
+    assert!((2..=attempts + more).contains(&asked.load(Ordering::SeqCst)), "one for each");
+    assert_eq!(scene.stored(), 2, "one for each");
     let path = format!("{}/picture", scene.path(&first));
     let got = scene.controller.request(Method::GET, &path).send().await.expect("an answer");
     assert_eq!(
@@ -123,7 +137,7 @@ async fn a_snapshot_is_made_without_a_picture_that_is_none_or_does_not_come() {
 async fn a_stopped_computer_has_no_picture_and_viewers_see_those_of_others() {
     let scene = Scene::boot(screenshots(JPEG)).await;
     let controller = &scene.controller;
-    let pictured = scene.create().await;
+    let (pictured, _) = scene.create_pictured().await;
     let path = format!("{}/picture", scene.path(&pictured));
     let (viewer, viewer_key) = controller.account("viewer@localhost").await;
     let (_, stranger_key) = controller.account("stranger@localhost").await;
@@ -142,7 +156,7 @@ async fn a_stopped_computer_has_no_picture_and_viewers_see_those_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pictures_that_a_crash_took_are_taken_from_their_snapshots() {
     let mut scene = Scene::boot(screenshots(JPEG)).await;
-    let (lost, kept) = (scene.create().await, scene.create().await);
+    let ((lost, _), (kept, _)) = (scene.create_pictured().await, scene.create_pictured().await);
     let picture = async |snapshot: &Value| {
         let path = format!("{}/picture", scene.path(snapshot));
         let answer = scene.controller.request(Method::GET, &path).send().await.expect("an answer");

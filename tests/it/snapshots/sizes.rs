@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::failures::{broken, fail_next};
 use crate::harness::agent::HttpAnswer;
 use crate::harness::simulation::Setup;
-use crate::suspension::{Scene, assert_refused};
+use crate::suspension::{Scene, assert_refused, hold_next};
 
 impl Scene {
     async fn resize(&self, to: Value) {
@@ -79,19 +79,21 @@ async fn a_size_for_which_the_account_has_no_room_is_refused_and_nothing_changes
 
     // During the rollback the larger size is reserved; afterwards, the actual one.
     for (failure, then, free) in [(Some(Failure::Before(broken())), (1.0, 4, 8), 8), (None, (1.0, 8, 8), 4)] {
-        // The first call is delayed, so that another request comes meanwhile. Then the rollback fails or
+        // The first call is held, so that another request comes meanwhile. Then the rollback fails or
         // succeeds.
         let (fails, call) = (failure.is_some(), scene.controller.engine.calls(Verb::Stop) + 1);
         if let Some(failure) = failure {
             fail_next(&scene, Verb::Rollback, failure);
         }
-        fail_next(&scene, Verb::Stop, Failure::Delay(Duration::from_secs(5)));
+        let held = hold_next(&scene, Verb::Stop);
         let meanwhile = async {
             let started = wait::until(Duration::from_secs(30), || async {
                 (scene.controller.engine.calls(Verb::Stop) >= call).then_some(())
             });
             started.await.expect("a running stop");
-            scene.create_computer("more", 8).await
+            let more = scene.create_computer("more", 8).await;
+            held.cancel();
+            more
         };
         let (back, more) = tokio::join!(scene.roll_back(&large), meanwhile);
         assert_eq!(back.status, if fails { 500 } else { 200 }, "{}", back.body);

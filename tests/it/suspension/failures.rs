@@ -1,14 +1,12 @@
 //! Failures of suspend, resume and renewal: the best possible status remains, and there is never a silent
 //! boot.
 
-use std::time::Duration;
-
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use hotdesk::engine::{EngineError, Shortage};
 use serde_json::json;
 
 use super::agent::RenewalBehaviour;
-use super::{SETTINGS, Scene, assert_refused};
+use super::{SETTINGS, Scene, assert_refused, hold_next};
 
 fn broken() -> EngineError {
     EngineError::failed("do the step", "on purpose")
@@ -81,10 +79,11 @@ async fn a_suspend_that_fails_leaves_a_computer_that_runs_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_ends_under_its_suspend_reads_stopped() {
     let scene = Scene::boot().await;
-    fail_next(&scene, Verb::Suspend, Failure::Delay(Duration::from_secs(5)));
+    let held = hold_next(&scene, Verb::Suspend);
     let crash = async {
         scene.controller.until_status(&scene.id, "suspending").await;
         scene.controller.host.crash(scene.id.parse().expect("an id"));
+        held.cancel();
     };
     let (answer, ()) = tokio::join!(scene.ask("suspend"), crash);
     assert_refused(&answer, 409, None, "Computer can't be suspended right now (status: stopped)");

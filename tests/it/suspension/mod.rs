@@ -7,14 +7,13 @@ mod recovery;
 mod rounds;
 mod under_way;
 
-use std::time::Duration;
-
 use futures_util::SinkExt;
 use futures_util::future::join_all;
 use hotdesk::engine::Capabilities;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use self::agent::Agents;
 use crate::harness::agent::{HttpAnswer, fetch_json};
@@ -68,6 +67,13 @@ impl Scene {
         let answer = self.ask("suspend").await;
         assert_eq!((answer.status, &answer.body["status"]), (200, &json!("suspended")), "{}", answer.body);
     }
+}
+
+/// Holds the next call of an operation until the token is cancelled.
+pub fn hold_next(scene: &Scene, verb: Verb) -> CancellationToken {
+    let (call, held) = (scene.controller.engine.calls(verb) + 1, CancellationToken::new());
+    scene.controller.engine.plan(Fault { verb, call, failure: Failure::Until(held.clone()) });
+    held
 }
 
 /// End of the refusals by an engine that saves no memory: it names the settings that change that.
@@ -211,8 +217,8 @@ async fn an_action_that_is_not_to_wait_hears_that_the_computer_wakes() {
     let scene = Scene::boot_with(Setup { wake_wait_seconds: 0, ..Setup::default() }).await;
     assert_eq!(scene.count().await, 1, "a running computer needs no wait");
     scene.suspend().await;
-    let (call, long) = (scene.controller.engine.calls(Verb::Resume) + 1, Duration::from_secs(5));
-    scene.controller.engine.plan(Fault { verb: Verb::Resume, call, failure: Failure::Delay(long) });
+    let call = scene.controller.engine.calls(Verb::Resume) + 1;
+    let held = hold_next(&scene, Verb::Resume);
     let path = format!("/computers/{}/bash", scene.id);
     // The first request starts the resume; the second finds it in progress.
     for _ in 0..2 {
@@ -226,6 +232,7 @@ async fn an_action_that_is_not_to_wait_hears_that_the_computer_wakes() {
         assert_eq!((&body["code"], &body["retry_after"]), (&json!("resuming"), &json!(5)), "{body}");
         scene.assert_status("starting").await;
     }
+    held.cancel();
     scene.controller.until_status(&scene.id, "running").await;
     assert_eq!(scene.count().await, 2, "the refused actions must not run");
     assert_eq!(scene.controller.engine.calls(Verb::Resume), call, "one resume for both");

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::builds::{build, launch};
-use super::services::TIMEOUT;
+use super::services::{TIMEOUT, until_printed};
 use super::triggers::{ran, trigger};
 use crate::harness::agent::fetch_json;
 use crate::harness::caller::id_of;
@@ -55,10 +55,9 @@ async fn terminals_are_sessions_of_tmux_that_outlive_their_programs() {
     printed.await.expect("the program has run");
     // Ctrl-C ends the program and not the session.
     let runs = "pgrep -fc '^sleep 1000$' || true";
-    assert_eq!(controller.bash(&id, runs).await, "1\n");
+    until_printed(&controller, &id, runs, "1\n").await;
     controller.bash(&id, "tmux send-keys -t busy C-c").await;
-    let ended = wait::until(TIMEOUT, || async { (controller.bash(&id, runs).await == "0\n").then_some(()) });
-    ended.await.expect("the program ends");
+    until_printed(&controller, &id, runs, "0\n").await;
     controller.bash(&id, "tmux send-keys -t busy 'echo go''es on' Enter").await;
     let goes_on = wait::until(TIMEOUT, || async {
         let screen = controller.bash(&id, "tmux capture-pane -p -t busy").await;
@@ -130,6 +129,12 @@ async fn a_trigger_shows_a_notification_on_the_desktop() {
     assert_eq!(seen["runs"][0]["event"]["level"], "error", "{seen}");
 }
 
+/// Waits until the log of a server has a text.
+async fn until_logged(server: &RtmpServer, text: &str) {
+    let logged = wait::until(STREAM_TIMEOUT, || async { server.log().contains(text).then_some(()) });
+    assert!(logged.await.is_some(), "{text} is not in {}", server.log());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_begins_with_the_computer_and_another_is_started_by_its_name() {
     let Some(controller) = RunningController::boot_full().await else { return };
@@ -152,13 +157,13 @@ async fn a_stream_begins_with_the_computer_and_another_is_started_by_its_name() 
         (status["status"] == "streaming").then_some(())
     });
     streams.await.expect("the stream begins by itself");
-    assert!(server.log().contains("name='first-key'"), "{}", server.log());
+    until_logged(&server, "name='first-key'").await;
     let twice = controller.post(&at("start"), json!({"connection_name": "second"})).await;
     assert_eq!((twice.status, &twice.body["code"]), (409, &json!("already_streaming")), "{}", twice.body);
     assert_eq!(controller.post(&at("stop"), json!({})).await.status, 200);
     let second = controller.post(&at("start"), json!({"connection_name": "second"})).await;
     assert_eq!((second.status, &second.body["status"]), (200, &json!("streaming")), "{}", second.body);
-    assert!(server.log().contains("name='second-key'"), "{}", server.log());
+    until_logged(&server, "name='second-key'").await;
     let unknown = controller.post(&at("start"), json!({"connection_name": "third"})).await;
     assert_eq!(unknown.status, 404, "{}", unknown.body);
 }

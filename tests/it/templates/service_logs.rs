@@ -1,6 +1,7 @@
 //! Logs of services that are followed, by HTTP and by command line.
 
-use std::time::Duration;
+use std::fs;
+use std::path::Path;
 
 use hotdesk::base::wait;
 use reqwest::{Method, Response};
@@ -11,6 +12,7 @@ use super::services::{TIMEOUT, services, status};
 use crate::cli::person::Shell;
 use crate::harness::caller::id_of;
 use crate::harness::controller::RunningController;
+use crate::harness::host;
 
 /// A service that prints what is written to a FIFO.
 const CONTENT: &str = "build: {run: ['mkfifo -m 666 /srv/say']}\n\
@@ -134,16 +136,29 @@ async fn followers_are_bounded_and_their_requests_are_checked() {
     drop(open);
 }
 
+/// Whether a process of a computer has the log open. A follower has, and the agent while it adds lines.
+fn is_followed(id: &str) -> bool {
+    let log = Path::new(LOG.trim_start_matches('/'));
+    let open = host::processes(id).into_iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")));
+    open.flatten().flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|file| file.ends_with(log)))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_prints_what_is_written_until_the_log_ends() {
     let Some(controller) = controller().await else { return };
     let id = launched(&controller).await;
+    // A service runs before it prints.
+    let log = format!("/computers/{id}/services/site/log");
+    let ready = wait::until(TIMEOUT, || async {
+        controller.get(&log).await.body["text"].as_str()?.contains("ready\n").then_some(())
+    });
+    ready.await.expect("the service is ready");
     let shell = Shell::with_key(controller.base(), controller.key());
     let write = async {
-        // The command has begun by then; what it printed shows it.
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        controller.bash(&id, "echo later >/srv/say; sleep 2").await;
-        controller.bash(&id, &format!("rm {LOG}")).await;
+        let follows = wait::until(TIMEOUT, || async { is_followed(&id).then_some(()) });
+        follows.await.expect("the command follows the log");
+        let later = format!("echo later >/srv/say; until grep -q later {LOG}; do sleep 0.1; done; rm {LOG}");
+        controller.bash(&id, &later).await;
     };
     let follow = ["services", "log", "one", "site", "--follow", "--bytes", "0"];
     let (followed, ()) = tokio::join!(shell.run(&follow), write);

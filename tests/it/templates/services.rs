@@ -148,6 +148,15 @@ async fn a_service_obeys_whatever_its_policy_and_takes_its_children_with_it() {
     let id = id_of(&launch(&controller, &workspace, "one", "lab@1.0.0").await.body);
     let both = |list: &Value| status(list, "once") == "running" && status(list, "polite") == "running";
     let mut before = services(&controller, &id, both).await;
+    let children = async || controller.bash(&id, "pgrep -f '^sleep 1111$' || true").await;
+    // A service runs from the start of its shell, which starts its child a moment later.
+    let until_child = async |earlier: &str| {
+        let found = wait::until(TIMEOUT, || async {
+            Some(children().await).filter(|pids| pids.lines().count() == 1 && pids.as_str() != earlier)
+        });
+        found.await.expect("one child of the service, and none of an earlier run")
+    };
+    let first = until_child("").await;
     for name in ["once", "polite"] {
         let path = format!("/computers/{id}/services/{name}");
         let restarted = controller.post(&path, json!({"action": "restart"})).await;
@@ -155,11 +164,8 @@ async fn a_service_obeys_whatever_its_policy_and_takes_its_children_with_it() {
         assert_ne!(service(&restarted.body, name)["pid"], service(&before, name)["pid"]);
         before = restarted.body;
     }
-    assert_eq!(
-        controller.bash(&id, "pgrep -fc '^sleep 1111$'").await,
-        "1\n",
-        "the first run's child has ended"
-    );
+    assert!(!children().await.lines().any(|pid| pid == first.trim()), "the first run's child has ended");
+    until_child(&first).await;
     let stopped = controller.post(&format!("/computers/{id}/services/once"), json!({"action": "stop"})).await;
     assert_eq!((stopped.status, status(&stopped.body, "once")), (200, "stopped"), "{}", stopped.body);
     assert_eq!(controller.bash(&id, "pgrep -fc '^sleep 1111$' || true").await, "0\n");
@@ -298,7 +304,7 @@ print(len(secrets), *sorted(found), sep="\n")
 END"#;
 
 /// Waits until a command prints a text.
-async fn until_printed(controller: &RunningController, id: &str, command: &str, expected: &str) {
+pub async fn until_printed(controller: &RunningController, id: &str, command: &str, expected: &str) {
     let printed =
         wait::until(TIMEOUT, || async { (controller.bash(id, command).await == expected).then_some(()) });
     if printed.await.is_none() {

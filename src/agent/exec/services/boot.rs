@@ -9,7 +9,6 @@
 use std::fs;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::prestart::PRESTARTED;
 use super::{Parts, Services, all_services, health, screens, telemetry, triggers};
@@ -131,11 +130,12 @@ impl Parts {
     /// hooks.
     pub(super) fn begin_logs(&self, programs: &TemplatePrograms) -> Result<()> {
         // Two readers of one FIFO would tear its lines.
-        if self.writes_logs.load(Ordering::Relaxed) {
+        if self.output.get().is_some() {
             return Ok(());
         }
-        self.supervisor.begin_logs(programs, &self.tasks).map_err(Error::internal)?;
-        self.writes_logs.store(true, Ordering::Relaxed);
+        let output = self.supervisor.begin_logs(programs, &self.tasks).map_err(Error::internal)?;
+        // The turn of the hooks keeps a second one out.
+        let _first = self.output.set(output);
         Ok(())
     }
 

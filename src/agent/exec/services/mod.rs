@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::{Stream, StreamExt};
@@ -50,7 +49,7 @@ mod triggers;
 
 use boot::{BEGUN, STARTED};
 use health::HealthStates;
-use logs::LogFollowers;
+use logs::{LogFollowers, OutputReader};
 use outbox::Outbox;
 pub use screens::TemplateScreens;
 pub use supervisor::Action;
@@ -87,8 +86,8 @@ struct Parts {
     outbox: Outbox,
     triggers: Triggers,
     followers: LogFollowers,
-    /// Whether this agent writes the logs of the services.
-    writes_logs: AtomicBool,
+    /// Set once when this agent begins to write the logs of the services.
+    output: OnceLock<OutputReader>,
     /// Events of the computer for triggers.
     computer_events: broadcast::Sender<Map<String, Value>>,
     /// Set once when the agent starts; never without screens.
@@ -123,7 +122,7 @@ impl Services {
             outbox: Outbox::default(),
             triggers: Triggers::default(),
             followers: LogFollowers::default(),
-            writes_logs: AtomicBool::new(false),
+            output: OnceLock::new(),
             computer_events: broadcast::Sender::new(MAX_COMPUTER_EVENTS),
             screens: OnceLock::new(),
             stream_start: CancellationToken::new(),
@@ -212,7 +211,7 @@ impl Services {
         self.list().await
     }
 
-    /// The last `bytes` of a service's output.
+    /// The last `bytes` of a service's output, with what it wrote before the request.
     ///
     /// # Errors
     /// `NotFound` for a service that the template does not have; `Invalid` for more than [`MAX_LOG_BYTES`].
@@ -222,13 +221,19 @@ impl Services {
             return Err(Error::invalid(format!("bytes must be 1 to {MAX_LOG_BYTES}")));
         }
         let path = log_file(&self.service(name).await?);
-        blocking(move || match logs::tail(Path::new(&path), most) {
-            Ok(log) => Ok(log),
-            // It has written nothing yet.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(ServiceLog { text: String::new(), truncated: false })
+        let output = self.parts.output.get().cloned();
+        blocking(move || {
+            if let Some(output) = output {
+                output.flush();
             }
-            Err(error) => Err(logs::unreadable(Path::new(&path), &error)),
+            match logs::tail(Path::new(&path), most) {
+                Ok(log) => Ok(log),
+                // It has written nothing yet.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    Ok(ServiceLog { text: String::new(), truncated: false })
+                }
+                Err(error) => Err(logs::unreadable(Path::new(&path), &error)),
+            }
         })
         .await
     }

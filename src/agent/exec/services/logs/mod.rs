@@ -19,7 +19,7 @@ pub(super) mod tai64n;
 
 pub(super) use follower::{LogFollowers, unreadable};
 pub(super) use output_file::OutputFile;
-pub(super) use output_reader::begin as begin_output;
+pub(super) use output_reader::{OutputReader, begin as begin_output};
 pub(super) use reader::LogReader;
 
 /// Returns the last `most` bytes of a file.

@@ -25,7 +25,7 @@ use nix::unistd::mkfifo;
 use tokio::process::Command;
 
 use super::all_services;
-use super::logs::{self, OutputFile};
+use super::logs::{self, OutputFile, OutputReader};
 use super::script::guest_path;
 use hotdesk_base::step_error::StepError;
 use hotdesk_base::tasks::Tasks;
@@ -105,7 +105,11 @@ impl Supervisor {
     }
 
     /// Begins to write the logs of all services, once for an agent. May block.
-    pub(super) fn begin_logs(&self, programs: &TemplatePrograms, tasks: &Tasks) -> Result<(), StepError> {
+    pub(super) fn begin_logs(
+        &self,
+        programs: &TemplatePrograms,
+        tasks: &Tasks,
+    ) -> Result<OutputReader, StepError> {
         let services = all_services(programs);
         let fifos: Vec<_> =
             services.iter().map(|service| self.folder.join(&service.name).join(OUTPUT)).collect();
