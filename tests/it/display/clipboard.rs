@@ -411,8 +411,9 @@ async fn a_program_that_does_not_take_what_it_asked_for_holds_nobody_up() {
         }
         assert!(fastest < longest, "{fastest:?}, alone {alone:?}");
     }
-    let _not_reading = not_reading();
+    let remaining = not_reading();
     assert!(get_clipboard(&fixture, "").await["text"] == json!(text));
+    drop(remaining);
     fixture.close().await;
 }
 

@@ -300,7 +300,7 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
     let folder = fixture.folder(spec.id);
     fs::create_dir(folder.join("memory.new")).expect("a folder");
     // The waiter removes the memory, so it must wait until then.
-    let mut waiting = std::pin::pin!(engine.wait_stopped(spec.id));
+    let mut waiting = Box::pin(engine.wait_stopped(spec.id));
     let removed = tokio::select! {
         premature = &mut waiting => panic!("the guest still runs: {premature:?}"),
         removed = wait::until(END_TIMEOUT, || async {
