@@ -43,9 +43,11 @@ async fn documents_pictures_and_archives_open_by_a_double_click() {
         let pid = window.split_whitespace().nth(2).expect("the window's process");
         let command = controller.bash(&id, &format!("tr '\\0' ' ' </proc/{pid}/cmdline")).await;
         assert!(command.contains(program), "{file} was opened by {command}");
-        controller
-            .bash(&id, &format!("kill {pid}; while wmctrl -l | grep -q {file}; do sleep 0.1; done"))
-            .await;
+        // A repeated click opens a second window, maybe later.
+        let close = format!(
+            "while wmctrl -lp | grep {file}; do wmctrl -lp | awk '/{file}/ {{print $3}}' | xargs -r kill; sleep 0.1; done"
+        );
+        controller.bash(&id, &close).await;
     }
     let tools = controller
         .bash(

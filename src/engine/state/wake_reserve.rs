@@ -4,6 +4,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -15,21 +16,46 @@ use crate::state::layout::StateDir;
 /// few may run at once.
 const RESERVE_BYTES: u64 = 4 << 20;
 
+/// Longest time until the space of the memory that a resume has read is free.
+const FREE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause between two looks for that space.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// The reserve while a resume may use its space. The drop takes the space back.
 #[derive(Debug)]
 pub(crate) struct LentReserve<'a>(&'a StateDir);
 
 /// Allocates the reserve where there is space. Without it only resumes on a full disk fail.
 pub(crate) fn keep(state: &StateDir) {
-    let path = state.wake_reserve();
-    let kept = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .and_then(|file| Ok(fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES)?));
+    settle(state, allocate(state));
+}
+
+fn allocate(state: &StateDir) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(state.wake_reserve())?;
+    Ok(fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES)?)
+}
+
+/// Allocates the reserve when the disk has space again. A runtime closes the files of the memory that it has
+/// read only after it said that the machine runs; until then their space is not free, although they are
+/// removed.
+fn allocate_when_free(state: &StateDir) -> io::Result<()> {
+    let deadline = Instant::now() + FREE_TIMEOUT;
+    loop {
+        let allocated = allocate(state);
+        let full = allocated.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull);
+        if !full || Instant::now() >= deadline {
+            return allocated;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn settle(state: &StateDir, kept: io::Result<()>) {
     if let Err(error) = kept {
+        let path = state.wake_reserve();
         tracing::warn!(%error, path = %path.display(), "could not reserve disk space for resumes; on a full disk they may fail");
         // A part of the reserve is no reserve.
         remove(state);
@@ -55,6 +81,6 @@ fn remove(state: &StateDir) {
 
 impl Drop for LentReserve<'_> {
     fn drop(&mut self) {
-        keep(self.0);
+        settle(self.0, allocate_when_free(self.0));
     }
 }

@@ -156,9 +156,14 @@ async fn told_to_stop_it_ends_agent_and_background_processes_and_exits_0() {
     let home = init.folder.path().join("home");
     init.bash("setsid -f sleep 1000; setsid -f sh -c 'trap \"\" TERM; echo $$ > stubborn; while :; do sleep 1; done'; while [ ! -s stubborn ]; do sleep 0.05; done").await;
     let stubborn = fs::read_to_string(home.join("stubborn")).unwrap();
-    let sleeper =
-        children(init.child.0.id()).into_iter().find(|pid| *pid != agent && *pid != stubborn.trim());
-    let sleeper = sleeper.expect("init must adopt the background process");
+    // The process that has run the command adopts first, and ends a moment after the answer.
+    let sleeper = wait::until(Duration::from_secs(30), || async {
+        let mut adopted = children(init.child.0.id()).into_iter();
+        adopted.find(|pid| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep\0"))
+        })
+    });
+    let sleeper = sleeper.await.expect("init must adopt the background process");
     assert!(alive(&stubborn) && alive(&sleeper));
     kill(&init.child.0.id().to_string(), nix::sys::signal::Signal::SIGTERM);
     let started = std::time::Instant::now();

@@ -389,20 +389,31 @@ async fn a_program_that_does_not_take_what_it_asked_for_holds_nobody_up() {
         began.elapsed()
     };
     let alone = if installed("xclip") { Some(paste().await) } else { None };
-    let not_reading: Vec<SelectionOwner> =
-        (0..40).map(|_| SelectionOwner::open(&fixture.display())).collect();
-    for owner in &not_reading {
-        owner.request("UTF8_STRING");
-    }
+    let not_reading = || {
+        let owners: Vec<SelectionOwner> = (0..40).map(|_| SelectionOwner::open(&fixture.display())).collect();
+        for owner in &owners {
+            owner.request("UTF8_STRING");
+        }
+        owners
+    };
     if let Some(alone) = alone {
-        // Half of the requestors disconnect during the paste; the others time out.
-        let remaining: Vec<SelectionOwner> = not_reading.into_iter().take(20).collect();
-        let durations = paste().await;
-        // The agent drops a requestor that does not read for five seconds.
-        assert!(durations < alone + Duration::from_secs(3), "{durations:?}, alone {alone:?}");
-        drop(remaining);
+        // The agent drops a requestor that does not read for five seconds. A busy machine may delay one paste.
+        let longest = alone + Duration::from_secs(3);
+        let mut fastest = Duration::MAX;
+        for _ in 0..3 {
+            // Half of the requestors disconnect during the paste; the others time out.
+            let remaining: Vec<SelectionOwner> = not_reading().into_iter().take(20).collect();
+            fastest = fastest.min(paste().await);
+            drop(remaining);
+            if fastest < longest {
+                break;
+            }
+        }
+        assert!(fastest < longest, "{fastest:?}, alone {alone:?}");
     }
+    let remaining = not_reading();
     assert!(get_clipboard(&fixture, "").await["text"] == json!(text));
+    drop(remaining);
     fixture.close().await;
 }
 

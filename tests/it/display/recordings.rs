@@ -267,6 +267,7 @@ async fn a_recording_ends_with_its_screen_its_encoder_or_its_time_and_plays_all_
     let (other, boot) = (id(&other), id(&boot));
     fixture.fails("GET", &format!("/recordings/{other}/timeline"), Value::Null, 404).await;
     fixture.record_seconds(boot, 2.5).await;
+    fixture.record_seconds(other, 1.2).await;
     // An unfinished recording can be played.
     assert!(colours(&fixture.video(boot).await).iter().all(is_red));
 

@@ -264,27 +264,38 @@ async fn a_stream_outlives_its_screen_s_size_and_server_and_not_its_encoder_or_a
     };
     assert_eq!(start(&agent, &url).await.status, 200);
     let first = pid(&agent, 0).await;
+    recorded(&server, 1).await;
     assert_eq!(agent.patch("/screens/default", json!({"width": 640, "height": 362})).await.status, 200);
     let second = pid(&agent, first).await;
-    let file = server.received(1).await;
-    server.received(file.metadata().expect("facts").len() + 5_000).await;
+    recorded(&server, 2).await;
     let xserver = processes_of(&display).into_iter().find(|pid| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("Xvnc"))
     });
     signal(xserver.expect("an X server"), Signal::SIGKILL);
     let third = pid(&agent, second).await;
+    recorded(&server, 3).await;
     signal(u32::try_from(third).expect("an id"), Signal::SIGKILL);
     assert_eq!(until(&agent, "terminated").await["reason"], "encoder_ended");
     assert_eq!(agent.post("/stream/stop", Value::Null).await.status, 200);
     assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
     assert_eq!(start(&agent, &url).await.status, 200);
     let last = pid(&agent, third).await;
+    recorded(&server, 4).await;
     agent.restart().await;
     assert!(gone(&last.to_string()).await, "the encoder must end with its agent");
     assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
     let sizes: Vec<(u64, u64)> =
         server.recorded().iter().map(|file| probe(file)).map(|(_, width, height)| (width, height)).collect();
     assert_eq!(sizes, [(800, 600), (640, 362), (640, 362), (640, 362)]);
+}
+
+/// Waits until the server has pictures of this many streams.
+async fn recorded(server: &RtmpServer, streams: usize) {
+    let found = wait::until(TIMEOUT, || async {
+        let last = server.recorded().into_iter().nth(streams - 1)?;
+        last.metadata().is_ok_and(|facts| facts.len() > 5_000).then_some(())
+    });
+    found.await.unwrap_or_else(|| panic!("stream {streams} is not recorded: {}", server.log()));
 }
 
 fn signal(pid: u32, signal: Signal) {

@@ -177,7 +177,10 @@ async fn a_disk_that_was_left_frozen_thaws_when_a_controller_starts_or_stops_it(
     let reopen = fixture.reopen();
     check_writes(&guest).await;
     expect_running(&*reopen, id, 1).await;
-    assert_eq!(guest.run("cat /root/stuck").await, "stuck");
+    // Its writer may come later than that of the check.
+    let stuck = guest.run("until [ -s /root/stuck ]; do sleep 0.05; done; cat /root/stuck");
+    let stuck = tokio::time::timeout(WRITE_TIMEOUT, stuck).await.expect("the disk must not be frozen");
+    assert_eq!(stuck, "stuck");
 
     freeze(id);
     guest.run("setsid sh -c 'echo stuck > /root/stuck' >/dev/null 2>&1 &").await;

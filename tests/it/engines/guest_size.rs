@@ -119,7 +119,9 @@ async fn programs_over_gvisor_count_the_computer_s_cpus_also_after_a_live_change
     let controller = RunningController::boot_with(&configuration).await;
     let workspace = controller.workspace("demo").await;
     let id = id_of(&controller.computer(&workspace, "one").await);
-    controller.bash(&id, "setsid sleep 1000 >/dev/null 2>&1 </dev/null &").await;
+    let sleeper =
+        "setsid sleep 1000 >/dev/null 2>&1 </dev/null & until pgrep -x sleep >/dev/null; do true; done";
+    controller.bash(&id, sleeper).await;
     assert_eq!(controller.bash(&id, GVISOR_CPUS).await.trim(), "1 1 1", "one CPU");
     let resized = controller.act(&id, "resize", json!({"vcpus": 2})).await;
     assert_eq!((resized.status, &resized.body["vcpus"]), (200, &json!(2)), "{}", resized.body);
@@ -273,6 +275,9 @@ async fn the_size_is_shown_while_the_controller_is_down_and_after_it() {
         });
         assert!(served.await.is_some(), "{}", controller.log());
     }
-    let mounts = "grep -c ' fuse' /proc/self/mountinfo";
-    assert_eq!(controller.bash(&id, mounts).await.trim(), "9", "no mount of an ended lxcfs is left");
+    // The files are mounted one after another.
+    let mounts =
+        async || controller.bash(&id, "grep -c ' fuse' /proc/self/mountinfo").await.trim().to_owned();
+    let all = wait::until(END_TIMEOUT, || async { (mounts().await == "9").then_some(()) });
+    assert!(all.await.is_some(), "{} mounts: those of an ended lxcfs must not be left", mounts().await);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hotdesk::base::wait;
 use hotdesk::engine::{NetworkConfig, Observation};
 
-use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};
+use super::conformance::{END_TIMEOUT, EngineFixture, GRACE, boot, expect_running, machine_spec};
 use super::host::ContainerFixture;
 
 /// Shell commands of a hostile root. Each line must fail.
@@ -305,7 +305,7 @@ async fn a_guest_cannot_replace_what_is_mounted_over_and_breaks_only_itself() {
     guest.run("rm -rf /lib64 /usr/lib64 /usr/lib/*/ld-linux* || true").await;
     fixture.engine.stop(id, GRACE).await.expect("stopped");
     fixture.engine.start(&spec, &boot(2)).await.expect("the start succeeds, although the guest cannot run");
-    let ended = tokio::time::timeout(GRACE, fixture.engine.wait_stopped(id)).await;
+    let ended = tokio::time::timeout(END_TIMEOUT, fixture.engine.wait_stopped(id)).await;
     ended.expect("the waiter learns that the first process ended").expect("no error");
     assert_eq!(fixture.engine.observe(id).await.expect("an observation"), Observation::Stopped);
     fixture.engine.destroy(id).await.expect("destroyed");

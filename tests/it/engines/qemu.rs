@@ -299,12 +299,17 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
     // Simulate a controller that died during a suspend: the guest is paused and no memory is complete.
     let folder = fixture.folder(spec.id);
     fs::create_dir(folder.join("memory.new")).expect("a folder");
-    let premature = tokio::time::timeout(Duration::from_millis(500), engine.wait_stopped(spec.id)).await;
+    // The waiter removes the memory, so it must wait until then.
+    let mut waiting = Box::pin(engine.wait_stopped(spec.id));
+    let removed = tokio::select! {
+        premature = &mut waiting => panic!("the guest still runs: {premature:?}"),
+        removed = wait::until(END_TIMEOUT, || async {
+            (!folder.join("memory.new").exists()).then_some(())
+        }) => removed,
+    };
+    assert!(removed.is_some(), "the incomplete memory must be removed");
+    let premature = tokio::time::timeout(Duration::from_millis(500), waiting).await;
     assert!(premature.is_err(), "the guest still runs");
-    let removed = wait::until(Duration::from_secs(60), || async {
-        (!folder.join("memory.new").exists()).then_some(())
-    });
-    assert!(removed.await.is_some(), "the incomplete memory must be removed");
     assert_eq!(guest.count().await, 2);
 
     engine.suspend(spec.id).await.expect("suspended");
@@ -350,9 +355,12 @@ async fn what_started_a_machine_is_not_taken_for_it_and_an_end_of_its_qemu_is_on
     };
     let Some(fixture) = QemuFixture::with_config(replace) else { return };
     let (_, id, _) = fixture.start_machine(machine_spec()).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let alone = wait::until(END_TIMEOUT, || async {
+        let [pid] = processes(&id.to_string())[..] else { return None };
+        Some(pid)
+    });
+    let pid = alone.await.expect("the other process ends");
     expect_running(&*fixture.engine, id, 1).await.wait_until_ready().await;
-    let [pid] = processes(&id.to_string())[..] else { panic!("one process") };
     kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).expect("QEMU runs");
     let ended = tokio::time::timeout(END_TIMEOUT, fixture.engine.wait_stopped(id)).await;
     ended.expect("a waiter learns of the end").expect("no error");

@@ -286,6 +286,9 @@ async fn t20_a_machine_that_fills_the_host_is_frozen_until_there_is_space() {
     let (_, id, guest) = fixture.start_machine(spec).await;
     // More than half of what is left afterwards, which is the share of a machine below the reserve of 512 MiB.
     fill(&state, 512 + 60);
+    // The guard measures growth from its first look, at which the guest must not have written yet.
+    let before = fixture.engine.watch_disk().await.expect("the disk is watched");
+    assert_eq!(before.frozen, 0, "{before:?}");
     let write = "dd if=/dev/zero of=/root/big bs=1M count=240 oflag=direct; echo $? >/run/code";
     guest.run(&format!("({write}) >/dev/null 2>&1 &")).await;
     let until_frozen = async |count: usize| {

@@ -67,10 +67,17 @@ impl Terminal {
 
     /// Reads output up to and including `mark`.
     pub async fn until(&mut self, mark: &str) -> String {
+        // Of a flood only what is new is searched: else the search takes longer than the flood.
+        let mut searched = 0;
         loop {
-            if let Some(at) = self.text.find(mark) {
-                let rest = self.text.split_off(at + mark.len());
+            if let Some(at) = self.text[searched..].find(mark) {
+                let rest = self.text.split_off(searched + at + mark.len());
                 return std::mem::replace(&mut self.text, rest);
+            }
+            // A mark may begin at the end of this.
+            searched = self.text.len().saturating_sub(mark.len());
+            while !self.text.is_char_boundary(searched) {
+                searched -= 1;
             }
             let other = tokio::time::timeout(TIMEOUT, self.read_output()).await.expect("output in time");
             assert!(other.is_none(), "{other:?} before {mark:?} in {:?}", self.text);
