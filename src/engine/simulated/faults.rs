@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::EngineError;
 
 /// An operation of the engine that can be made to fail.
@@ -48,6 +50,8 @@ pub enum Failure {
     After(EngineError),
     /// The call takes this much longer.
     Delay(Duration),
+    /// The call does its work after the token is cancelled.
+    Until(CancellationToken),
     /// The call never returns, like that of a killed controller.
     Never {
         /// Whether it has done its work.

@@ -115,6 +115,10 @@ impl SimulatedEngine {
                 tokio::time::sleep(pause).await;
                 work.await
             }
+            Some(Failure::Until(released)) => {
+                released.cancelled().await;
+                work.await
+            }
             Some(Failure::Never { done }) => {
                 if done {
                     work.await?;
