@@ -7,7 +7,7 @@ use hotdesk::model::RequestLimits;
 use hotdesk::model::catalog::ClientKeys;
 use hotdesk::model::conversation::Delta;
 use hotdesk::model::{ModelErrorKind, ModelErrorKind::*};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use super::{BOTH, CLAUDE, KEY, SCRIPTED, catalog, open, outcome, quick, reply, text, user};
 use crate::harness::models::{ScriptedModels, Turn};
@@ -131,9 +131,10 @@ async fn an_answer_that_is_no_stream_is_refused() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    drop(listener);
+    // The port stays taken, so that nothing else listens on it meanwhile, and refuses connections.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let url = format!("http://{}", socket.local_addr().expect("an address"));
     for name in BOTH {
         let handle = open(&catalog(&url, quick()), name);
         let error = reply(&handle, vec![user(vec![text("Go.")])]).await.0.expect_err("nobody");
