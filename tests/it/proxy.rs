@@ -1,6 +1,11 @@
 //! Proxy path to a computer's own API: what passes in each direction (docs/channels.md; T4, T5, T25 in
 //! docs/security.md).
 
+use std::time::Duration;
+
+use hotdesk::base::wait;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use reqwest::Method;
 use serde_json::json;
 
@@ -8,6 +13,9 @@ use crate::harness::agent::fetch_json;
 use crate::harness::controller::RunningController;
 use crate::harness::fake_agent::FakeAgent;
 use crate::harness::picture;
+
+/// Longest wait until the controller has noticed the end of an agent, on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a80_the_proxy_path_reaches_the_computer_s_own_api() {
@@ -167,37 +175,53 @@ async fn a80_tricks_with_the_path_reach_nothing() {
     }
 }
 
+/// The host's process id of a computer's agent.
+fn agent_pid(controller: &RunningController, id: &str) -> Pid {
+    let init = controller.init_pid(id);
+    let children = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children")).expect("a process");
+    let is_agent = |pid: &&str| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline"));
+        line.is_ok_and(|line| line.starts_with(b"hotdesk\0agent\0"))
+    };
+    let agent = children.split_whitespace().find(is_agent).expect("an agent");
+    Pid::from_raw(agent.parse().expect("a process id"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a80_a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
     let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
     let record = controller.record(&id).await;
     let (id, instance) = (record["id"].as_str().unwrap(), record["instance_id"].as_str().unwrap());
-    // The agent is killed, which closes all pooled connections; the fake agent replaces its socket.
-    controller.act(id, "bash", json!({"command": "kill -9 $(pgrep -P 1 -f '^hotdesk agent')"})).await;
     let socket = controller.machine(id).join("agent.sock");
     let path = format!("/desktops/{instance}/proxy/health");
 
     let evil = "HTTP/1.1 302 Found\r\nLocation: http://evil.example/\r\nSet-Cookie: a=b\r\nConnection: x-hop\r\n\
         X-Hop: 1\r\nContent-Type: text/html\r\nContent-Security-Policy: default-src *\r\nContent-Length: 9\r\n\r\n<script/>";
+    // The fake agent replaces the agent's socket. Then the agent is killed, which closes all pooled connections,
+    // also those of the controller's own requests meanwhile.
     let fake_agent = FakeAgent::at(&socket, evil);
-    let request = controller
-        .request(Method::GET, &format!("{path}?token=x"))
-        .header("cookie", "session=secret")
-        .header("x-forwarded-for", "10.0.0.1")
-        .header("proxy-authorization", "Basic eA==")
-        .header("accept", "text/x-kept");
-    let answer = request.send().await.expect("an answer");
-    assert_eq!(answer.status(), 302, "the redirect must be passed on, not followed");
+    kill(agent_pid(&controller, id), Signal::SIGKILL).expect("the agent runs");
+    // The redirect must be passed on, not followed.
+    let redirected = wait::until(TIMEOUT, || async {
+        let request = controller
+            .request(Method::GET, &format!("{path}?token=x"))
+            .header("cookie", "session=secret")
+            .header("x-forwarded-for", "10.0.0.1")
+            .header("proxy-authorization", "Basic eA==")
+            .header("accept", "text/x-kept");
+        let answer = request.send().await.expect("an answer");
+        (answer.status() == 302).then_some(answer)
+    });
+    let answer = redirected.await.expect("the redirect of the fake agent");
     for dropped in ["location", "set-cookie", "x-hop"] {
         assert!(!answer.headers().contains_key(dropped), "{dropped}");
     }
     let policies: Vec<_> = answer.headers().get_all("content-security-policy").iter().collect();
     assert_eq!(policies, ["sandbox; default-src 'none'"]);
-    let request = fake_agent.requests().concat().to_lowercase();
-    assert!(
-        request.starts_with("get /health?token=x http/1.1\r\n") && request.contains("text/x-kept"),
-        "{request}"
-    );
+    let requests = fake_agent.requests();
+    let proxied = requests.iter().find(|request| request.starts_with("GET /health?token=x HTTP/1.1\r\n"));
+    assert!(proxied.is_some_and(|request| request.contains("text/x-kept")), "{requests:?}");
+    let requests = requests.concat().to_lowercase();
     for secret in [
         controller.key(),
         "session=secret",
@@ -205,7 +229,7 @@ async fn a80_a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
         "proxy-authorization",
         controller.base().trim_start_matches("http://"),
     ] {
-        assert!(!request.contains(&secret.to_lowercase()), "{secret} reached the agent");
+        assert!(!requests.contains(&secret.to_lowercase()), "{secret} reached the agent");
     }
     drop(fake_agent);
 

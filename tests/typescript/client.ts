@@ -105,6 +105,7 @@ async function channels(desk: Computer): Promise<void> {
     }
     assert.ok((await desk.eventTypes()).includes("file_change"));
     await using windows = desk.events(["window_open"]);
+    await windows.ready;
     await assert.rejects(windows.waitFor(() => true, { timeout: 0.2 }), TimeoutError);
     const { window } = await desk.launch({ argv: ["xterm"], wait_seconds: 60 });
     const opened = await windows.waitFor((event) => event.data["window_id"] === window?.id);

@@ -107,12 +107,15 @@ const once = new Computer(new Hotdesk({ url, key: "sk_test", maxRetries: 0 }), r
 assert.ok((await errorOf([busy], () => once.refresh())) instanceof UnavailableError);
 assert.ok((await errorOf([cut], () => once.refresh())) instanceof ConnectionError);
 
-// An abort ends the wait for a repeat, and the reason is the caller's.
-const signal = AbortSignal.timeout(50);
+// An abort ends the wait for a repeat, and the reason is the caller's. It follows the answer, however late that is.
+const leaving = new AbortController();
+const signal = leaving.signal;
 const waiting = () => desk.refresh({ signal });
-await requests([json(429, { error: "Slow down" }, { "Retry-After": "50" })], () =>
-    assert.rejects(waiting(), (thrown: unknown) => thrown === signal.reason),
-);
+const left: Answer = (request, response) => {
+    response.on("finish", () => setTimeout(() => leaving.abort(), 50));
+    json(429, { error: "Slow down" }, { "Retry-After": "50" })(request, response);
+};
+await requests([left], () => assert.rejects(waiting(), (thrown: unknown) => thrown === signal.reason));
 
 // Small bytes are a file's body under a key; a workspace that another program creates meanwhile is found.
 const written = await requests([busy, json(200, {})], () => desk.files.write("a b.txt", "ä"));

@@ -10,7 +10,7 @@ use hotdesk::controller::config::Config;
 use hotdesk::engine::simulated::{AgentBoot, AgentFactory};
 use serde_json::{Value, json};
 
-use super::scene::{AgentLog, Scene, TIMEOUT, command, computer, pictures, settings};
+use super::scene::{AgentLog, Scene, TIMEOUT, command, computer, pictures, settings, until_counted};
 use crate::harness::caller::HttpAnswer;
 use crate::harness::models::{RecordedRequest, ScriptedModels, Turn};
 use crate::harness::simulation::{Setup, Simulation, default_agent};
@@ -127,9 +127,7 @@ async fn fifty_runs_at_once_end_correctly_and_apart() {
     models.hold();
     let runs = join_all(computers.iter().enumerate().map(|(number, computer)| ask(number, computer)));
     let while_all_run = async {
-        let all =
-            wait::until(TIMEOUT, || async { (models.open_streams() == RUNS).then_some(()) }).await.is_some();
-        assert!(all, "{} of {RUNS} runs wait for the model", models.open_streams());
+        until_counted("runs that wait for the model", || models.open_streams(), RUNS).await;
         let second = ask(0, &computers[0]).await;
         let code = &second.body["error"]["code"];
         assert_eq!((second.status, code), (409, &json!("run_in_progress")), "{}", second.body);

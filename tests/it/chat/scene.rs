@@ -277,9 +277,7 @@ impl Scene {
 
     /// Waits until the model has so many requests.
     pub async fn until_asked(&self, count: usize) {
-        let asked =
-            wait::until(TIMEOUT, || async { (self.models.requests().len() >= count).then_some(()) }).await;
-        assert!(asked.is_some(), "the model got {} requests and not {count}", self.models.requests().len());
+        until_counted("requests to the model", || self.models.requests().len(), count).await;
     }
 
     /// The messages of the last request to the model.
@@ -287,6 +285,17 @@ impl Scene {
         let requests = self.models.requests();
         let last = requests.last().expect("a request");
         last.body["messages"].as_array().expect("messages").clone()
+    }
+}
+
+/// Waits until a count is so high. Many runs at once take long on a busy machine, so the time begins again with
+/// each change.
+pub async fn until_counted(what: &str, count: impl Fn() -> usize, wanted: usize) {
+    let mut seen = count();
+    while seen < wanted {
+        let before = seen;
+        let changed = wait::until(TIMEOUT, || async { Some(count()).filter(|now| *now != before) }).await;
+        seen = changed.unwrap_or_else(|| panic!("{before} {what} and not {wanted}"));
     }
 }
 

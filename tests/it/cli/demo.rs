@@ -12,6 +12,7 @@ use serde_json::json;
 use super::person::Shell;
 use crate::harness::controller::{image, purge, skip_reason};
 use crate::harness::host_helper::USER;
+use crate::harness::ports::free_port;
 use crate::harness::process::{alive, gone};
 use crate::vnc::puppet::PythonDriver;
 
@@ -60,11 +61,6 @@ impl Drop for DetachedService {
         }
         purge(&self.data);
     }
-}
-
-pub(super) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("bound").port()
 }
 
 /// Opens the link that ends the demo's output: the console appears without a password, with a live picture of

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hotdesk::base::wait;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use tokio_util::sync::CancellationToken;
 
 use super::person::Shell;
 use crate::harness::capability::Capability;
@@ -63,8 +64,9 @@ async fn ctrl_c_during_a_create_says_that_the_server_goes_on() {
     let controller = Simulation::boot().await;
     controller.workspace("home").await;
     let shell = Shell::with_key(&controller.base, controller.key());
-    // The create lasts until the interrupted client has ended, also on a busy machine.
-    let failure = Failure::Delay(Duration::from_secs(10));
+    // The create lasts until the interrupted client has ended.
+    let release = CancellationToken::new();
+    let failure = Failure::Until(release.clone());
     controller.engine.plan(Fault { verb: Verb::Create, call: 1, failure });
     let line = "hotdesk computers create desk --workspace home & client=$!
                 until hotdesk computers list -q | grep -q .; do sleep 0.05; done
@@ -73,6 +75,7 @@ async fn ctrl_c_during_a_create_says_that_the_server_goes_on() {
         130,
         &["the server continues to create \"desk\"", "hotdesk computers list", "hotdesk computers delete"],
     );
+    release.cancel();
     let id = shell.run(&["computers", "list", "-q"]).await.expect_success();
     let running = wait::until(Duration::from_secs(60), || async {
         (controller.status(id.trim()).await == "running").then_some(())

@@ -287,8 +287,10 @@ async fn check_memory_engine(controller: RunningController) {
     assert!(scene.controller.act(&scene.id, "suspend", json!({})).await.status < 300);
     assert_eq!(exit_code(&mut open).await, Some(255));
     scene.controller.until_status(&scene.id, "suspended").await;
-    // The next connection wakes the computer, whose servers of earlier connections have ended.
-    let woken = scene.ssh(&["ls /run/hotdesk-agent | grep -c ssh-"]).await;
+    // The next connection wakes the computer, whose servers of earlier connections end, with their folders.
+    let count = "ls /run/hotdesk-agent | grep -c ssh-";
+    let wait = format!("timeout 60 sh -c 'until [ \"$({count})\" = 1 ]; do sleep 0.1; done'; {count}");
+    let woken = scene.ssh(&[&wait]).await;
     assert_eq!((woken.code, &*woken.out), (0, "1\n"), "{woken:?}");
 }
 

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use nix::sys::signal::Signal;
 
-use super::demo::{DetachedService, free_port};
+use super::demo::DetachedService;
 use super::person::Shell;
 use super::{KEY, one_computer};
 use crate::harness::controller::{image, skip_reason};
 use crate::harness::host_helper::USER;
+use crate::harness::ports::free_port;
 use crate::harness::process::gone;
 use crate::harness::simulation::Simulation;
 

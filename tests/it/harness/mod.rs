@@ -16,6 +16,7 @@ pub mod network;
 pub mod oidc_provider;
 pub mod picture;
 pub mod port_program;
+pub mod ports;
 pub mod process;
 pub mod program;
 pub mod raw;

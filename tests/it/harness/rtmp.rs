@@ -1,6 +1,6 @@
 //! RTMP server that records its streams: nginx with its rtmp module, an independent implementation.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::network::TestNetwork;
 use super::process::{OwnedChild, end};
 use crate::harness::capability::Capability;
+use crate::harness::ports::free_port;
 
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
 /// Module that terminates TLS, which the rtmp module cannot.
@@ -29,10 +30,8 @@ pub struct RtmpServer {
 impl RtmpServer {
     /// A server on the host's loopback. Without nginx, prints the reason and returns `None`.
     pub async fn here() -> Option<Self> {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = free.local_addr().expect("its address").port();
-        drop(free);
-        let server = Self::start(Ipv4Addr::LOCALHOST, port, |mut command| command.spawn().expect("nginx"))?;
+        let spawn = |mut command: Command| command.spawn().expect("nginx");
+        let server = Self::start(Ipv4Addr::LOCALHOST, free_port(), spawn)?;
         server.until_it_listens(|server| TcpStream::connect((server.address, server.port)).is_ok()).await;
         Some(server)
     }

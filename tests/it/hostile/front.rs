@@ -1,6 +1,6 @@
 //! A server in front of the controller, which obeys fields of answers: T2 (docs/security.md).
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use crate::harness;
 use crate::harness::capability::Capability;
 use crate::harness::fake_agent::FakeAgent;
 use crate::harness::port_program;
+use crate::harness::ports::free_port;
 use crate::harness::process::OwnedChild;
 use crate::harness::simulation::Simulation;
 
@@ -40,9 +41,7 @@ impl Front {
             Capability::Rtmp.skip("no nginx (make deps-test)");
             return None;
         }
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = free.local_addr().expect("its address");
-        drop(free);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let folder = tempfile::tempdir().expect("a folder");
         let at = folder.path().display();
         std::fs::create_dir(folder.path().join("files")).expect("a folder");

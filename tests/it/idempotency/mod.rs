@@ -19,6 +19,7 @@ use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use hotdesk::store::identity::accounts::NewKey;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::simulation::Simulation;
@@ -26,8 +27,6 @@ use crate::openapi::{document, needs_key, operations};
 
 /// Longest wait for a condition, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(40);
-/// Delay of a machine's creation. It is longer than a busy machine needs for another request.
-const SLOW: Duration = Duration::from_secs(10);
 
 async fn send(controller: &Simulation, path: &str, key: &str, body: &Value) -> HttpAnswer {
     fetch_json(keyed(controller, Method::POST, path, key).json(body)).await
@@ -192,8 +191,9 @@ async fn secrets_are_not_kept() {
 async fn a_client_that_hangs_up_finds_its_answer_later() {
     let controller = Simulation::boot().await;
     let workspace = controller.workspace("w").await;
-    let slow = Fault { verb: Verb::Create, call: 1, failure: Failure::Delay(SLOW) };
-    controller.engine.plan(slow);
+    let release = CancellationToken::new();
+    let failure = Failure::Until(release.clone());
+    controller.engine.plan(Fault { verb: Verb::Create, call: 1, failure });
     let body = json!({"workspace_id": workspace, "name": "desk"});
     let cut_short = send(&controller, "/computers", "key-number-1", &body);
     let creating =
@@ -204,6 +204,7 @@ async fn a_client_that_hangs_up_finds_its_answer_later() {
     }
     let meanwhile = send(&controller, "/computers", "key-number-1", &body).await;
     assert_eq!((meanwhile.status, &meanwhile.body["code"]), (409, &json!("idempotency_in_progress")));
+    release.cancel();
     let found = wait::until(TIMEOUT, || async {
         Some(send(&controller, "/computers", "key-number-1", &body).await).filter(|again| again.status == 201)
     });

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use hotdesk::base::secret::Secret;
 use hotdesk::model::RequestLimits;
 use hotdesk::model::catalog::ClientKeys;
 use hotdesk::model::conversation::Delta;
 use hotdesk::model::{ModelErrorKind, ModelErrorKind::*};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use super::{BOTH, CLAUDE, KEY, SCRIPTED, catalog, open, outcome, quick, reply, text, user};
 use crate::harness::models::{ScriptedModels, Turn};
@@ -97,28 +98,34 @@ async fn a_reply_that_breaks_is_repeated_only_before_its_first_part() {
 
 #[tokio::test]
 async fn a_server_that_sends_nothing_is_given_up() {
-    let limits =
-        RequestLimits { first_byte: Duration::from_millis(300), idle: Duration::from_millis(300), ..quick() };
-    for name in BOTH {
-        for turn in [Turn::silent(), Turn::text("One two three.").stalled_after(WITHIN_TEXT - 1)] {
-            let (reply, _, seen) = outcome(name, vec![turn.clone(), Turn::text("Late.")], limits).await;
-            assert_eq!((reply.expect_err("no reply").kind, seen), (Unreachable, 1), "{name} {turn:?}");
-        }
-    }
+    // A busy machine sends what comes before the silence within this time. All wait at once.
+    let silence = Duration::from_secs(2);
+    let limits = RequestLimits { first_byte: silence, idle: silence, ..quick() };
+    let turns = [Turn::silent(), Turn::text("One two three.").stalled_after(WITHIN_TEXT - 1)];
+    let cases = BOTH.into_iter().flat_map(|name| turns.iter().map(move |turn| (name, turn)));
+    let given_up = cases.map(async |(name, turn)| {
+        let (reply, _, seen) = outcome(name, vec![turn.clone(), Turn::text("Late.")], limits).await;
+        assert_eq!((reply.expect_err("no reply").kind, seen), (Unreachable, 1), "{name} {turn:?}");
+    });
+    join_all(given_up).await;
 }
 
 #[tokio::test]
 async fn an_endless_reply_is_cut_by_its_size_and_by_its_time() {
     let small = RequestLimits { reply_bytes: 100_000, ..quick() };
-    let short = RequestLimits { total: Duration::from_millis(500), ..quick() };
+    // A busy machine begins a reply within this time.
+    let short = RequestLimits { total: Duration::from_secs(2), ..quick() };
     for name in BOTH {
         let (reply, deltas, seen) = outcome(name, vec![Turn::endless()], small).await;
         assert_eq!((reply.expect_err("an end").kind, seen), (Protocol, 1), "{name}");
         assert!(!deltas.is_empty(), "{name}");
+    }
+    let cut = BOTH.map(async |name| {
         let endless = Turn::endless().slowly(Duration::from_millis(20));
         let (reply, _, seen) = outcome(name, vec![endless], short).await;
         assert_eq!((reply.expect_err("an end").kind, seen), (Unreachable, 1), "{name}");
-    }
+    });
+    join_all(cut).await;
 }
 
 #[tokio::test]
@@ -131,9 +138,10 @@ async fn an_answer_that_is_no_stream_is_refused() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unreachable() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    drop(listener);
+    // The port stays taken, so that nothing else listens on it meanwhile, and refuses connections.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let url = format!("http://{}", socket.local_addr().expect("an address"));
     for name in BOTH {
         let handle = open(&catalog(&url, quick()), name);
         let error = reply(&handle, vec![user(vec![text("Go.")])]).await.0.expect_err("nobody");

@@ -1,7 +1,7 @@
 //! Client metadata documents: fetch, validation and cache. A67-A71 (docs/authentication-rules.md).
 
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -127,6 +127,7 @@ async fn a70_without_a_test_s_trust_nothing_on_this_machine_is_asked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a69_of_many_at_once_one_fetches_and_a_stranger_none() {
     let (server, scene) = set().await;
+    let began = Instant::now();
     let authorize_url = scene.authorize_url(&[("client_id", Some(&server.url("/slow")))]);
     let pages = join_all((0..10).map(|_| scene.me.get(&authorize_url))).await;
     assert!(pages.iter().all(|page| page.status == 200), "{:?}", pages[0]);
@@ -135,9 +136,9 @@ async fn a69_of_many_at_once_one_fetches_and_a_stranger_none() {
     let sign_in = super::scene::fetch_page(scene.controller.bare(reqwest::Method::GET, &stranger)).await;
     assert!(sign_in.text.contains("name=\"password\""), "{}", sign_in.text);
     assert_eq!(server.requests(), 1);
-    // The number of fetches is limited.
+    // The number of fetches is limited: 30, and one more every two seconds.
     let mut statuses = Vec::new();
-    for number in 0..60 {
+    for number in 0..200 {
         let url = server.url(&format!("/number-{number}"));
         statuses.push(scene.me.get(&scene.authorize_url(&[("client_id", Some(&url))])).await.status);
         if statuses.last() == Some(&429) {
@@ -145,7 +146,8 @@ async fn a69_of_many_at_once_one_fetches_and_a_stranger_none() {
         }
     }
     assert!(statuses.contains(&200) && statuses.last() == Some(&429), "{statuses:?}");
-    assert!(server.requests() < 40, "{}", server.requests());
+    let most = 31 + began.elapsed().as_secs() / 2;
+    assert!(server.requests() as u64 <= most, "{} of {most}", server.requests());
 }
 
 #[tokio::test(flavor = "multi_thread")]

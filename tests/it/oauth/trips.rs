@@ -13,6 +13,7 @@ use super::scene::Scene;
 use super::tls::{HOST, Server};
 use crate::clients::python;
 use crate::harness::capability::Capability;
+use crate::harness::ports::free_port;
 use crate::harness::process::OwnedChild;
 
 /// Longest time for a step of the suite, on a busy machine.
@@ -137,9 +138,7 @@ async fn the_conformance_suite_finds_nothing_wrong_with_the_authorization_server
     let Some(mut suite) = suite() else {
         return Capability::Conformance.skip("no conformance suite (make deps-test)");
     };
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let port = free.local_addr().expect("an address").port();
-    drop(free);
+    let port = free_port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
     let registered = scene.register(json!({"redirect_uris": [redirect]})).await;
     let client = registered.body["client_id"].as_str().expect("an id");

@@ -7,13 +7,12 @@ use hotdesk::domain::identity::access::Role;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use reqwest::Method;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::members::add_member;
 use crate::harness::agent::fetch_json;
 use crate::harness::simulation::Simulation;
 
-/// Delay of the creation, during which its requester is removed.
-const SLOW: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +20,10 @@ async fn who_is_removed_while_a_computer_is_made_hears_that_it_is_made_and_no_pa
     let controller = Simulation::boot().await;
     let home = controller.workspace("home").await;
     let (member, member_id) = add_member(&controller, "m@x.example", &home, Some(Role::Member)).await;
-    controller.engine.plan(Fault { verb: Verb::Create, call: 1, failure: Failure::Delay(SLOW) });
+    // The creation lasts until its requester is removed.
+    let release = CancellationToken::new();
+    let failure = Failure::Until(release.clone());
+    controller.engine.plan(Fault { verb: Verb::Create, call: 1, failure });
     let ask = || {
         let request = member.request(Method::POST, "/computers").header("Idempotency-Key", "key-number-1");
         fetch_json(request.json(&json!({"workspace_id": home, "name": "desk"})))
@@ -30,7 +32,10 @@ async fn who_is_removed_while_a_computer_is_made_hears_that_it_is_made_and_no_pa
         let creating = || async { (controller.engine.calls(Verb::Create) == 1).then_some(()) };
         wait::until(TIMEOUT, creating).await.expect("a running creation");
         let path = format!("/workspaces/{home}/members");
-        fetch_json(controller.request(Method::DELETE, &path).json(&json!({ "memberId": member_id }))).await
+        let request = controller.request(Method::DELETE, &path).json(&json!({ "memberId": member_id }));
+        let removed = fetch_json(request).await;
+        release.cancel();
+        removed
     };
     let (created, removed) = tokio::join!(ask(), remove);
     assert_eq!(removed.status, 200, "{}", removed.body);

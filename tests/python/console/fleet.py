@@ -35,6 +35,8 @@ def pictures(scene: Scene) -> None:
     page.goto("/console")
     picture = page.locator("main li").filter(has_text="desk").locator("img")
     expect(picture).to_be_visible()
+    # Its place has a size before its content has arrived.
+    expect(picture).not_to_have_js_property("naturalWidth", 0)
     assert picture.evaluate("it => it.naturalWidth") > 100, "the picture has a screen"
     before = picture.get_attribute("src")
     scene.api("POST", f"/computers/{scene.computer['id']}/launch", {"argv": ["xterm", "-bg", "#aa0000"], "wait_seconds": 30})
@@ -65,9 +67,10 @@ def helps(scene: Scene) -> None:
     for each in (page, phone):
         expect(each.get_by_role("link", name="desk", exact=True)).to_be_visible()
     scene.api("POST", control + "/help", {"message": "Which of the two?", "seconds": 600})
+    # First this notice, which goes away by itself.
+    expect(phone.get_by_text("This browser shows no notifications.")).to_be_visible()
     for each in (page, phone):
         expect(requests(each).get_by_text("Which of the two?")).to_be_visible()
-    expect(phone.get_by_text("This browser shows no notifications.")).to_be_visible()
     awaits(page, "window.notified.length === 1")
     scene.shots("fleet-help", page)
     scene.axe(page)
