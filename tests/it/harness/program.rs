@@ -4,6 +4,7 @@
 //! than half of it.
 
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -11,9 +12,12 @@ use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
 
+/// File beside the stripped program: the name that engines give it (`src/engine/state/agent_binary.rs`).
+const AGENT_NAME: &str = "agent-name";
+
 static STRIPPED: LazyLock<PathBuf> = LazyLock::new(|| {
     let original = Path::new(env!("CARGO_BIN_EXE_hotdesk"));
-    let folder = made_once("program", last_change(original), |folder| {
+    let folder = made_once("stripped", last_change(original), |folder| {
         let copy = folder.join("hotdesk");
         let done = Command::new("strip")
             .arg("-o")
@@ -22,6 +26,10 @@ static STRIPPED: LazyLock<PathBuf> = LazyLock::new(|| {
             .status()
             .expect("binutils are installed");
         assert!(done.success(), "strip: {done}");
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(File::open(&copy).expect("the copy")).expect("the copy is read");
+        let name: String = hasher.finalize().to_hex().chars().take(32).collect();
+        fs::write(folder.join(AGENT_NAME), name).expect("the name is written");
     });
     folder.join("hotdesk")
 });
@@ -29,6 +37,15 @@ static STRIPPED: LazyLock<PathBuf> = LazyLock::new(|| {
 /// Path of the stripped program.
 pub fn program() -> &'static str {
     STRIPPED.to_str().expect("text")
+}
+
+/// Links the program into a data folder that no controller has used yet, as the executable of its agents. Otherwise the
+/// controller copies and syncs it, a hundred megabytes, as it does where the data folder is on another file system.
+pub fn link_agent(data: &Path) {
+    let folder = data.join("agent");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).expect("a folder");
+    let name = fs::read_to_string(STRIPPED.with_file_name(AGENT_NAME)).expect("the name of the agent");
+    let _copied_otherwise = fs::hard_link(program(), folder.join(name));
 }
 
 /// A folder that all tests of a build share, each a process of its own. `make` fills it when its inputs, which changed last
