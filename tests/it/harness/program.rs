@@ -17,7 +17,7 @@ const AGENT_NAME: &str = "agent-name";
 
 static STRIPPED: LazyLock<PathBuf> = LazyLock::new(|| {
     let original = Path::new(env!("CARGO_BIN_EXE_hotdesk"));
-    let folder = made_once("stripped", last_change(original), |folder| {
+    let folder = made_once("program", last_change(original), |folder| {
         let copy = folder.join("hotdesk");
         let done = Command::new("strip")
             .arg("-o")
