@@ -39,13 +39,25 @@ pub fn program() -> &'static str {
     STRIPPED.to_str().expect("text")
 }
 
-/// Links the program into a data folder that no controller has used yet, as the executable of its agents. Otherwise the
-/// controller copies and syncs it, a hundred megabytes, as it does where the data folder is on another file system.
-pub fn link_agent(data: &Path) {
-    let folder = data.join("agent");
+/// Links the program into a state folder whose engine is not open, as the executable of its agents. Otherwise the engine copies
+/// and syncs it, a hundred megabytes, as it does where the folder is on another file system.
+pub fn link_agent(state: &Path) {
+    let _copied_otherwise = fs::hard_link(program(), agent_in(state, ""));
+}
+
+/// Links the disk with the program, from which virtual machines boot, into a state folder; before an engine has made one, from
+/// the state folder for others. So one engine of all tests makes it.
+pub fn share_agent_disk(state: &Path) {
+    let (own, shared) = (agent_in(state, ".ext4"), STRIPPED.with_file_name("agent.ext4"));
+    let _made_otherwise = fs::hard_link(&shared, &own).or_else(|_| fs::hard_link(&own, &shared));
+}
+
+/// Path of the agent's executable in a state folder, in the form that `suffix` says. Makes its folder.
+fn agent_in(state: &Path, suffix: &str) -> PathBuf {
+    let folder = state.join("agent");
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).expect("a folder");
     let name = fs::read_to_string(STRIPPED.with_file_name(AGENT_NAME)).expect("the name of the agent");
-    let _copied_otherwise = fs::hard_link(program(), folder.join(name));
+    folder.join(name + suffix)
 }
 
 /// A folder that all tests of a build share, each a process of its own. `make` fills it when its inputs, which changed last
