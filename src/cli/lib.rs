@@ -1,5 +1,6 @@
 //! Command line of hotdesk: arguments, subcommands and their dispatch (floor 7).
 
+use std::env;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
@@ -70,18 +71,8 @@ struct GlobalOptions {
 enum Command {
     /// Start a controller on this host in the background, unless one answers, and print a link that signs in.
     Up(up::Options),
-    /// Run the controller: API, store and computers.
-    Serve(serve::Options),
-    /// Run the host helper, which makes the computers of a controller without root. Both read the same configuration.
-    Host(serve::Options),
-    /// Remove all computers of a data folder from this host, with their disks.
-    Purge {
-        #[command(flatten)]
-        options: serve::Options,
-        /// Confirm the removal. It cannot be undone.
-        #[arg(long, required = true)]
-        yes: bool,
-    },
+    #[command(flatten)]
+    Service(ServiceCommand),
     /// Manage workspaces.
     #[command(subcommand, alias = "workspace")]
     Workspaces(workspaces::Command),
@@ -176,6 +167,30 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         dir: PathBuf,
     },
+    #[command(flatten)]
+    Guest(GuestCommand),
+}
+
+/// Commands that run the service on a host.
+#[derive(Debug, Subcommand)]
+enum ServiceCommand {
+    /// Run the controller: API, store and computers.
+    Serve(serve::Options),
+    /// Run the host helper, which makes the computers of a controller without root. Both read the same configuration.
+    Host(serve::Options),
+    /// Remove all computers of a data folder from this host, with their disks.
+    Purge {
+        #[command(flatten)]
+        options: serve::Options,
+        /// Confirm the removal. It cannot be undone.
+        #[arg(long, required = true)]
+        yes: bool,
+    },
+}
+
+/// Commands of computers, which other programs start.
+#[derive(Debug, Subcommand)]
+enum GuestCommand {
     /// Run the agent inside a computer: API for its screens, commands and files.
     Agent(agent::Options),
     /// Run as process 1 of a computer: supervise the agent and reap orphans.
@@ -215,6 +230,25 @@ enum Command {
     },
 }
 
+/// Command line with the commands that other programs start, and often: for them clap does not describe all other commands,
+/// which would stay in the memory of the process and of each fork.
+#[derive(Debug, Parser)]
+#[command(name = "hotdesk", version)]
+struct StartedCli {
+    #[command(flatten)]
+    _global: GlobalOptions,
+    #[command(subcommand)]
+    command: StartedCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum StartedCommand {
+    #[command(flatten)]
+    Service(ServiceCommand),
+    #[command(flatten)]
+    Guest(GuestCommand),
+}
+
 /// `hotdesk secrets`.
 #[derive(Debug, Subcommand)]
 enum SecretsCommand {
@@ -226,6 +260,13 @@ enum SecretsCommand {
 
 /// Parses the arguments, runs the command and returns its exit code; prints a failure to standard error.
 pub fn main() -> ExitCode {
+    if let Some(command) = started_command() {
+        let outcome = match command {
+            StartedCommand::Service(command) => run_service(command),
+            StartedCommand::Guest(command) => run_guest(command),
+        };
+        return outcome.unwrap_or_else(|failure| failure.report());
+    }
     match completion::answer() {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
@@ -236,23 +277,47 @@ pub fn main() -> ExitCode {
     run(&global, command).unwrap_or_else(|failure| failure.report())
 }
 
-fn run(global: &GlobalOptions, command: Command) -> Outcome {
+/// Parses the arguments if they begin with a [`StartedCommand`]. Returns `None` for all others, wrong ones and requests for help:
+/// [`Cli`] answers those.
+fn started_command() -> Option<StartedCommand> {
+    let name = env::args_os().nth(1)?;
+    if !StartedCommand::has_subcommand(name.to_str()?) {
+        return None;
+    }
+    StartedCli::try_parse().ok().map(|parsed| parsed.command)
+}
+
+fn run_service(command: ServiceCommand) -> Outcome {
     match command {
-        Command::Up(options) => up::run(&options, global)?,
-        Command::Serve(options) => serve::run(&options)?,
-        Command::Host(options) => host::run(&options)?,
-        Command::Purge { options, yes: _ } => serve::purge(&options)?,
-        Command::Agent(options) => agent::run(options)?,
-        Command::Init { log, cpus, agent } => {
+        ServiceCommand::Serve(options) => serve::run(&options)?,
+        ServiceCommand::Host(options) => host::run(&options)?,
+        ServiceCommand::Purge { options, yes: _ } => serve::purge(&options)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_guest(command: GuestCommand) -> Outcome {
+    match command {
+        GuestCommand::Agent(options) => agent::run(options)?,
+        GuestCommand::Init { log, cpus, agent } => {
             cpus.map_or(Ok(()), hotdesk_agent::system::cpus::limit_own)?;
             hotdesk_agent::system::init::run(&agent, &log)?;
         }
-        Command::VmInit { command } => hotdesk_agent::system::vm::run(&command)?,
-        Command::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
-        Command::SetCpus { count } => hotdesk_agent::system::cpus::limit_all(count)?,
-        Command::NameProxy { settings } => {
+        GuestCommand::VmInit { command } => hotdesk_agent::system::vm::run(&command)?,
+        GuestCommand::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
+        GuestCommand::SetCpus { count } => hotdesk_agent::system::cpus::limit_all(count)?,
+        GuestCommand::NameProxy { settings } => {
             hotdesk_engine::run_name_proxy(&settings).map_err(|error| format!("{error:#}"))?;
         }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(global: &GlobalOptions, command: Command) -> Outcome {
+    match command {
+        Command::Up(options) => up::run(&options, global)?,
+        Command::Service(command) => return run_service(command),
+        Command::Guest(command) => return run_guest(command),
         Command::Image(command) => image::run(command, global.json)?,
         Command::Config(options) => settings::config(&options, global.json)?,
         Command::Openapi => settings::openapi()?,

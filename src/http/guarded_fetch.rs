@@ -151,7 +151,7 @@ impl GuardedFetcher {
         let sent = tokio::time::timeout(timeout, async {
             let (url, host) = parse(&request.url, &["https", "http"])?;
             let addresses = self.resolve_checked(&host, reach).await?;
-            let client = self.client(&host, &addresses, timeout)?;
+            let client = self.client(&url, &host, &addresses, timeout)?;
             let sending = client.request(request.method, url).headers(request.headers).body(request.body);
             // The URL may hold a secret, such as that of a chat's webhook.
             Ok(sending.send().await.map_err(|error| unanswered(error.without_url()))?.status())
@@ -176,7 +176,7 @@ impl GuardedFetcher {
     async fn fetch(&self, url: &str, accept: &'static str, limits: FetchLimits) -> Result<FetchResponse> {
         let (url, host) = parse(url, &["https"])?;
         let addresses = self.resolve_checked(&host, Reach::Public).await?;
-        let client = self.client(&host, &addresses, limits.timeout)?;
+        let client = self.client(&url, &host, &addresses, limits.timeout)?;
         let mut response = client.get(url).header(header::ACCEPT, accept).send().await.map_err(unanswered)?;
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(unanswered)? {
@@ -211,7 +211,13 @@ impl GuardedFetcher {
     }
 
     /// A client for one request that connects only to the checked addresses.
-    fn client(&self, host: &str, addresses: &[IpAddr], timeout: Duration) -> Result<reqwest::Client> {
+    fn client(
+        &self,
+        url: &Url,
+        host: &str,
+        addresses: &[IpAddr],
+        timeout: Duration,
+    ) -> Result<reqwest::Client> {
         // A process has one crypto provider; an earlier one is equally good.
         drop(rustls::crypto::ring::default_provider().install_default());
         // Port 0 means the port of the URL.
@@ -226,6 +232,9 @@ impl GuardedFetcher {
             .user_agent(concat!("hotdesk/", env!("CARGO_PKG_VERSION")));
         if let Some(authority) = &self.trust.authority {
             builder = builder.tls_certs_only([authority.clone()]);
+        } else if url.scheme() == "http" {
+            // No redirect leads to https, so the certificate authorities of the host need not be read.
+            builder = builder.tls_certs_only([]);
         }
         builder.build().map_err(Error::internal)
     }

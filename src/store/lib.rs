@@ -141,10 +141,7 @@ impl Store {
             .connect_with(options)
             .await
             .map_err(failed("open the store"))?;
-        schema::migrator()?
-            .run(&pool)
-            .await
-            .map_err(|error| Error::internal(format!("migrate the store: {error}")))?;
+        schema::migrate(&pool).await?;
         let key_file = KeyFile::new(key_file);
         let vault = vault::open(&pool, &key_file).await?;
         disk_reserve::reserve_in_files(&pool).await;

@@ -20,7 +20,6 @@ use sha2::{Digest, Sha256};
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, sync_folder, write_durably};
 use crate::host::{process, syscalls};
-use crate::state::agent_binary::HashWriter;
 use crate::state::disk::copy::link_or_copy;
 use crate::state::layout::{Folder, StateDir};
 use crate::state::trash;
@@ -78,6 +77,20 @@ impl Checksum {
         let mut sum = Sha256::new();
         io::copy(file, &mut HashWriter(&mut sum))?;
         Ok(Self::Sha256(hex(&sum.finalize())))
+    }
+}
+
+/// A writer that only adds to a hash.
+struct HashWriter<'a>(&'a mut Sha256);
+
+impl io::Write for HashWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@
 
 use std::error::Error;
 use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -98,11 +99,12 @@ impl OutgoingRequest {
     }
 }
 
-/// Client of one endpoint.
+/// Client of one endpoint. Copies share its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointClient {
-    /// The client, or why there is none.
-    http: Result<reqwest::Client, String>,
+    /// The client, or why there is none. The first request makes it: that reads and parses the certificate authorities of
+    /// the host, which most services without chat never need.
+    http: Arc<OnceLock<Result<reqwest::Client, String>>>,
     url: Url,
     limits: RequestLimits,
 }
@@ -111,20 +113,28 @@ impl EndpointClient {
     /// Returns the client of an endpoint. A host without certificate authorities has no client for https: its requests
     /// fail, so that a service without chat starts there.
     pub fn new(url: Url, limits: RequestLimits) -> Self {
+        Self { http: Arc::default(), url, limits }
+    }
+
+    /// Returns the client, and makes it before the first request.
+    fn http(&self) -> Result<&reqwest::Client, Failure> {
+        self.http.get_or_init(|| self.make_http()).as_ref().map_err(|why| no_client(why))
+    }
+
+    fn make_http(&self) -> Result<reqwest::Client, String> {
         // A process has one crypto provider; an earlier one is equally good.
         drop(rustls::crypto::ring::default_provider().install_default());
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
-            .connect_timeout(limits.connect)
+            .connect_timeout(self.limits.connect)
             .pool_idle_timeout(IDLE_CONNECTION)
             .user_agent(concat!("hotdesk/", env!("CARGO_PKG_VERSION")));
-        if url.scheme() == "http" {
-            // Such a server is near; a proxy would read the key and the screen.
-            builder = builder.no_proxy();
+        if self.url.scheme() == "http" {
+            // Such a server is near; a proxy would read the key and the screen. It needs no certificate authorities.
+            builder = builder.no_proxy().tls_certs_only([]);
         }
-        let http = builder.build().map_err(|error| format!("no HTTP client: {}", causes(&error)));
-        Self { http, url, limits }
+        builder.build().map_err(|error| format!("no HTTP client: {}", causes(&error)))
     }
 
     /// Returns the host of the endpoint; empty for none.
@@ -183,7 +193,7 @@ impl EndpointClient {
         deltas: &mut DeltaSink<'_>,
     ) -> Result<ModelReply, Failure> {
         let left = |bound: Duration| bound.min(deadline.saturating_duration_since(Instant::now()));
-        let http = self.http.as_ref().map_err(|why| no_client(why))?;
+        let http = self.http()?;
         let sending =
             http.post(self.url.clone()).headers(request.headers.clone()).body(request.body.clone()).send();
         let first_byte = Instant::now() + self.limits.first_byte;

@@ -73,6 +73,7 @@ async fn play(
         "computer": computer,
         "axe": std::fs::read_to_string(axe).expect("axe, which packaging/dev/console installs"),
         "pictures": pictures(),
+        "all_pictures": std::env::var_os("HOTDESK_PICTURES").is_some(),
         "has_model": has_model,
     });
     let script = root().join("tests/python/console").join(name);
@@ -189,5 +190,5 @@ async fn the_documentation_is_read_searched_and_tried() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_fleet_over_gvisor_is_looked_after_too() {
     let Some(configuration) = gvisor() else { return };
-    flow("fleet.py", Some(RunningController::boot_with(&configuration).await), false).await;
+    flow("fleet_sandboxes.py", Some(RunningController::boot_with(&configuration).await), false).await;
 }

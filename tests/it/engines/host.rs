@@ -17,6 +17,7 @@ use super::isolations::add_others;
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{image, runsc, skip_reason};
 use crate::harness::host::find_leftover;
+use crate::harness::program::{link_agent, program};
 
 const FAKE_AGENT: &str = include_str!("fake_agent.py");
 
@@ -119,7 +120,8 @@ impl ContainerFixture {
 
     /// The same, with hotdesk's own program, which also resolves names of egress policies.
     pub fn with_program(mut self) -> Self {
-        self.config.host.agent_binary = env!("CARGO_BIN_EXE_hotdesk").into();
+        self.config.host.agent_binary = program().into();
+        link_agent(&self.config.host.state_dir);
         self.engine = open_engine(self.config.clone());
         self
     }

@@ -30,7 +30,7 @@ use super::isolations::add_others;
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::controller::{image, skip_reason};
 use crate::harness::host::{find_leftover, processes};
-use crate::harness::program::program;
+use crate::harness::program::{link_agent, program, share_agent_disk};
 
 const FAKE_AGENT: &str = include_str!("fake_agent.py");
 
@@ -116,7 +116,11 @@ impl QemuFixture {
         }
         let mut config = settings(state);
         configure(&mut config);
+        let state = &config.host.state_dir;
+        link_agent(state);
+        share_agent_disk(state);
         let engine = open_engine(config.clone());
+        share_agent_disk(state);
         Some(Self { config, engine, _folder: folder })
     }
 

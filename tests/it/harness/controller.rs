@@ -17,7 +17,7 @@ use super::host_helper::{self, HostHelper};
 use super::process::{OwnedChild, end};
 use super::small_disk::SmallDisk;
 use crate::harness::capability::{Capability, Skip};
-use crate::harness::program::program;
+use crate::harness::program::{link_agent, program};
 
 /// Longest time until a controller prints its address, on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -206,6 +206,9 @@ impl RunningController {
 
     async fn boot_in(folder: TempDir, disk: Option<SmallDisk>, configuration: &str) -> Self {
         std::fs::write(folder.path().join("hotdesk.toml"), configuration).expect("a configuration");
+        if disk.is_none() {
+            link_agent(&folder.path().join("data"));
+        }
         let (child, base, key) = start(folder.path()).await;
         let caller = Caller::new(base, "/api", key.expect("the first start shows a key"));
         Self { child, helper: None, disk, folder, caller }

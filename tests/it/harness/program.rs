@@ -4,12 +4,16 @@
 //! than half of it.
 
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
+
+/// File beside the stripped program: the name that engines give it (`src/engine/state/agent_binary.rs`).
+const AGENT_NAME: &str = "agent-name";
 
 static STRIPPED: LazyLock<PathBuf> = LazyLock::new(|| {
     let original = Path::new(env!("CARGO_BIN_EXE_hotdesk"));
@@ -22,6 +26,10 @@ static STRIPPED: LazyLock<PathBuf> = LazyLock::new(|| {
             .status()
             .expect("binutils are installed");
         assert!(done.success(), "strip: {done}");
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(File::open(&copy).expect("the copy")).expect("the copy is read");
+        let name: String = hasher.finalize().to_hex().chars().take(32).collect();
+        fs::write(folder.join(AGENT_NAME), name).expect("the name is written");
     });
     folder.join("hotdesk")
 });
@@ -29,6 +37,27 @@ static STRIPPED: LazyLock<PathBuf> = LazyLock::new(|| {
 /// Path of the stripped program.
 pub fn program() -> &'static str {
     STRIPPED.to_str().expect("text")
+}
+
+/// Links the program into a state folder whose engine is not open, as the executable of its agents. Otherwise the engine copies
+/// and syncs it, a hundred megabytes, as it does where the folder is on another file system.
+pub fn link_agent(state: &Path) {
+    let _copied_otherwise = fs::hard_link(program(), agent_in(state, ""));
+}
+
+/// Links the disk with the program, from which virtual machines boot, into a state folder; before an engine has made one, from
+/// the state folder for others. So one engine of all tests makes it.
+pub fn share_agent_disk(state: &Path) {
+    let (own, shared) = (agent_in(state, ".ext4"), STRIPPED.with_file_name("agent.ext4"));
+    let _made_otherwise = fs::hard_link(&shared, &own).or_else(|_| fs::hard_link(&own, &shared));
+}
+
+/// Path of the agent's executable in a state folder, in the form that `suffix` says. Makes its folder.
+fn agent_in(state: &Path, suffix: &str) -> PathBuf {
+    let folder = state.join("agent");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).expect("a folder");
+    let name = fs::read_to_string(STRIPPED.with_file_name(AGENT_NAME)).expect("the name of the agent");
+    folder.join(name + suffix)
 }
 
 /// A folder that all tests of a build share, each a process of its own. `make` fills it when its inputs, which changed last

@@ -18,7 +18,7 @@ const REVIEWED: &str = include_str!("reviewed.txt");
 /// people.
 ///
 /// The scan includes lines with an allowlist comment, and contacts no service (`--no-verify`).
-fn hits(scanner: &Path, root: &Path) -> BTreeSet<(String, String)> {
+fn hits(python: &Path, root: &Path) -> BTreeSet<(String, String)> {
     let listed = Command::new("git")
         // Another user may own the tree.
         .args(["-c", "safe.directory=*", "ls-files", "-z"])
@@ -29,7 +29,8 @@ fn hits(scanner: &Path, root: &Path) -> BTreeSet<(String, String)> {
     let listed = String::from_utf8(listed.stdout).expect("names in UTF-8");
     let files: Vec<&str> = listed.split_terminator('\0').collect();
     assert!(!files.is_empty(), "git tracks nothing in {}", root.display());
-    let ran = Command::new(scanner)
+    let ran = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/scan_secrets.py"))
         .args([
             "scan",
             "--no-verify",
@@ -55,10 +56,9 @@ fn hits(scanner: &Path, root: &Path) -> BTreeSet<(String, String)> {
     .collect()
 }
 
-/// The scanner in the virtual environment of the tests.
-fn scanner() -> Option<std::path::PathBuf> {
-    let found =
-        python().map(|python| python.with_file_name("detect-secrets")).filter(|program| program.exists());
+/// The Python of the tests, if it has the scanner.
+fn python_with_scanner() -> Option<std::path::PathBuf> {
+    let found = python().filter(|python| python.with_file_name("detect-secrets").exists());
     if found.is_none() {
         Capability::Python.skip("no detect-secrets (make deps-test)");
     }
@@ -67,12 +67,12 @@ fn scanner() -> Option<std::path::PathBuf> {
 
 #[test]
 fn t24_no_tracked_file_holds_a_secret_that_was_not_reviewed() {
-    let Some(scanner) = scanner() else { return };
+    let Some(python) = python_with_scanner() else { return };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if !root.join(".git").exists() {
         return Capability::Host.skip("not a git checkout");
     }
-    let hits = hits(&scanner, root);
+    let hits = hits(&python, root);
     let lines = REVIEWED.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let reviewed: BTreeSet<String> = lines
         .map(|line| match line.splitn(3, ' ').collect::<Vec<_>>()[..] {
@@ -88,7 +88,7 @@ fn t24_no_tracked_file_holds_a_secret_that_was_not_reviewed() {
 
 #[test]
 fn t24_a_key_that_somebody_adds_is_found() {
-    let Some(scanner) = scanner() else { return };
+    let Some(python) = python_with_scanner() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let git = |arguments: &[&str]| {
         let ran = Command::new("git").args(arguments).current_dir(folder.path()).output().expect("git");
@@ -98,7 +98,7 @@ fn t24_a_key_that_somebody_adds_is_found() {
     git(&["init", "--quiet"]);
     write("harmless.rs", "const GREETING: &str = \"hello\";\n");
     git(&["add", "--all"]);
-    assert!(hits(&scanner, folder.path()).is_empty());
+    assert!(hits(&python, folder.path()).is_empty());
     // Typical places of leaked keys. They are assembled here, because the scan would find them in this file
     // otherwise.
     let key = keys::generate();
@@ -110,7 +110,7 @@ fn t24_a_key_that_somebody_adds_is_found() {
     git(&["add", "--all"]);
     // The scan skips untracked files.
     write("untracked.md", &format!("{}\n", key.reveal()));
-    let found: BTreeSet<String> = hits(&scanner, folder.path())
+    let found: BTreeSet<String> = hits(&python, folder.path())
         .into_iter()
         .map(|(hit, _)| hit.split(' ').next().unwrap_or_default().to_owned())
         .collect();

@@ -208,6 +208,16 @@ def keyboard(scene: Scene) -> None:
     expect(page.get_by_role("heading", name="one")).to_be_visible()
 
 
+def deleted_elsewhere(scene: Scene) -> None:
+    """A computer that another client deletes goes away by itself."""
+    page = scene.page
+    page.goto("/console")
+    expect(page.get_by_role("link", name="one", exact=True)).to_be_visible()
+    one = next(it for it in scene.api("GET", "/computers")["computers"] if it["name"] == "one")
+    scene.api("DELETE", f"/computers/{one['id']}")
+    expect(page.get_by_role("link", name="one", exact=True)).to_have_count(0)
+
+
 def flow(scene: Scene) -> None:
     pictures(scene)
     scene.axe()
@@ -219,13 +229,8 @@ def flow(scene: Scene) -> None:
     choices(scene)
     many(scene)
     keyboard(scene)
-    # A computer that another client deletes goes away by itself.
+    deleted_elsewhere(scene)
     page = scene.page
-    page.goto("/console")
-    expect(page.get_by_role("link", name="one", exact=True)).to_be_visible()
-    one = next(it for it in scene.api("GET", "/computers")["computers"] if it["name"] == "one")
-    scene.api("DELETE", f"/computers/{one['id']}")
-    expect(page.get_by_role("link", name="one", exact=True)).to_have_count(0)
     page.get_by_role("button", name="New computer").click()
     expect(page.get_by_role("dialog", name="New computer")).to_be_visible()
     scene.axe()

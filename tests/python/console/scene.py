@@ -1,7 +1,7 @@
 """Stage of the console's flows: a signed-in Chromium at a real controller.
 
 A flow is a script beside this one. It reads one line of JSON: `url` of the service, `key` of its API, sign-in `links`, the record of
-a `computer`, the source of `axe`, and the folder for `pictures`.
+a `computer`, the source of `axe`, the folder for `pictures`, and whether all of them are kept (`all_pictures`).
 """
 
 import json
@@ -17,6 +17,11 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 TIMEOUT = 60_000
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
+# Options of axe by the scheme of colours. Another scheme changes colours alone, so only these rules can find something else.
+AXE_OPTIONS = {
+    "light": "{resultTypes: ['violations']}",
+    "dark": "{resultTypes: ['violations'], runOnly: {type: 'rule', values: ['color-contrast', 'link-in-text-block']}}",
+}
 
 
 class Scene:
@@ -81,10 +86,10 @@ class Scene:
         return self.api("POST", f"/computers/{self.computer['id']}/bash", {"command": command})["output"]
 
     def shots(self, name: str, page: Page | None = None) -> None:
-        """Keeps pictures of a page: light, dark, and as wide as a phone."""
+        """Keeps pictures of a page: as wide as a phone, and if somebody wants to see them light and dark."""
         page = page or self.page
         folder = Path(self._given["pictures"])
-        for scheme in ("light", "dark"):
+        for scheme in ("light", "dark") if self._given["all_pictures"] else ():
             page.emulate_media(color_scheme=scheme)
             page.screenshot(path=folder / f"{name}-{scheme}.png", animations="disabled")
         page.emulate_media(color_scheme="light")
@@ -97,10 +102,10 @@ class Scene:
     def axe(self, page: Page | None = None) -> None:
         """Fails for a serious finding of axe on a page."""
         page = page or self.page
-        for scheme in ("light", "dark"):
+        page.evaluate(self._given["axe"] + "; 0")
+        for scheme, options in AXE_OPTIONS.items():
             page.emulate_media(color_scheme=scheme)
-            page.evaluate(self._given["axe"] + "; 0")
-            found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+            found = page.evaluate(f"axe.run(document, {options})")["violations"]
             serious = [
                 f"{it['id']}: {it['help']}: " + "; ".join(node["html"][:200] for node in it["nodes"][:3])
                 for it in found

@@ -69,7 +69,8 @@ pub(super) async fn until_healthy(
     prelude: &str,
     deadline: tokio::time::Instant,
 ) -> Result<()> {
-    let (client, environment) = (probe::client().map_err(Error::internal)?, parts.environment());
+    let client = probe::client(probe::url_of(&program.probe)).map_err(Error::internal)?;
+    let environment = parts.environment();
     let context = ProbeContext { environment: &environment, prelude, folder: &parts.folder, client: &client };
     let mut reason = "it has not been checked".to_owned();
     let checking = async {
@@ -85,7 +86,7 @@ pub(super) async fn until_healthy(
 async fn run(parts: &Parts, program: &HealthProgram, prelude: &str) {
     // Commands of an agent that ended half-way.
     probe::script_name(&program.app).end_processes().await;
-    let client = match probe::client() {
+    let client = match probe::client(probe::url_of(&program.probe)) {
         Ok(client) => client,
         Err(error) => {
             tracing::error!(%error, app = program.app, "could not prepare a health check");

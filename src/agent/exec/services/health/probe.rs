@@ -76,16 +76,26 @@ pub(in crate::exec::services) async fn check(
     }
 }
 
-/// A client that follows no redirect: an answer with one is an answer.
-pub(in crate::exec::services) fn client() -> reqwest::Result<reqwest::Client> {
+/// A client for requests to `url`, which may be empty for none. It follows no redirect: an answer with one is an answer. Only
+/// https needs the certificate authorities of the computer: reading them takes time, and some images have none.
+pub(in crate::exec::services) fn client(url: &str) -> reqwest::Result<reqwest::Client> {
     // A process has one crypto provider; an earlier one is equally good.
     drop(rustls::crypto::ring::default_provider().install_default());
-    reqwest::Client::builder()
+    let builder = reqwest::Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .pool_max_idle_per_host(0)
-        .user_agent(concat!("hotdesk/", env!("CARGO_PKG_VERSION")))
-        .build()
+        .user_agent(concat!("hotdesk/", env!("CARGO_PKG_VERSION")));
+    let is_https = url.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
+    if is_https { builder.build() } else { builder.tls_certs_only([]).build() }
+}
+
+/// The URL of an HTTP probe; empty for other ones.
+pub(super) fn url_of(probe: &HealthProbe) -> &str {
+    match probe {
+        HealthProbe::Http { url } => url.as_str(),
+        HealthProbe::Tcp { .. } | HealthProbe::Command { .. } | HealthProbe::Process { .. } => "",
+    }
 }
 
 /// An error with its causes, which name the reason of a failed connection.

@@ -98,7 +98,7 @@ impl Exporter {
 
     /// Sends what waits, for ever.
     pub(super) async fn run(&self) {
-        let client = match probe::client() {
+        let client = match probe::client(&self.endpoint) {
             Ok(client) => client,
             Err(error) => {
                 tracing::error!(%error, "could not prepare the telemetry of the template");

@@ -20,7 +20,7 @@ pub(super) async fn watch(
     every: Duration,
     reporter: &Reporter,
 ) -> String {
-    let client = match probe::client() {
+    let client = match probe::client(url) {
         Ok(client) => client,
         Err(error) => return format!("requests cannot be sent: {error}"),
     };
