@@ -161,6 +161,21 @@ await requests([open], async () => {
     await closed;
 });
 
+const silent: Answer = (_, response) => {
+    closed = new Promise((resolve) => response.once("close", resolve));
+};
+await requests([silent], async () => {
+    const aborting = new AbortController();
+    const stream = desk.chat.stream("Hello.", { signal: aborting.signal });
+    const waiting = stream.next();
+    while (asked.length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+    const reason = new Error("too late");
+    aborting.abort(reason);
+    await assert.rejects(waiting, (thrown: unknown) => thrown === reason);
+    await assert.rejects(stream.ready);
+    await closed;
+});
+
 // Steps in pages, until the run has ended.
 const step = (number: number) => ({ number, call: { id: "c", name: "bash", input: {} } });
 const followed = await requests(
