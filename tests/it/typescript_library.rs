@@ -82,7 +82,7 @@ fn samples() -> Vec<String> {
 }
 
 /// A folder in which the library is installed from its tarball, without the network, and its users are
-/// compiled with `tsc --strict`: the programs of `tests/typescript`, and samples of the pages (`sample_0.js`).
+/// compiled with `tsc --strict`: the programs of `tests/typescript`, samples of the pages (`sample_0.js`).
 fn installation(compiler: &Path, bin: &Path) -> PathBuf {
     let changed = INPUTS.iter().map(|input| last_change(&root().join(input))).max().expect("inputs");
     made_once("typescript-library", changed, |folder| {
