@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `bash` | the blocks of a page run in order in one shell, with the small image; `docs/lifecycle.md` over gVisor |
 //! | `python` | runs with the libraries of the tests; those of `docs/channels.md` by their heading, with arguments |
+//! | `ts` | only in `docs/clients/typescript.md`: compiled and run by `typescript_library` |
 //! | `json` | parses |
 //! | `yaml` | is a valid definition file of a template, or a part of one |
 //! | `toml` | is read as configuration |
@@ -150,7 +151,13 @@ fn every_block_has_a_language_that_says_how_it_is_checked() {
     for page in pages() {
         for block in blocks(&read(&page)) {
             let known = ["bash", "python", "json", "yaml", "toml", "console", "text"];
-            assert!(known.contains(&block.language.as_str()), "{}: {:?}", page.display(), block.language);
+            let is_program = block.language == "ts" && page.ends_with("docs/clients/typescript.md");
+            assert!(
+                is_program || known.contains(&block.language.as_str()),
+                "{}: {:?}",
+                page.display(),
+                block.language
+            );
         }
     }
 }

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::json;
-
 use crate::chat::scene;
 use crate::examples::blocks;
 use crate::floors::root;
 use crate::harness::capability::Capability;
 use crate::harness::controller::{RunningController, skip_reason};
-use crate::harness::models::{ScriptedModels, Turn};
+use crate::harness::models::ScriptedModels;
+use crate::harness::network::TestNetwork;
 use crate::harness::program::{last_change, made_once};
+use crate::harness::rtmp::{RtmpServer, probe};
 use crate::packages::succeed;
 
 /// Time of the sources of the wheel under test, in seconds since 1970.
@@ -149,13 +149,7 @@ async fn the_library_follows_runs_of_models_and_their_threads() {
         return skip.report();
     }
     let python = installed(&tools);
-    let models = ScriptedModels::start(vec![
-        Turn::text("One moment. ").then_call("bash", &json!({"command": "echo by a model > /root/made.txt"})),
-        Turn::text("Done."),
-        Turn::text("Again."),
-        Turn::text("By async."),
-    ])
-    .await;
+    let models = ScriptedModels::start(scene::library_turns()).await;
     let controller = RunningController::boot_with(&scene::configuration(&models)).await;
     let folder = tempfile::tempdir().expect("a folder");
     let mut client = isolated(&python, folder.path());
@@ -166,13 +160,34 @@ async fn the_library_follows_runs_of_models_and_their_threads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_library_records_and_streams_a_screen() {
+    let Some(tools) = tools() else { return };
+    let settings = "[streaming]\nallow_private = true\n";
+    let Some(controller) = RunningController::boot_full_with(settings).await else { return };
+    let network = TestNetwork::new();
+    let Some(server) = RtmpServer::in_network(&network).await else { return };
+    let python = installed(&tools);
+    let folder = tempfile::tempdir().expect("a folder");
+    let video = folder.path().join("screen.mp4");
+    let mut client = isolated(&python, folder.path());
+    client.args(["-W", "error::ResourceWarning"]).arg(script("hotdesk_recordings.py"));
+    client.arg(&video).arg(server.url("live"));
+    client.env("HOTDESK_URL", controller.base()).env("HOTDESK_API_KEY", controller.key());
+    let output = run(client).await;
+    assert!(output.ends_with("done\n"), "{output}");
+    assert_eq!(probe(&video), (vec!["h264".to_owned()], 1280, 720));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_sample_of_the_library_runs() {
     let Some(tools) = tools() else { return };
     if let Some(skip) = skip_reason() {
         return skip.report();
     }
     let python = installed(&tools);
-    let controller = RunningController::boot().await;
+    // One sample lets a model work.
+    let models = ScriptedModels::start(scene::sample_turns()).await;
+    let controller = RunningController::boot_with(&scene::configuration(&models)).await;
     let mut count = 0;
     for page in PAGES {
         let text = fs::read_to_string(root().join(page)).expect("a page");

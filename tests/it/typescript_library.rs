@@ -14,10 +14,15 @@ use hotdesk::http::serve::{BoundListener, serve};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::chat::scene;
+use crate::examples::blocks;
 use crate::floors::root;
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, skip_reason};
+use crate::harness::models::ScriptedModels;
+use crate::harness::network::TestNetwork;
 use crate::harness::program::{last_change, made_once};
+use crate::harness::rtmp::{RtmpServer, probe};
 use crate::openapi::clients::{assert_png, command, installed, run};
 use crate::packages::succeed;
 use crate::vnc::puppet::PythonDriver;
@@ -27,13 +32,19 @@ const SOURCE_DATE: &str = "1767225600";
 /// Name of the tarball, as npm would choose it.
 const TARBALL: &str = concat!("hotdesk-client-", env!("CARGO_PKG_VERSION"), ".tgz");
 /// What the tarball and its users are made from.
-const INPUTS: [&str; 5] = [
+const INPUTS: [&str; 6] = [
     "src/clients/typescript",
+    "docs/clients/typescript.md",
     "packaging/npm",
     "packaging/openapi.json",
     "packaging/dev/novnc",
     "tests/typescript",
 ];
+/// The pages with samples, which become programs in this order.
+const PAGES: [&str; 2] = ["src/clients/typescript/README.md", "docs/clients/typescript.md"];
+/// The programs of `tests/typescript` that use the library.
+const PROGRAMS: [&str; 5] =
+    ["client.ts", "client_chat.ts", "client_recordings.ts", "client_retries.ts", "client_streams.ts"];
 /// Longest time until a click in Chromium reaches a program, on a busy machine.
 const CLICK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Lifetime of tickets in seconds: longer than Chromium takes to start on a busy machine.
@@ -58,17 +69,20 @@ fn pack(tree: &Path, folder: &Path, mask: &str) -> PathBuf {
     folder.join(TARBALL)
 }
 
-/// The README's samples in one language.
-fn samples(language: &str) -> Vec<String> {
-    let readme = root().join("src/clients/typescript/README.md");
-    let text = std::fs::read_to_string(readme).expect("a README");
-    let parts = text.split("\n```").skip(1).step_by(2);
-    let found = parts.filter_map(|part| part.strip_prefix(language)?.strip_prefix('\n').map(str::to_owned));
-    found.collect()
+/// The samples of a page in one language.
+fn samples_of(page: &str, language: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join(page)).expect("a page");
+    let found = blocks(&text).into_iter().filter(|block| block.language == language);
+    found.map(|block| block.text).collect()
+}
+
+/// The samples of all pages that are programs.
+fn samples() -> Vec<String> {
+    PAGES.iter().flat_map(|page| samples_of(page, "ts")).collect()
 }
 
 /// A folder in which the library is installed from its tarball, without the network, and its users are
-/// compiled with `tsc --strict`: the programs of `tests/typescript` and the README's samples (`sample_0.js`).
+/// compiled with `tsc --strict`: the programs of `tests/typescript`, samples of the pages (`sample_0.js`).
 fn installation(compiler: &Path, bin: &Path) -> PathBuf {
     let changed = INPUTS.iter().map(|input| last_change(&root().join(input))).max().expect("inputs");
     made_once("typescript-library", changed, |folder| {
@@ -84,18 +98,19 @@ fn installation(compiler: &Path, bin: &Path) -> PathBuf {
         install.args(["install", "--offline", "--ignore-scripts", "--no-fund", "--no-audit", "--silent"]);
         install.args(["--no-package-lock", "--install-links=false", "--cache"]).arg(folder.join("npm"));
         succeed(install.current_dir(folder));
-        for program in ["client.ts", "client_retries.ts"] {
+        for program in PROGRAMS {
             std::fs::copy(root().join("tests/typescript").join(program), folder.join(program))
                 .expect("a copy");
         }
-        for (number, sample) in samples("ts").iter().enumerate() {
+        let samples = samples();
+        for (number, sample) in samples.iter().enumerate() {
             std::fs::write(folder.join(format!("sample_{number}.ts")), sample).expect("a file");
         }
         let mut compile = command(bin, "node");
         compile.arg(compiler.join("typescript/lib/tsc.js")).args(["--strict", "--target", "es2022"]);
         compile.args(["--module", "nodenext", "--types", "node", "--typeRoots"]).arg(compiler.join("@types"));
-        compile.args(["client.ts", "client_retries.ts"]);
-        compile.args((0..samples("ts").len()).map(|number| format!("sample_{number}.ts")));
+        compile.args(PROGRAMS);
+        compile.args((0..samples.len()).map(|number| format!("sample_{number}.ts")));
         succeed(compile.current_dir(folder));
     })
 }
@@ -125,9 +140,14 @@ fn the_tarball_has_the_program_s_version_and_the_same_bytes_in_any_folder() {
     let read = |path: &Path| std::fs::read(path).expect("a tarball");
     assert!(read(&first) == read(&second), "{} and {} differ", first.display(), second.display());
     let listed = succeed(Command::new("tar").arg("-tzf").arg(&first));
-    for file in
-        ["dist/index.d.ts", "dist/api.d.ts", "dist/screen.js", "dist/novnc/core/rfb.js", "LICENSE-MIT"]
-    {
+    for file in [
+        "dist/index.d.ts",
+        "dist/api.d.ts",
+        "dist/parts/chat.js",
+        "dist/screen.js",
+        "dist/novnc/core/rfb.js",
+        "LICENSE-MIT",
+    ] {
         assert!(listed.lines().any(|line| line == format!("package/{file}")), "{file}: {listed}");
     }
 }
@@ -137,6 +157,13 @@ fn requests_are_repeated_under_one_key_and_failures_are_typed() {
     let Some((compiler, bin)) = tools() else { return };
     let mut client = program(&bin, &installation(&compiler, &bin), "client_retries.js");
     assert_eq!(succeed(&mut client), "all retries passed\n");
+}
+
+#[test]
+fn streams_are_read_piece_by_piece_and_closed_when_they_are_left() {
+    let Some((compiler, bin)) = tools() else { return };
+    let mut client = program(&bin, &installation(&compiler, &bin), "client_streams.js");
+    assert_eq!(succeed(&mut client), "all streams passed\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,20 +186,55 @@ async fn a_program_types_a_file_and_hears_events_a_terminal_and_sound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_samples_of_the_readme_run() {
+async fn a_program_follows_runs_of_models_and_their_threads() {
     if let Some(skip) = skip_reason() {
         return skip.report();
     }
     let Some((compiler, bin)) = tools() else { return };
     let installation = installation(&compiler, &bin);
-    let controller = RunningController::boot().await;
-    let count = samples("ts").len();
-    assert!(count > 5, "{count} samples");
+    let models = ScriptedModels::start(scene::library_turns()).await;
+    let controller = RunningController::boot_with(&scene::configuration(&models)).await;
+    let mut client = program(&bin, &installation, "client_chat.js");
+    client.env("HOTDESK_URL", controller.base()).env("HOTDESK_API_KEY", controller.key());
+    run(client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_records_and_streams_a_screen() {
+    let Some((compiler, bin)) = tools() else { return };
+    let settings = "[streaming]\nallow_private = true\n";
+    let Some(controller) = RunningController::boot_full_with(settings).await else { return };
+    let network = TestNetwork::new();
+    let Some(server) = RtmpServer::in_network(&network).await else { return };
+    let installation = installation(&compiler, &bin);
+    let folder = tempfile::tempdir().expect("a folder");
+    let video = folder.path().join("screen.mp4");
+    let mut client = program(&bin, &installation, "client_recordings.js");
+    client.arg(&video).arg(server.url("live"));
+    client.env("HOTDESK_URL", controller.base()).env("HOTDESK_API_KEY", controller.key());
+    run(client).await;
+    assert_eq!(probe(&video), (vec!["h264".to_owned()], 1280, 720));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_samples_of_the_pages_run() {
+    if let Some(skip) = skip_reason() {
+        return skip.report();
+    }
+    let Some((compiler, bin)) = tools() else { return };
+    let installation = installation(&compiler, &bin);
+    // One sample lets a model work.
+    let models = ScriptedModels::start(scene::sample_turns()).await;
+    let controller = RunningController::boot_with(&scene::configuration(&models)).await;
+    let count = samples().len();
+    assert!(count > 9, "{count} samples");
+    let folder = tempfile::tempdir().expect("a folder");
     for number in 0..count {
         let mut sample = program(&bin, &installation, &format!("sample_{number}.js"));
         sample
             .env("HOTDESK_URL", format!("{}/api/", controller.base()))
-            .env("HOTDESK_API_KEY", controller.key());
+            .env("HOTDESK_API_KEY", controller.key())
+            .current_dir(folder.path());
         run(sample).await;
     }
 }
@@ -222,7 +284,7 @@ async fn the_screen_element_of_the_readme_shows_a_screen_and_passes_a_click() {
     let control = json!({"mode": "control", "ttl_seconds": TICKET_SECONDS});
     let ticket = controller.create(&tickets, control).await;
     let url = ticket["url"].as_str().expect("a URL");
-    let sample = samples("html").concat();
+    let sample = samples_of(PAGES[0], "html").concat();
     assert!(sample.contains("TICKET_URL"), "{sample}");
     let site = tempfile::tempdir().expect("a folder");
     let page = format!("<!doctype html>\n{}", sample.replace("TICKET_URL", url));

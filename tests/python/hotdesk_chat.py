@@ -1,10 +1,12 @@
 """Runs of a scripted model by the Python library `hotdesk`, which is installed as its wheel.
 
-HOTDESK_URL and HOTDESK_API_KEY: a service whose default model calls `bash` once, and then says "Done.", "Again." and "By async.".
+HOTDESK_URL and HOTDESK_API_KEY: a service whose default model calls `bash` once, says "Done.", "Again." and "Further.", and then
+does not answer.
 The last line of its output is `done`.
 """
 
 import asyncio
+import time
 
 import hotdesk
 from hotdesk import AsyncComputer, Computer
@@ -55,9 +57,28 @@ async def with_async() -> None:
     async with AsyncComputer("python") as computer:
         async with computer.chat.stream("And you?") as run:
             texts = [event.text async for event in run]
-        assert "".join(texts) == "By async.", texts
+        assert "".join(texts) == "Further.", texts
         assert run.answer and run.thread_id
         assert [step async for step in computer.chat.steps(run.thread_id)] == []
+
+
+def stops(computer: Computer) -> None:
+    """A run in the background is stopped by its thread, and another one ends when its client leaves it."""
+    with computer.chat.stream("Think.", background=True) as run:
+        pass
+    assert run.thread_id and computer.chat.stop(run.thread_id) is True
+    until_cancelled(computer, run.thread_id)
+    assert computer.chat.stop(run.thread_id) is False
+    with computer.chat.stream("Think.") as run:
+        pass
+    assert run.thread_id
+    until_cancelled(computer, run.thread_id)
+
+
+def until_cancelled(computer: Computer, thread: str) -> None:
+    while computer.chat.thread(thread).run == "running":
+        time.sleep(0.1)
+    assert computer.chat.thread(thread).run == "cancelled"
 
 
 def main() -> None:
@@ -66,6 +87,7 @@ def main() -> None:
         threads(computer, thread)
         refusals(computer, thread)
         asyncio.run(with_async())
+        stops(computer)
     print("done")
 
 

@@ -234,6 +234,16 @@ def control(computer: Computer) -> None:
             lease.hand_back("Signed in.")
         assert other.control.wait_until_free(timeout=60).last_hand_back.note == "Signed in."
         assert other.click(1, 1).success
+        # The owner of the workspace takes it from whoever has it.
+        screen.take()
+        with other.control.take(note="Now.", force=True):
+            try:
+                screen.hand_back()
+            except hotdesk.Conflict as error:
+                assert error.code == "control_held", error
+            else:
+                raise AssertionError("a lost screen was handed back")
+        assert not screen.state().holder
         answers = threading.Thread(target=answer, args=(other,))
         answers.start()
         assert screen.ask_for_help("Which one?", timeout=60).note == "The first."
@@ -280,6 +290,15 @@ def define_templates(computer: Computer) -> None:
     assert "system/desktop@1.0.0" in [it.ref for it in templates.list_global()]
     assert templates.build_status("python-made@1.0.0").status == "not_built"
     templates.delete("python-made@1.0.0")
+    built = "python-built@1.0.0"
+    steps = {"run": ["echo 'by a step' > /opt/made"]}
+    templates.publish({"api_version": "hotdesk/v1", "name": built, "build": steps}, build=True)
+    log = list(templates.build_log(built))
+    assert (log[-1].phase, log[-1].level) == ("ready", "success"), log
+    assert templates.wait_for_build(built).status == "ready"
+    with templates.launch(built) as launched:
+        assert launched.bash("cat /opt/made").output == "by a step\n"
+    templates.delete(built)
     assert templates.list() == []
 
 

@@ -127,6 +127,97 @@ async function channels(desk: Computer): Promise<void> {
     await assert.rejects(desk.terminal({ cols: 5000 }).next(), /cols must be a whole number/);
 }
 
+/** One program has the screen, and others wait for it; a request for help is answered, or nobody answers. */
+async function control(desk: Computer): Promise<void> {
+    const { data } = await hotdesk.api.POST("/keys", { body: { name: "other" } });
+    assert.ok(data?.key);
+    const other = await new Hotdesk({ key: data.key }).computer(desk.id);
+    const isHeld = (error: unknown) => error instanceof ConflictError && error.code === "control_held";
+    assert.ok(!(await desk.control.state()).holder);
+    {
+        await using lease = await desk.control.take({ note: "I sign in", seconds: 3 });
+        assert.equal((await desk.control.state()).note, "I sign in");
+        const taken = lease.state.expires_at ?? "";
+        await assert.rejects(other.click(1, 1), isHeld);
+        // Longer than its time: it is renewed.
+        await assert.rejects(other.control.waitUntilFree({ timeout: 4 }), TimeoutError);
+        assert.ok((lease.state.expires_at ?? "") > taken);
+        await lease.handBack("Signed in.");
+    }
+    assert.equal((await other.control.waitUntilFree({ timeout: 60 })).last_hand_back?.note, "Signed in.");
+    assert.ok((await other.click(1, 1)).success);
+    // The owner of the workspace takes it from whoever has it.
+    const lost = await desk.control.take();
+    {
+        await using _ = await other.control.take({ note: "Now.", force: true });
+        await assert.rejects(lost.handBack(), isHeld);
+    }
+    assert.ok(!(await desk.control.state()).holder);
+    const answer = async () => {
+        while (!(await other.control.state()).help) await other.wait(0.1);
+        await other.control.answerHelp("The first.");
+    };
+    const [helped] = await Promise.all([desk.control.askForHelp("Which one?", { timeout: 60 }), answer()]);
+    assert.equal(helped.note, "The first.");
+    await assert.rejects(desk.control.askForHelp("Nobody?", { timeout: 1 }), /Nobody answered/);
+}
+
+async function secrets(desk: Computer): Promise<void> {
+    await hotdesk.secrets.set("TYPESCRIPT_TOKEN", "first");
+    assert.equal((await hotdesk.secrets.set("TYPESCRIPT_TOKEN", "hidden value")).name, "TYPESCRIPT_TOKEN");
+    const listed = await hotdesk.secrets.list();
+    assert.deepEqual(listed.map((it) => it.name), ["TYPESCRIPT_TOKEN"]);
+    assert.ok(!JSON.stringify(listed).includes("hidden value"));
+    await desk.syncSecrets(["TYPESCRIPT_TOKEN"]);
+    assert.match((await desk.bash("cat /root/.env")).output, /hidden value/);
+    await hotdesk.secrets.delete("TYPESCRIPT_TOKEN");
+    assert.deepEqual(await hotdesk.secrets.list(), []);
+    const workspace = "typescript";
+    assert.equal((await hotdesk.secrets.set("OTHER", "x", { workspace })).workspace_id, desk.record.workspace_id);
+    await hotdesk.secrets.delete("OTHER", { workspace });
+    assert.deepEqual(await hotdesk.secrets.list({ workspace }), []);
+}
+
+async function templates(): Promise<void> {
+    const { templates } = hotdesk;
+    const definition = { api_version: "hotdesk/v1", template: { name: "typescript-made", version: "1.0.0" } };
+    assert.equal((await templates.validate(definition)).ref, "default/typescript-made@1.0.0");
+    await assert.rejects(templates.validate("api_version: hotdesk/v1\ntemplate: {name: 3}\n"), (error: unknown) => {
+        return error instanceof HotdeskError && error.status === 422 && Array.isArray(error.body["errors"]);
+    });
+    await templates.publish(definition);
+    assert.deepEqual((await templates.list()).map((it) => it.ref), ["default/typescript-made@1.0.0"]);
+    assert.equal((await templates.get("typescript-made@1.0.0")).ref, "default/typescript-made@1.0.0");
+    assert.ok((await templates.listGlobal()).some((it) => it.ref === "system/desktop@1.0.0"));
+    assert.equal((await templates.buildStatus("typescript-made@1.0.0")).status, "not_built");
+    await templates.delete("typescript-made@1.0.0");
+    const built = "typescript-built@1.0.0";
+    const steps = { run: ["echo 'by a step' > /opt/made"] };
+    await templates.publish({ api_version: "hotdesk/v1", name: built, build: steps }, { build: true });
+    const log: string[] = [];
+    for await (const entry of templates.buildLog(built)) log.push(`${entry.phase} ${entry.level}`);
+    assert.equal(log.pop(), "ready success");
+    assert.equal((await templates.waitForBuild(built)).status, "ready");
+    {
+        await using launched = await templates.launch(built);
+        assert.equal((await launched.bash("cat /opt/made")).stdout, "by a step\n");
+    }
+    await templates.delete(built);
+    assert.deepEqual(await templates.list(), []);
+}
+
+/** The computers of this test have no encoder, and this service sends no stream to private addresses. Both is said. */
+async function recordings(desk: Computer): Promise<void> {
+    const codeOf = (error: unknown) => (error instanceof HotdeskError ? [error.code, error.status] : [error]);
+    assert.deepEqual(await desk.recordings.start().catch(codeOf), ["no_encoder", 409]);
+    const server = { url: "rtmp://127.0.0.1/live", key: "k" };
+    assert.deepEqual(await desk.streaming.start("studio", server).catch(codeOf), ["private_address", 400]);
+    assert.deepEqual(await desk.recordings.list(), []);
+    assert.equal((await desk.streaming.status()).status, "idle");
+    assert.deepEqual(await hotdesk.connections.list(), []);
+    await assert.rejects(desk.recordings.get(UNKNOWN), NotFoundError);
+}
+
 /** Hears a second of silence: 24,000 samples of 16 bits. */
 async function sound(desk: Computer): Promise<void> {
     let bytes = 0;
@@ -157,6 +248,10 @@ let id: string;
     await files(desk);
     await channels(desk);
     await sound(desk);
+    await control(desk);
+    await secrets(desk);
+    await templates();
+    await recordings(desk);
     const { id: before } = await desk.snapshot({ name: "before" });
     await desk.files.remove("Desktop/heard.txt");
     await desk.rollBack(before);

@@ -198,6 +198,30 @@ pub fn configuration(models: &ScriptedModels) -> String {
     )
 }
 
+/// Turns of the programs that use the client libraries: `tests/python/hotdesk_chat.py` and
+/// `tests/typescript/client_chat.ts`.
+pub fn library_turns() -> Vec<Turn> {
+    let made = json!({"command": "echo by a model > /root/made.txt"});
+    vec![
+        Turn::text("One moment. ").then_call("bash", &made),
+        Turn::text("Done."),
+        Turn::text("Again."),
+        Turn::text("Further."),
+        // Two runs that are stopped, perhaps before the model is asked.
+        Turn::silent(),
+        Turn::silent(),
+    ]
+}
+
+/// Turns of one sample of the client libraries in `docs/clients`: a call and two answers.
+pub fn sample_turns() -> Vec<Turn> {
+    vec![
+        Turn::text("I write it. ").then_call("bash", &json!({"command": "echo Hello. > /root/hello.txt"})),
+        Turn::text("It is written."),
+        Turn::text("It says: Hello."),
+    ]
+}
+
 /// A call of the tool `computer`.
 pub fn computer(input: Value) -> Turn {
     Turn::call("computer", &input)

@@ -5,6 +5,9 @@ import type { paths } from "./api.js";
 import { answerOf, init, split, type Api, type Call, type Schemas } from "./calls.js";
 import { Computer } from "./computer.js";
 import { HotdeskError, NotFoundError } from "./errors.js";
+import { Secrets } from "./parts/secrets.js";
+import { Connections } from "./parts/streaming.js";
+import { Templates } from "./parts/templates.js";
 import type { SocketConstructor, SocketLike } from "./sockets.js";
 import { newKey, retrying, type TransportOptions } from "./transport.js";
 
@@ -58,6 +61,12 @@ export class Hotdesk {
   readonly url: string;
   /** Every route of the API, with types of the OpenAPI document, and with the same retries and keys. */
   readonly api: Api;
+  /** Secrets that computers use. */
+  readonly secrets: Secrets;
+  /** RTMP servers for live streams. */
+  readonly connections: Connections;
+  /** Templates, from which computers are launched. */
+  readonly templates: Templates;
   readonly #WebSocket: SocketConstructor | undefined;
 
   constructor(options: HotdeskOptions = {}) {
@@ -73,6 +82,9 @@ export class Hotdesk {
       // A change that is redirected becomes a read, whose answer looks like its own (Fetch standard, "HTTP-redirect fetch").
       redirect: "manual",
     });
+    this.secrets = new Secrets(this.api);
+    this.connections = new Connections(this.api);
+    this.templates = new Templates(this);
     this.#WebSocket = options.WebSocket;
   }
 

@@ -9,7 +9,12 @@ import {
 } from "./channels.js";
 import { Hotdesk, type HotdeskOptions, type NewComputer } from "./client.js";
 import { HotdeskError, NotFoundError, TimeoutError } from "./errors.js";
-import { Files } from "./files.js";
+import { Chat } from "./parts/chat.js";
+import { Control } from "./parts/control.js";
+import { Files } from "./parts/files.js";
+import { Recordings } from "./parts/recordings.js";
+import { Streaming } from "./parts/streaming.js";
+import { wholeOf } from "./parts/templates.js";
 import { Screenshot } from "./screenshot.js";
 import { sleep } from "./transport.js";
 
@@ -62,6 +67,14 @@ export class Computer implements AsyncDisposable {
   readonly hotdesk: Hotdesk;
   /** Its files. */
   readonly files: Files;
+  /** Recordings of its screens. */
+  readonly recordings: Recordings;
+  /** Its live stream to an RTMP server. */
+  readonly streaming: Streaming;
+  /** Who may act on its screens. */
+  readonly control: Control;
+  /** Models that work on it, and their threads. */
+  readonly chat: Chat;
   /** What the service last said about it; {@link refresh} asks again. */
   record: Schemas["Computer"];
   #deletes: boolean;
@@ -71,6 +84,10 @@ export class Computer implements AsyncDisposable {
     this.hotdesk = hotdesk;
     this.record = record;
     this.files = new Files(hotdesk.api, record.id);
+    this.recordings = new Recordings(hotdesk.api, record.id);
+    this.streaming = new Streaming(hotdesk.api, record.id);
+    this.control = new Control(hotdesk.api, record.id);
+    this.chat = new Chat(hotdesk.api, record.id);
     this.#deletes = deletes;
   }
 
@@ -218,6 +235,25 @@ export class Computer implements AsyncDisposable {
     const params = { path: this.#path };
     const body = { snapshot_id };
     return answerOf(this.hotdesk.api.POST("/computers/{id}/rollback", { params, body, ...init(options) }));
+  }
+
+  /**
+   * Makes a template of it, `name@version`, from which others are launched. Its memory is not saved. Remove passwords first:
+   * every file is in the template, but `/tmp` and synced secrets.
+   */
+  async saveTemplate(ref: string, options: Call & { description?: string } = {}): Promise<Schemas["Template"]> {
+    const { call, fields } = split(options);
+    const params = { path: this.#path };
+    const body = { ...fields, ref: wholeOf(ref) };
+    return answerOf(this.hotdesk.api.POST("/computers/{id}/template", { params, body, ...call }));
+  }
+
+  /** Writes secrets to `/root/.env` for programs: these, or all that the key may use on it. */
+  syncSecrets(names?: string[], options: Call = {}): Promise<Schemas["SecretsSynced"]> {
+    const params = { path: this.#path };
+    return answerOf(
+      this.hotdesk.api.POST("/computers/{id}/secrets/sync", { params, body: { names }, ...init(options) }),
+    );
   }
 
   /**

@@ -16,6 +16,12 @@ export class HotdeskError extends Error {
   /** The body of the answer, with the extra fields of its code. */
   readonly body: Fields;
 
+  /** Thread of a run of a model that failed or was refused; undefined for other requests. */
+  get threadId(): string | undefined {
+    const inner = this.body["error"];
+    return isObject(inner) ? text(inner["thread_id"]) : undefined;
+  }
+
   constructor(message: string, details: Partial<HotdeskErrorDetails> & ErrorOptions = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
     this.name = new.target.name;
@@ -80,22 +86,50 @@ const CLASSES: Record<number, typeof HotdeskError> = {
 const isObject = (value: unknown): value is Fields => typeof value === "object" && value !== null;
 const text = (value: unknown) => (typeof value === "string" ? value : undefined);
 
-/** Returns the error of an answer that is no success. `body` is its parsed JSON, or text of something before hotdesk. */
-export function failureOf(response: Response, body: unknown): HotdeskError {
+/**
+ * Returns the error of an answer that is no success. `body` is its parsed JSON, or text of something before hotdesk. `status` is
+ * that of the answer, unless the body was sent after the head of a success.
+ */
+export function failureOf(response: Response, body: unknown, status = response.status): HotdeskError {
   const fields = isObject(body) ? body : {};
   // Chat completions have the error form of the OpenAI API: an object in `error`.
   const inner = isObject(fields["error"]) ? fields["error"] : fields;
   // A page gets status 0 for a redirect.
-  const isRedirect = response.status < 400;
-  const unnamed = isRedirect ? "The address of the service leads to another one" : `The service answered ${response.status}`;
+  const isRedirect = status < 400;
+  const unnamed = isRedirect ? "The address of the service leads to another one" : `The service answered ${status}`;
   const message = text(inner["message"]) ?? text(fields["error"]) ?? unnamed;
-  return new (CLASSES[response.status] ?? HotdeskError)(message, {
+  return new (CLASSES[status] ?? HotdeskError)(message, {
     code: text(inner["code"]),
-    status: response.status,
-    requestId: text(fields["request_id"]) ?? response.headers.get("X-Request-Id") ?? undefined,
+    status,
+    requestId: text(inner["request_id"]) ?? response.headers.get("X-Request-Id") ?? undefined,
     retryAfter: retryAfter(response),
     body: fields,
   });
+}
+
+/** Status of a failure of a run by its type, where the code does not say more (docs/api/chat.md, "Errors"). */
+const STATUS_OF_TYPE: Record<string, number> = {
+  invalid_request_error: 400,
+  authentication_error: 401,
+  billing_error: 402,
+  permission_error: 403,
+  not_found_error: 404,
+  conflict_error: 409,
+  rate_limit_error: 429,
+};
+/** Status of a failure with the type `api_error` by its code. */
+const STATUS_OF_CODE: Record<string, number> = {
+  model_unavailable: 503,
+  model_rate_limited: 503,
+  unavailable: 503,
+  timed_out: 504,
+};
+
+/** Returns the error of a run that failed after the head of its answer, whose status is that of a success. */
+export function runFailureOf(response: Response, event: { error?: unknown }): HotdeskError {
+  const inner = isObject(event.error) ? event.error : {};
+  const status = STATUS_OF_TYPE[text(inner["type"]) ?? ""] ?? STATUS_OF_CODE[text(inner["code"]) ?? ""] ?? 500;
+  return failureOf(response, event, status);
 }
 
 /** Returns the seconds of `Retry-After`, which is a number or a date (RFC 9110 section 10.2.3); undefined without it. */

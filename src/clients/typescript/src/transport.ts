@@ -49,8 +49,11 @@ export function retrying(options: TransportOptions): (request: Request) => Promi
         const response = await send(canRepeat ? request.clone() : request);
         const wanted = pauseAfter(response, isRead, retries);
         if (wanted === undefined || wanted > maxWait * 1000 || !canRepeat) return response;
+        const code = await codeOf(response);
+        // After the hand-back of a screen it is another one, so the program has to look again.
+        if (code === "control_held") return response;
         // A repeat that finds the first request still running waits for it, which counts as no retry.
-        const isRunning = (await codeOf(response)) === "idempotency_in_progress";
+        const isRunning = code === "idempotency_in_progress";
         if (isRunning ? Date.now() - began > IN_PROGRESS_TIMEOUT : retries >= maxRetries) return response;
         await response.body?.cancel();
         if (!isRunning) retries += 1;
@@ -71,6 +74,8 @@ export function retrying(options: TransportOptions): (request: Request) => Promi
 /** Returns the milliseconds after which an answer is worth a repeat; undefined when it is final. */
 function pauseAfter(response: Response, isRead: boolean, retries: number): number | undefined {
   if (response.ok || response.status < 400) return undefined;
+  // A run of a model that failed after it began would work twice (docs/api/chat.md, "Errors").
+  if (response.headers.get("X-Should-Retry") === "false") return undefined;
   const seconds = retryAfter(response);
   if (seconds !== undefined) return seconds * 1000;
   // A change that failed without Retry-After would get its stored answer again.

@@ -111,28 +111,36 @@ class AsyncControl:
         return await screens_control.asyncio(client, id, screen)
 
     def take(
-        self, *, note: str | None = None, seconds: int = 60, screen: str = _BOOT_SCREEN
+        self,
+        *,
+        note: str | None = None,
+        seconds: int = 60,
+        force: bool = False,
+        screen: str = _BOOT_SCREEN,
     ) -> Opening[AsyncControlLease]:
         """Takes a screen: `async with computer.control.take(note="I sign in")`. Input of everybody else is refused.
 
         Args:
             note: What others are told.
             seconds: Time after which it ends by itself when this program is gone, 1 to 3600. `async with` renews it.
+            force: Whether it is taken from another holder, which admins of the workspace may. Renewals do not take it back.
             screen: The screen.
 
         Raises:
             Conflict: Somebody else has it (`control_held`); `wait_until_free` waits.
         """
-        return async_opening(self._lease(note, seconds, screen))
+        return async_opening(self._lease(note, seconds, screen, force))
 
-    async def _lease(self, note: str | None, seconds: int, screen: str) -> AsyncControlLease:
-        state = await self._take(note, seconds, screen)
+    async def _lease(self, note: str | None, seconds: int, screen: str, force: bool) -> AsyncControlLease:
+        state = await self._take(note, seconds, screen, force)
         return AsyncControlLease(self, state, note, seconds, screen)
 
-    async def _take(self, note: str | None, seconds: int, screen: str) -> ScreenControl:
+    async def _take(
+        self, note: str | None, seconds: int, screen: str, force: bool = False
+    ) -> ScreenControl:
         client, id = await self._computer.target()
         body = TakeControl(note=note, seconds=seconds)
-        return await screens_take_control.asyncio(client, id, screen, body=body)
+        return await screens_take_control.asyncio(client, id, screen, body=body, force=force)
 
     async def hand_back(
         self, note: str | None = None, *, force: bool = False, screen: str = _BOOT_SCREEN

@@ -1,8 +1,8 @@
 // Files of a computer.
 
-import { answerOf, init, newCall, responseOf, type Api, type Call, type Schemas } from "./calls.js";
-import { HotdeskError } from "./errors.js";
-import { MAX_KEYED_BODY } from "./transport.js";
+import { answerOf, init, newCall, responseOf, type Api, type Call, type Schemas } from "../calls.js";
+import { HotdeskError } from "../errors.js";
+import { MAX_KEYED_BODY } from "../transport.js";
 
 /** Bytes of a piece, in which a larger file goes. */
 const PIECE = MAX_KEYED_BODY;
