@@ -35,6 +35,7 @@ pub enum Verb {
     FinishFetch,
     SyncFetched,
     KeepLayer,
+    KeepPrograms,
     RemoveLayer,
     Layers,
 }
