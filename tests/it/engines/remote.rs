@@ -86,7 +86,7 @@ impl RemoteFixture {
 
     /// Sends a call as a controller would.
     async fn request(&self, call: Value) -> Option<Value> {
-        let text = json!({"version": 6, "session": uuid::Uuid::nil(), "call": call}).to_string();
+        let text = json!({"version": 7, "session": uuid::Uuid::nil(), "call": call}).to_string();
         self.send([u32::try_from(text.len()).expect("short"), 0], text.as_bytes()).await
     }
 }
@@ -152,7 +152,7 @@ async fn d15_malformed_and_oversized_frames_are_refused_and_the_helper_goes_on()
     ] {
         refusal(fixture.request(call).await);
     }
-    let wrong = json!({"version": 7, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
+    let wrong = json!({"version": 8, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
     let wrong = fixture.send([u32::try_from(wrong.len()).expect("short"), 0], wrong.as_bytes()).await;
     assert!(refusal(wrong).contains("restart controller and helper"));
     let unknown = json!({"observe": {"id": uuid::Uuid::new_v4()}});
