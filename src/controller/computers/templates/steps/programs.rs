@@ -25,7 +25,8 @@ use super::super::apt::{APT, APT_CLEAN};
 use super::super::triggers;
 use super::files;
 
-/// User of services that the build makes where the image lacks it: that of a service without `user`.
+/// User of services that the build makes where the image lacks it: that of a service without `user`. The guest image has it
+/// (`packaging/image/setup`).
 const SERVICE_USER: &str = "orgo";
 
 /// Returns the programs of a definition, with their references replaced.
