@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::build_log::BuildLog;
-use super::{files, programs, run};
-use hotdesk_domain::computer::template::build::{BuildStep, StepKind};
+use axum::http::Method;
+
+use super::{files, programs};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_guest::Guest;
+use hotdesk_guest::{Guest, QUICK_TIMEOUT};
+use hotdesk_wire::desktop::bash::Bash;
+use hotdesk_wire::programs::exec::BashResult;
 use hotdesk_wire::programs::service::TemplatePrograms;
 use hotdesk_wire::template::TemplateDefinition;
 
-/// For some short programs in a computer. One that takes longer counts as lacking something.
+/// For some short programs in a computer. Where they take longer, something counts as missing.
 const REQUIREMENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The list of a definition's programs.
@@ -22,8 +24,8 @@ pub struct ProgramList {
     pub text: String,
     /// Whether the guest image has all that they need.
     pub fits_image: bool,
-    /// Succeeds where the step of the list would only write the list.
-    requirements: BuildStep,
+    /// The script that succeeds where the step of the list would only write the list.
+    requirements: String,
 }
 
 impl ProgramList {
@@ -39,23 +41,36 @@ impl ProgramList {
         let text = serde_json::to_string(&programs).map_err(Error::internal)?;
         let owners = files::owner_checks(definition);
         let fits_image = owners.is_empty() && programs::fits_image(&programs);
-        let script = programs::requirements(&programs) + &owners;
-        let field = "what the programs need".to_owned();
-        let requirements = BuildStep { kind: StepKind::Programs, field, script };
+        let requirements = programs::requirements(&programs) + &owners;
         Ok(Some(Self { programs, text, fits_image, requirements }))
     }
 
     /// Whether every computer has everything that the programs need, as for hooks.
     pub fn needs_nothing(&self) -> bool {
-        self.requirements.script.is_empty()
+        self.requirements.is_empty()
     }
 
-    /// Whether a computer has everything that the programs need, with the environment of the steps. Nothing of this is logged:
-    /// where it fails, the step of the list says what is missing, or installs it.
+    /// Whether a computer has everything that the programs need, with the environment of the steps. One that does not answer has
+    /// not. Nothing of this is in the log of a build: the step of the list says what is missing, or installs it.
     pub async fn is_satisfied(&self, guest: &Guest, environment: &BTreeMap<String, String>) -> bool {
-        let unread = BuildLog::default();
-        let asked = run::run(guest, &self.requirements, environment, &unread);
-        matches!(tokio::time::timeout(REQUIREMENTS_TIMEOUT, asked).await, Ok(Ok(0)))
+        let body = Bash {
+            command: self.requirements.clone(),
+            timeout: Some(REQUIREMENTS_TIMEOUT.as_secs_f64()),
+            env: Some(environment.clone()),
+            ..Bash::default()
+        };
+        let timeout = REQUIREMENTS_TIMEOUT + QUICK_TIMEOUT;
+        let ran: Result<BashResult> = guest.call(Method::POST, "/bash", (), Some(&body), timeout).await;
+        match ran {
+            Ok(ran) => ran.exit_code == 0,
+            Err(error) => {
+                tracing::info!(
+                    error = format_args!("{error:#}"),
+                    "a computer does not say whether it has what the programs of a template need"
+                );
+                false
+            }
+        }
     }
 }
 
@@ -95,7 +110,7 @@ mod tests {
     fn requirements_change_nothing_and_name_each_user_once() {
         let more = "apps: [{name: web, services: [{name: a, run: x}, {name: b, run: y}, {name: c, run: z, user: web}]}]\n\
             terminal: [{name: main}]\nfiles: [{to: /etc/x, inline: y, when: runtime, owner: painter}]\n";
-        let script = list(more).unwrap().requirements.script;
+        let script = list(more).unwrap().requirements;
         for part in
             ["command -v s6-svscan ", "command -v tmux ", "id -u orgo ", "id -u web ", "passwd painter "]
         {
@@ -109,10 +124,10 @@ mod tests {
     #[test]
     fn the_first_requirement_that_is_not_met_ends_the_script() {
         let run = |script: &str| {
-            let output = std::process::Command::new("bash").args(["-e", "-c", script]).output().unwrap();
+            let output = std::process::Command::new("bash").args(["-c", script]).output().unwrap();
             output.status.success()
         };
-        let requirements = |user: &str| list(&service(user)).unwrap().requirements.script;
+        let requirements = |user: &str| list(&service(user)).unwrap().requirements;
         let of_root = requirements(", user: root").replace("s6-svscan", "sh");
         assert!(run(&of_root), "{of_root}");
         let without_tool = requirements(", user: root").replace("s6-svscan", "no-such-tool");

@@ -203,7 +203,8 @@ pub fn requirements(programs: &TemplatePrograms) -> String {
     if notifies(programs) {
         checks.push(HAS_NOTIFICATIONS.to_owned());
     }
-    let users: BTreeSet<&str> = programs.services.iter().map(|service| service.user.as_str()).collect();
+    let users = programs.services.iter().map(|service| service.user.as_str());
+    let users: BTreeSet<&str> = users.filter(|user| *user != "root").collect();
     checks.extend(users.into_iter().map(|user| format!("id -u {}", shell_words::quote(user))));
     checks.into_iter().map(|check| format!("{check} >/dev/null 2>&1 || exit 1\n")).collect()
 }
