@@ -1,4 +1,5 @@
-//! Rebuilds after a change of the last step or of a service: what boots, and what a failure leaves (docs/internals.md#rebuilds-of-templates).
+//! Rebuilds after a change of the last step or of a service: what boots, and what a failure leaves
+//! (docs/internals.md#rebuilds-of-templates).
 
 use std::sync::Arc;
 use std::time::Duration;
