@@ -315,6 +315,23 @@ pub trait Engine: Debug + Send + Sync + 'static {
         Err(EngineError::Unsupported("make layers of imported images"))
     }
 
+    /// Makes a read-only layer whose only file is the list of a template's programs
+    /// ([`PROGRAMS_FILE`](hotdesk_domain::computer::template::build::PROGRAMS_FILE)), without a machine. `below` are the layers
+    /// below it, the lowest first. Returns the bytes of its files; `None` when only a machine can write the file, for example
+    /// because its folder is a symbolic link. An existing layer is left alone.
+    ///
+    /// # Errors
+    /// `NoCapacity` when the host's disk has too little space; `Failed` when a layer below cannot be read. Nothing is left of the
+    /// attempt.
+    async fn keep_programs(
+        &self,
+        _list: &str,
+        _below: &[LayerId],
+        _layer: LayerId,
+    ) -> EngineResult<Option<u64>> {
+        Ok(None)
+    }
+
     /// Removes a layer; a missing one counts as removed.
     ///
     /// # Errors

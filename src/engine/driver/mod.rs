@@ -267,6 +267,16 @@ impl<M: GuestDriver> Engine for M {
         self.blocking(move |engine| layers::bases::keep(engine, &name, &id, layer)).await
     }
 
+    async fn keep_programs(
+        &self,
+        list: &str,
+        below: &[LayerId],
+        layer: LayerId,
+    ) -> EngineResult<Option<u64>> {
+        let (list, below) = (list.to_owned(), below.to_vec());
+        self.blocking(move |engine| layers::programs::keep(engine, &list, &below, layer)).await
+    }
+
     async fn remove_layer(&self, layer: LayerId) -> EngineResult<()> {
         self.blocking(move |engine| layers::remove(engine, layer)).await
     }

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::remote::frames::{self, MAX_REPLY, MAX_REQUEST};
+use crate::remote::frames::{self, MAX_DATA, MAX_REPLY, MAX_REQUEST};
 use crate::remote::protocol::{Call, KeyText, Reply, Request, VERSION};
 use crate::{
     Boot, Change, DiskWatch, Effect, Endpoint, Engine, EngineError, EngineFindings, EngineResult, Extents,
@@ -403,6 +403,23 @@ impl Engine for RemoteEngine {
     async fn keep_base(&self, name: &str, id: &str, layer: LayerId) -> EngineResult<u64> {
         let call = Call::KeepBase { name: name.to_owned(), id: id.to_owned(), layer: layer.0 };
         let Reply::Layer(bytes) = self.call(call).await? else {
+            return Err(unexpected("layer"));
+        };
+        Ok(bytes)
+    }
+
+    async fn keep_programs(
+        &self,
+        list: &str,
+        below: &[LayerId],
+        layer: LayerId,
+    ) -> EngineResult<Option<u64>> {
+        if list.len() > MAX_DATA {
+            return Ok(None);
+        }
+        let below = below.iter().map(|layer| layer.0).collect();
+        let call = Call::KeepPrograms { below, layer: layer.0 };
+        let (Reply::WrittenLayer(bytes), _) = self.call_with(call, list.as_bytes()).await? else {
             return Err(unexpected("layer"));
         };
         Ok(bytes)

@@ -191,7 +191,7 @@ impl Server {
                 "protocol {version} is not {VERSION} of this helper ({ours}); restart controller and helper"
             )));
         }
-        if !data.is_empty() && !matches!(call, Call::WriteSaved { .. }) {
+        if !data.is_empty() && !matches!(call, Call::WriteSaved { .. } | Call::KeepPrograms { .. }) {
             return failure(refused("data with a call that takes none"));
         }
         if let Call::WaitStopped { id } = call {
@@ -310,6 +310,11 @@ async fn perform(engine: &dyn Engine, call: Call, data: Vec<u8>) -> EngineResult
         Call::BaseId { name } => Reply::BaseId(engine.base_id(&name).await?),
         Call::KeepBase { name, id, layer } => {
             Reply::Layer(engine.keep_base(&name, &id, LayerId(layer)).await?)
+        }
+        Call::KeepPrograms { below, layer } => {
+            let below = validate::layers(&below)?;
+            let list = validate::list(data)?;
+            Reply::WrittenLayer(engine.keep_programs(&list, &below, LayerId(layer)).await?)
         }
         Call::RemoveLayer { layer } => complete(engine.remove_layer(LayerId(layer)).await)?,
         Call::Layers {} => Reply::Layers(engine.layers().await?.into_iter().map(|layer| layer.0).collect()),

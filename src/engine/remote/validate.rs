@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::remote::frames::MAX_DATA;
 use crate::remote::protocol::{BootText, KeyText, SpecText};
 use crate::{
@@ -56,10 +58,20 @@ pub(super) fn spec(text: &SpecText, offers: &Offers) -> EngineResult<MachineSpec
     change(Change::Memory(memory_bytes))?;
     change(Change::Disk(disk_bytes))?;
     change(Change::Bandwidth(bandwidth_mbps))?;
-    check(layers.len() <= MAX_LAYERS, || format!("{} layers are more than {MAX_LAYERS}", layers.len()))?;
-    let layers = layers.iter().copied().map(LayerId).collect();
+    let layers = self::layers(layers)?;
     let (id, egress) = (ComputerId(id), egress(text.egress.as_deref())?);
     Ok(MachineSpec { id, isolation, cpu, memory_bytes, disk_bytes, bandwidth_mbps, layers, egress })
+}
+
+/// Checks the number of layers of a machine.
+pub(super) fn layers(layers: &[Uuid]) -> EngineResult<Vec<LayerId>> {
+    check(layers.len() <= MAX_LAYERS, || format!("{} layers are more than {MAX_LAYERS}", layers.len()))?;
+    Ok(layers.iter().copied().map(LayerId).collect())
+}
+
+/// Checks that a list of programs is a text. Frames bound its length.
+pub(super) fn list(data: Vec<u8>) -> EngineResult<String> {
+    String::from_utf8(data).map_err(refused)
 }
 
 /// Checks an egress policy. Its networks and names become parts of packet rules.
@@ -141,7 +153,6 @@ pub(super) fn extents(file: &SavedFile, places: Vec<(u64, u64)>, bytes: Vec<u8>)
 mod tests {
     use super::*;
     use crate::{Capabilities, Offer};
-    use uuid::Uuid;
 
     fn a_machine() -> SpecText {
         let (memory_bytes, disk_bytes, isolation) = (1 << 30, 8 << 30, "shared".to_owned());
@@ -191,6 +202,12 @@ mod tests {
         assert!(spec(&SpecText { bandwidth_mbps: u32::MAX, ..a_machine() }).is_err());
         let with_layers = |count| spec(&SpecText { layers: vec![Uuid::nil(); count], ..a_machine() });
         assert!(with_layers(MAX_LAYERS).is_ok() && with_layers(MAX_LAYERS + 1).is_err());
+    }
+
+    #[test]
+    fn a_list_of_programs_is_a_text() {
+        assert_eq!(list(b"{}".to_vec()).unwrap(), "{}");
+        assert!(list(vec![0xff]).is_err());
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub enum Verb {
     FinishFetch,
     SyncFetched,
     KeepLayer,
+    KeepPrograms,
     RemoveLayer,
     Layers,
 }

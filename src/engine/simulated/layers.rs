@@ -8,6 +8,7 @@ use crate::simulated::snapshots::size_of;
 use crate::simulated::{SimulatedEngine, ids_in, ignore_missing};
 use crate::{EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::{ComputerId, LayerId};
+use hotdesk_domain::computer::template::build::PROGRAMS_FILE;
 
 const MAKE: &str = "make a layer";
 const REMOVE: &str = "remove a layer";
@@ -55,6 +56,18 @@ impl SimulatedEngine {
             copy_folder(&machine.join("disk"), &folder).map_err(failed)?;
         }
         size_of(&folder).map_err(failed)
+    }
+
+    /// Makes the layer with a list of programs. Those below do not matter: nobody makes links there.
+    pub(super) fn write_programs(&self, list: &str, layer: LayerId) -> EngineResult<Option<u64>> {
+        let failed = |error: io::Error| EngineError::failed(MAKE, error);
+        let folder = self.host.layer(layer);
+        if !folder.is_dir() {
+            let file = folder.join(PROGRAMS_FILE.trim_start_matches('/'));
+            fs::create_dir_all(file.parent().unwrap_or(&folder)).map_err(failed)?;
+            fs::write(file, list).map_err(failed)?;
+        }
+        size_of(&folder).map(Some).map_err(failed)
     }
 
     pub(super) fn delete_layer(&self, layer: LayerId) -> EngineResult<()> {

@@ -398,6 +398,15 @@ impl Engine for SimulatedEngine {
         self.act(Verb::KeepLayer, async { self.make_layer(id, layer) }).await
     }
 
+    async fn keep_programs(
+        &self,
+        list: &str,
+        _below: &[LayerId],
+        layer: LayerId,
+    ) -> EngineResult<Option<u64>> {
+        self.act(Verb::KeepPrograms, async { self.write_programs(list, layer) }).await
+    }
+
     async fn remove_layer(&self, layer: LayerId) -> EngineResult<()> {
         self.act(Verb::RemoveLayer, async { self.delete_layer(layer) }).await
     }

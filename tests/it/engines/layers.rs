@@ -315,6 +315,47 @@ async fn a_machine_that_never_booted_is_an_empty_layer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_programs_is_a_layer_with_the_folders_below() {
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (engine, [one, two, linked, none]) = (&fixture.engine, [(); 4].map(|()| LayerId::random()));
+    let first = machine_spec();
+    let guest = start(&**engine, &first).await;
+    guest
+        .run("chmod 751 /etc; mkdir -p /etc/hotdesk; chmod 711 /etc/hotdesk; touch /etc/hotdesk/other")
+        .await;
+    keep(&**engine, first.id, one).await;
+    let bytes = engine.keep_programs("{}", &[one], two).await.expect("a layer").expect("a written layer");
+    assert!((1..1 << 20).contains(&bytes), "{bytes} bytes");
+    let again = engine.keep_programs("[]", &[], two).await.expect("left alone");
+    assert_eq!(again, Some(bytes));
+    let above = MachineSpec { layers: vec![one, two], ..machine_spec() };
+    let guest = start(&**engine, &above).await;
+    let look = "cd /etc/hotdesk; stat -c '%a %u:%g' / /etc . programs.json; cat programs.json; ls; ls /etc/debian_version";
+    let seen = guest.run(look).await;
+    let expected = "755 0:0\n751 0:0\n711 0:0\n644 0:0\n{}other\nprograms.json\n/etc/debian_version";
+    assert_eq!(seen, expected);
+    // A machine follows a link that its user made. The host does not.
+    guest.run("rm -r /etc/hotdesk; ln -s /opt /etc/hotdesk").await;
+    keep(&**engine, above.id, linked).await;
+    let before = entries(&fixture);
+    let refused = engine.keep_programs("{}", &[one, two, linked], none).await.expect("an answer");
+    assert_eq!((refused, entries(&fixture)), (None, before));
+    expect_failed(engine.keep_programs("{}", &[none], LayerId::random()).await, "No such file");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_without_space_writes_no_list_of_programs() {
+    let own = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
+    let state = own.path().join("state");
+    let _small = SmallDisk::mount(own.path(), &state, 500);
+    let Some(fixture) = ContainerFixture::in_folder(state, own, NetworkConfig::disabled()) else { return };
+    let refused =
+        fixture.engine.keep_programs("{}", &[], LayerId::random()).await.expect_err("no disk space");
+    assert!(matches!(refused, EngineError::NoCapacity(..)), "{refused:#}");
+    assert!(entries(&fixture).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_an_interrupted_attempt_left_is_removed_unless_it_still_runs() {
     let Some(fixture) = ContainerFixture::without_network() else { return };
     let id = stopped_machine(&fixture, 1000).await;

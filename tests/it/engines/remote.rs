@@ -6,18 +6,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotdesk::base::ids::ComputerId;
+use hotdesk::base::ids::{ComputerId, LayerId};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::domain::computer::isolation::Isolation;
 use hotdesk::engine::remote::{self, RemoteEngine};
 use hotdesk::engine::simulated::{Failure, Fault, SimulatedEngine, Verb};
 use hotdesk::engine::{
-    AgentClient, Capabilities, Engine, EngineError, MachineSpec, Observation, Offer, Offers,
+    AgentClient, Capabilities, Engine, EngineError, MAX_LAYERS, MachineSpec, Observation, Offer, Offers,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use uuid::Uuid;
 
 use super::conformance::{END_TIMEOUT, EngineFixture, boot, conformance_tests, machine_spec};
 use super::simulated::SimulatedFixture;
@@ -86,7 +87,7 @@ impl RemoteFixture {
 
     /// Sends a call as a controller would.
     async fn request(&self, call: Value) -> Option<Value> {
-        let text = json!({"version": 6, "session": uuid::Uuid::nil(), "call": call}).to_string();
+        let text = json!({"version": 7, "session": uuid::Uuid::nil(), "call": call}).to_string();
         self.send([u32::try_from(text.len()).expect("short"), 0], text.as_bytes()).await
     }
 }
@@ -152,7 +153,7 @@ async fn d15_malformed_and_oversized_frames_are_refused_and_the_helper_goes_on()
     ] {
         refusal(fixture.request(call).await);
     }
-    let wrong = json!({"version": 7, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
+    let wrong = json!({"version": 8, "session": uuid::Uuid::nil(), "call": {"list": {}}}).to_string();
     let wrong = fixture.send([u32::try_from(wrong.len()).expect("short"), 0], wrong.as_bytes()).await;
     assert!(refusal(wrong).contains("restart controller and helper"));
     let unknown = json!({"observe": {"id": uuid::Uuid::new_v4()}});
@@ -222,6 +223,20 @@ async fn d15_only_files_of_the_saved_state_are_read() {
     file.name = "../../../etc/cron.d/x".to_owned();
     let refused = engine.write_saved(spec.id, &file, Default::default()).await.expect_err("a path");
     assert!(format!("{refused:#}").contains("accept a request"), "{refused:#}");
+}
+
+#[tokio::test]
+async fn d15_a_list_of_programs_has_bounds() {
+    let fixture = RemoteFixture::new();
+    let (engine, layer) = (fixture.connect().await, LayerId::random());
+    // As long as in a request whose text it would not fit.
+    let written = engine.keep_programs(&"x".repeat(1 << 20), &[], layer).await.expect("a layer");
+    assert_eq!((written, engine.layers().await.expect("a list")), (Some(1 << 20), vec![layer]));
+    let other = LayerId::random();
+    let long = engine.keep_programs(&"x".repeat((4 << 20) + 1), &[], other).await.expect("an answer");
+    assert_eq!((long, engine.layers().await.expect("a list")), (None, vec![layer]));
+    let below = vec![Uuid::nil(); MAX_LAYERS + 1];
+    refusal(fixture.request(json!({"keep_programs": {"below": below, "layer": other.0}})).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

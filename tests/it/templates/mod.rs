@@ -16,6 +16,7 @@ mod import_space;
 mod imports;
 mod installed;
 mod prestart;
+mod rebuilds;
 mod requests;
 mod runs;
 mod runtime;

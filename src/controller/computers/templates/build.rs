@@ -3,14 +3,18 @@
 //! ```text
 //! for each planned layer:   there is one with these inputs? -- yes --> use it
 //!   no: create a machine over the layers so far, boot, run the steps, stop, keep what it wrote, destroy it
-//!       the layer with the programs: boot another machine, and wait until its services are up and healthy
 //!       the lowest layer above an imported image: the engine makes it of the image's files
+//!       the layer with the list of programs: the engine writes it, if a machine has what the programs need; then boot another
+//!           machine, and wait until its services are up and healthy
 //! ```
+//! Whether a machine has what the programs need is asked in that of the layer below, before it stops. Without one, as after a change
+//! of the programs alone, it is asked in the machine of the check. Where something is missing, a machine makes the layer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +23,7 @@ use super::build_log::{BuildLog, Level, Phase};
 use super::retention::remove_layer;
 use super::steps::desktop::DESKTOP;
 use super::steps::downloads::{self, Downloads};
+use super::steps::program_list::ProgramList;
 use super::{BUILD_FAILED, CANCELLED, INTERRUPTED, steps};
 use crate::computers::runner::power::{BootGoal, boot_guest_until, is_usable};
 use crate::computers::runner::registry::FleetState;
@@ -104,6 +109,25 @@ fn missing_base(name: &str) -> Error {
     Error::unprocessable(message).code(ErrorCode::TemplateInvalid)
 }
 
+/// A layer that is made.
+struct NewLayer<'a> {
+    isolation: Isolation,
+    hardware: Hardware,
+    /// The layers below, the lowest first.
+    below: &'a [LayerId],
+    planned: &'a PlannedLayer,
+    environment: &'a BTreeMap<String, String>,
+    /// The list of programs that it has.
+    list: Option<&'a ProgramList>,
+}
+
+/// A layer that a machine made.
+struct MachineLayer {
+    layer: LayerId,
+    /// Whether the machine had what the programs of the next layer need.
+    fits_list: bool,
+}
+
 /// A build that runs.
 pub struct Build<'a> {
     /// The fleet's engine and store.
@@ -137,12 +161,15 @@ impl Build<'_> {
     /// What failed, for the template's author.
     pub async fn run(&self) -> Result<BuiltLayers> {
         let isolation = self.isolation()?;
-        let Plan { image, environment, base_id, layers: planned } =
-            Plan::of(self.fleet, self.definition).await?;
-        let steps: usize = planned.iter().map(|layer| layer.steps.len()).sum();
+        let Plan { image, environment, base_id, layers: all } = Plan::of(self.fleet, self.definition).await?;
+        let list = ProgramList::of(self.definition)?;
+        let is_list = |layer: &PlannedLayer| layer.kind() == Some(StepKind::Programs);
+        let steps: usize = all.iter().map(|layer| layer.steps.len()).sum();
         self.note(Phase::Compile, &plural(u32::try_from(steps).unwrap_or(u32::MAX), "step"));
-        let mut layers = Vec::new();
-        for planned in planned {
+        // Whether the machine of the layer before had what the programs need, if it was asked.
+        let (mut layers, mut asked) = (Vec::new(), None);
+        for (at, planned) in all.iter().enumerate() {
+            let fits_list: Option<bool> = asked.take();
             // Builds of several accounts may want the layers of one imported image at the same time.
             let _turn = if planned.is_of_base() { Some(self.wait_for_base().await?) } else { None };
             let owner = planned.owner(self.account, self.operator);
@@ -153,11 +180,23 @@ impl Build<'_> {
                     layer
                 }
                 None if planned.kind() == Some(StepKind::Base) => {
-                    self.make_base(&planned, base_id.as_deref().unwrap_or_default()).await?
+                    self.make_base(planned, base_id.as_deref().unwrap_or_default()).await?
                 }
                 None => {
-                    let hardware = self.admit(&planned).await?;
-                    self.make_layer(isolation, hardware, &layers, &planned, &environment).await?
+                    let hardware = self.admit(planned).await?;
+                    let (below, environment) = (&layers[..], &environment);
+                    let own = list.as_ref().filter(|_| is_list(planned));
+                    let new = NewLayer { isolation, hardware, below, planned, environment, list: own };
+                    if let Some(list) = own {
+                        self.make_programs(&new, list, fits_list).await?
+                    } else {
+                        // The machine of an imported image has not the environment of the template.
+                        let is_below_list = all.get(at + 1).is_some_and(is_list) && !planned.is_of_base();
+                        let next = list.as_ref().filter(|list| is_below_list && !list.needs_nothing());
+                        let made = self.make_layer(&new, next).await?;
+                        asked = next.map(|_| made.fits_list);
+                        made.layer
+                    }
                 }
             };
             layers.push(layer);
@@ -218,26 +257,72 @@ impl Build<'_> {
         made.map(|()| layer)
     }
 
-    async fn make_layer(
+    /// Makes the layer with the list of programs. `fits_list` is whether the machine of the layer below had what they need; `None`
+    /// when there was no such machine.
+    async fn make_programs(
         &self,
-        isolation: Isolation,
-        hardware: Hardware,
-        below: &[LayerId],
-        planned: &PlannedLayer,
-        environment: &BTreeMap<String, String>,
+        new: &NewLayer<'_>,
+        list: &ProgramList,
+        fits_list: Option<bool>,
     ) -> Result<LayerId> {
+        let known = if list.needs_nothing() { Some(true) } else { fits_list };
+        let (is_written, asks) = match known {
+            Some(fits_list) => (fits_list, false),
+            None => (list.fits_image && self.checks_services(list).await?, true),
+        };
+        if is_written && let Some(layer) = self.write_programs(new, list, asks).await? {
+            return Ok(layer);
+        }
+        self.make_layer(new, None).await.map(|made| made.layer)
+    }
+
+    /// Writes the layer with the list of programs, without a machine. With `asks` the machine of the check is asked whether it has
+    /// what they need. Returns `None` when a machine must make the layer; nothing is left then.
+    async fn write_programs(
+        &self,
+        new: &NewLayer<'_>,
+        list: &ProgramList,
+        asks: bool,
+    ) -> Result<Option<LayerId>> {
+        // What follows does not look for the end of the build, unless there is a check.
+        if let Some(error) = self.interruption().now_or_never() {
+            return Err(error);
+        }
+        self.log.enter(Phase::Snapshot);
+        let layer = LayerId::random();
+        let owner = new.planned.owner(self.account, self.operator);
+        self.fleet.store.add_template_layer(owner, layer, &new.planned.inputs).await?;
+        let written = self.fleet.engine.keep_programs(&list.text, new.below, layer).await;
+        let made = match written {
+            Ok(Some(bytes)) => {
+                let title = new.planned.title();
+                self.note(Phase::Snapshot, &format!("{title} is written without a computer"));
+                self.complete(new, layer, bytes, asks).await
+            }
+            Ok(None) => Ok(false),
+            Err(error) => Err(refused(BUILD_FAILED, &error)),
+        };
+        if !matches!(made, Ok(true)) {
+            remove_layer(self.fleet, layer).await;
+        }
+        made.map(|is_made| is_made.then_some(layer))
+    }
+
+    /// Makes a layer of what a machine writes. Before its end it is asked whether it has what the programs of the `next` layer need.
+    async fn make_layer(&self, new: &NewLayer<'_>, next: Option<&ProgramList>) -> Result<MachineLayer> {
+        let NewLayer { isolation, hardware, below, planned, .. } = *new;
         let (machine, layer) = (ComputerId::random(), LayerId::random());
         let _lease = self.fleet.temporary_machines.lease(machine);
         let spec = MachineSpec { layers: below.to_vec(), ..hardware_spec(machine, isolation, &hardware) };
         let title = planned.title();
         let filled = tokio::select! {
-            filled = self.fill_disk_with_cause(&spec, planned, environment, &title) => filled,
+            filled = self.fill_disk_with_cause(&spec, new, next) => filled,
             error = self.interruption() => Err(error),
             error = self.shortage(machine, &title) => Err(error),
         };
         // Not interrupted: the engine would go on copying, and the layer would appear after its removal.
         let kept = match filled {
-            Ok(()) => self.keep(machine, layer, planned).await,
+            Ok(fits_list) => self.keep(machine, layer, planned).await.map(|bytes| (bytes, fits_list)),
             Err(error) => Err(error),
         };
         if let Err(error) = self.fleet.engine.destroy(machine).await {
@@ -248,21 +333,26 @@ impl Build<'_> {
             );
         }
         let made = match kept {
-            Ok(bytes) => {
-                let layers = [below, &[layer]].concat();
-                let spec = hardware_spec(ComputerId::random(), isolation, &hardware);
-                let checked = self.check_services(planned, &MachineSpec { layers, ..spec }).await;
-                match checked {
-                    Ok(()) => self.fleet.store.finish_template_layer(layer, bytes).await,
-                    Err(error) => Err(error),
-                }
-            }
+            Ok((bytes, fits_list)) => self.complete(new, layer, bytes, false).await.map(|_| fits_list),
             Err(error) => Err(error),
         };
         if made.is_err() {
             remove_layer(self.fleet, layer).await;
         }
-        made.map(|()| layer)
+        made.map(|fits_list| MachineLayer { layer, fits_list })
+    }
+
+    /// Checks the services over a layer that is on the host, and stores that it is complete. Returns false without that when the
+    /// machine of the check `asks` whether it has what the programs need, and it has not.
+    async fn complete(&self, new: &NewLayer<'_>, layer: LayerId, bytes: u64, asks: bool) -> Result<bool> {
+        if let Some(list) = new.list {
+            let layers = [new.below, &[layer]].concat();
+            let spec = hardware_spec(ComputerId::random(), new.isolation, &new.hardware);
+            if !self.check_services(list, &MachineSpec { layers, ..spec }, asks).await? {
+                return Ok(false);
+            }
+        }
+        self.fleet.store.finish_template_layer(layer, bytes).await.map(|()| true)
     }
 
     /// [`Self::fill_disk`], whose error tells when the host is short of disk space. A step that fails meanwhile may not know why:
@@ -270,23 +360,24 @@ impl Build<'_> {
     async fn fill_disk_with_cause(
         &self,
         spec: &MachineSpec,
-        planned: &PlannedLayer,
-        environment: &BTreeMap<String, String>,
-        title: &str,
-    ) -> Result<()> {
-        match self.fill_disk(spec, planned, environment).await {
-            Err(error) if self.is_short_of_space() => Err(short_of_space(title, Some(&error))),
+        new: &NewLayer<'_>,
+        next: Option<&ProgramList>,
+    ) -> Result<bool> {
+        match self.fill_disk(spec, new, next).await {
+            Err(error) if self.is_short_of_space() => Err(short_of_space(&new.planned.title(), Some(&error))),
             filled => filled,
         }
     }
 
-    /// Boots a machine over the layers so far, runs the steps, and stops it.
+    /// Boots a machine over the layers so far, runs the steps, and stops it. Returns whether it had what the programs of the `next`
+    /// layer need.
     async fn fill_disk(
         &self,
         spec: &MachineSpec,
-        planned: &PlannedLayer,
-        environment: &BTreeMap<String, String>,
-    ) -> Result<()> {
+        new: &NewLayer<'_>,
+        next: Option<&ProgramList>,
+    ) -> Result<bool> {
+        let NewLayer { planned, environment, .. } = *new;
         let engine = &self.fleet.engine;
         let failed = |error| refused(BUILD_FAILED, &error);
         let guest = {
@@ -311,7 +402,12 @@ impl Build<'_> {
                 return Err(Error::conflict(message));
             }
         }
-        engine.stop(spec.id, STOP_GRACE).await.map_err(failed)
+        let fits_list = match next {
+            Some(list) => list.is_satisfied(&guest, environment).await,
+            None => false,
+        };
+        engine.stop(spec.id, STOP_GRACE).await.map_err(failed)?;
+        Ok(fits_list)
     }
 
     /// Runs the steps of a layer, with the downloads of earlier builds. Without them over an imported image: its programs

@@ -1,14 +1,15 @@
-//! Read-only layers of disks: made from what a stopped machine has written, or of an imported image, and shared by machines that
-//! are made later.
+//! Read-only layers of disks: made from what a stopped machine has written, of an imported image, or of one file, and shared by
+//! machines that are made later.
 //!
 //! ```text
 //!   <layer>.<machine>.new/rootfs  -- copy, sync, rename -->  <layer>  -- rename -->  <layer>.<number>.gone  -- remove
 //! ```
 //! The rename under the final name is last, so a layer is whole or not there. The task that makes one holds the lock of the machine
-//! in the temporary name, or, of an imported image, the lock of the temporary folder itself (flock(2)); so does the tool that
-//! copies, if the controller dies. A layer is removed only while no record of a machine names it.
+//! in the temporary name, or, without a machine, the lock of the temporary folder itself (flock(2)); so does the tool that copies, if
+//! the controller dies. A layer is removed only while no record of a machine names it.
 
 pub mod bases;
+pub(super) mod programs;
 
 use std::fs::{self, File};
 use std::io;

@@ -1,6 +1,6 @@
 //! Messages between a controller and the host helper: one request and one reply on each connection.
 //!
-//! Raw data follows the text of [`Call::WriteSaved`] and [`Reply::Extents`], see `frames.rs`.
+//! Raw data follows the text of [`Call::WriteSaved`], [`Call::KeepPrograms`] and [`Reply::Extents`], see `frames.rs`.
 
 mod arguments;
 mod results;
@@ -15,7 +15,7 @@ use hotdesk_base::ids::ComputerId;
 use results::{EndpointText, FailureText, FindingsText, ObservationText, OfferText};
 
 /// Version of the protocol; helper and controller must have the same one.
-pub(super) const VERSION: u32 = 6;
+pub(super) const VERSION: u32 = 7;
 
 /// A request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -156,6 +156,11 @@ pub(super) enum Call {
         id: String,
         layer: Uuid,
     },
+    /// The list is raw data: it may be longer than a text.
+    KeepPrograms {
+        below: Vec<Uuid>,
+        layer: Uuid,
+    },
     RemoveLayer {
         layer: Uuid,
     },
@@ -206,7 +211,9 @@ impl Call {
             | Self::RemoveSnapshot { id, .. }
             | Self::Snapshots { id } => vec![*id],
             Self::KeepLayer { id, layer } => vec![*id, *layer],
-            Self::KeepBase { layer, .. } | Self::RemoveLayer { layer } => vec![*layer],
+            Self::KeepBase { layer, .. } | Self::KeepPrograms { layer, .. } | Self::RemoveLayer { layer } => {
+                vec![*layer]
+            }
             Self::CopyDisk { from, to } | Self::Fork { from, to } | Self::Launch { from, to, .. } => {
                 vec![*from, to.id]
             }
@@ -246,6 +253,8 @@ pub(super) enum Reply {
     Snapshots(Vec<Uuid>),
     /// A layer is there, with the bytes of its files.
     Layer(u64),
+    /// The same of one that the host may be unable to make without a machine.
+    WrittenLayer(Option<u64>),
     Layers(Vec<Uuid>),
     Findings(Vec<FindingsText>),
     Leftovers(Vec<LeftoverRecord>),

@@ -9,13 +9,12 @@ use tokio::time::Instant;
 use super::BUILD_FAILED;
 use super::build::Build;
 use super::build_log::{Level, Phase};
-use super::steps::programs;
+use super::steps::program_list::ProgramList;
 use crate::computers::runner::power::boot_guest;
 use crate::computers::runner::refused;
 use hotdesk_base::secret::Secret;
 use hotdesk_base::time::phase::PhaseTimer;
 use hotdesk_domain::computer::prepared::services::{ServiceProgress, ServiceRun};
-use hotdesk_domain::computer::template::build::{PlannedLayer, StepKind};
 use hotdesk_domain::computer::template::health::HealthStatus;
 use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_domain::error::{Error, Result};
@@ -64,16 +63,21 @@ impl Build<'_> {
     /// and healthy. What they write is not kept. Programs that may need secrets get those of the account, and
     /// the egress policy of the template's computers; without all of the secrets nothing is checked.
     ///
+    /// With `asks` the computer must have what the programs need. Returns false when it has not, or nothing was checked; no program
+    /// has started then.
+    ///
     /// # Errors
     /// Which service is not up or which application not healthy, with the last lines of its output if it had no
     /// secrets.
-    pub(super) async fn check_services(&self, planned: &PlannedLayer, spec: &MachineSpec) -> Result<()> {
-        if planned.steps.iter().all(|step| step.kind != StepKind::Programs) {
-            return Ok(());
-        }
-        let programs = programs::programs(self.definition, &self.definition.values()?)?;
-        if programs.services.is_empty() && programs.health.is_empty() {
-            return Ok(());
+    pub(super) async fn check_services(
+        &self,
+        list: &ProgramList,
+        spec: &MachineSpec,
+        asks: bool,
+    ) -> Result<bool> {
+        let programs = &list.programs;
+        if !has_checks(programs) {
+            return Ok(!asks);
         }
         let (env_file, spec) = match self.check_secrets().await? {
             CheckSecrets::Undeclared => (None, spec.clone()),
@@ -82,13 +86,13 @@ impl Build<'_> {
                 (Some(text), MachineSpec { egress: self.definition.egress()?, ..spec.clone() })
             }
             CheckSecrets::Withheld(why) => {
-                self.log.add(Level::Warn, Phase::Check, None, &secrets::skipped(&programs, &why));
-                return Ok(());
+                self.log.add(Level::Warn, Phase::Check, None, &secrets::skipped(programs, &why));
+                return Ok(!asks);
             }
         };
         let _lease = self.fleet.temporary_machines.lease(spec.id);
         let checked = tokio::select! {
-            checked = self.run_check(&programs, &spec, env_file.as_ref()) => checked,
+            checked = self.run_check(list, &spec, env_file.as_ref(), asks) => checked,
             error = self.interruption() => Err(error),
             error = self.shortage(spec.id, "the check of the services") => Err(error),
         };
@@ -102,13 +106,24 @@ impl Build<'_> {
         checked
     }
 
-    /// Runs the check in a machine that is removed afterwards. `env_file` is the text of its file of secrets.
+    /// Whether the services of a list can be checked.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails, or a secret was changed by another program.
+    pub(super) async fn checks_services(&self, list: &ProgramList) -> Result<bool> {
+        Ok(has_checks(&list.programs) && !matches!(self.check_secrets().await?, CheckSecrets::Withheld(_)))
+    }
+
+    /// Runs the check in a machine that is removed afterwards. `env_file` is the text of its file of secrets. Returns false when
+    /// the check `asks` whether the machine has what the programs need, and it has not.
     async fn run_check(
         &self,
-        programs: &TemplatePrograms,
+        list: &ProgramList,
         spec: &MachineSpec,
         env_file: Option<&Secret>,
-    ) -> Result<()> {
+        asks: bool,
+    ) -> Result<bool> {
+        let programs = &list.programs;
         let engine = &self.fleet.engine;
         let guest = {
             let _turn = self.fleet.starts.acquire().await.map_err(Error::internal)?;
@@ -120,6 +135,14 @@ impl Build<'_> {
                 Boot { generation: super::build::GENERATION, token, resolution: Resolution::default() };
             boot_guest(&**engine, spec, &boot).await?
         };
+        // Before the machine has secrets, and before a service starts.
+        if asks {
+            let environment = self.definition.values()?.environment().clone();
+            if !list.is_satisfied(&guest, &environment).await {
+                self.note(Phase::Check, "the computer lacks what the programs need: another one installs it");
+                return Ok(false);
+            }
+        }
         if let Some(text) = env_file {
             guest.put_env_file(text).await.map(drop)?;
         }
@@ -130,7 +153,7 @@ impl Build<'_> {
         };
         if problems.is_empty() {
             self.note(Phase::Check, "the services are up and healthy");
-            return Ok(());
+            return Ok(true);
         }
         let mut message = String::new();
         for problem in problems.into_iter().take(MAX_PROBLEMS) {
@@ -152,6 +175,11 @@ impl Build<'_> {
         }
         Err(Error::conflict(message.trim_end()))
     }
+}
+
+/// Whether there is something to check.
+fn has_checks(programs: &TemplatePrograms) -> bool {
+    !(programs.services.is_empty() && programs.health.is_empty())
 }
 
 /// Waits until the services work. Returns what is wrong; nothing when they work. With `hides_reasons` those of

@@ -3,6 +3,7 @@
 pub(super) mod desktop;
 pub(super) mod downloads;
 pub(super) mod files;
+pub(super) mod program_list;
 pub(super) mod programs;
 pub(super) mod run;
 

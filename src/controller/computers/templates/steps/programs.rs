@@ -1,6 +1,6 @@
 //! Services, programs of the desktop, hooks, files and telemetry of a definition, as a computer reads them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -25,7 +25,8 @@ use super::super::apt::{APT, APT_CLEAN};
 use super::super::triggers;
 use super::files;
 
-/// User of services that the build makes where the image lacks it: that of a service without `user`.
+/// User of services that the build makes where the image lacks it: that of a service without `user`. The guest image has it
+/// (`packaging/image/setup`).
 const SERVICE_USER: &str = "orgo";
 
 /// Returns the programs of a definition, with their references replaced.
@@ -173,18 +174,52 @@ fn secrets_of(environment: &Environment) -> BTreeMap<String, String> {
 const HAS_NOTIFICATIONS: &str =
     "{ command -v notify-send && grep -rlx Name=org.freedesktop.Notifications /usr/share/dbus-1/services; }";
 
+fn is_supervised(programs: &TemplatePrograms) -> bool {
+    !(programs.services.is_empty() && programs.autostart.is_empty())
+}
+
+fn notifies(programs: &TemplatePrograms) -> bool {
+    let mut actions = programs.triggers.iter().flat_map(|trigger| &trigger.actions);
+    actions.any(|action| matches!(action, TriggerAction::Notify { .. }))
+}
+
+/// Whether the guest image has what the programs need: the supervisor, and the users root and [`SERVICE_USER`]. The small one
+/// lacks tmux and notifications.
+pub fn fits_image(programs: &TemplatePrograms) -> bool {
+    programs.terminals.is_empty()
+        && !notifies(programs)
+        && programs.services.iter().all(|service| ["root", SERVICE_USER].contains(&&*service.user))
+}
+
+/// The script that succeeds where [`script`] would install and make nothing but the list. It changes nothing.
+pub fn requirements(programs: &TemplatePrograms) -> String {
+    let mut checks = Vec::new();
+    if is_supervised(programs) {
+        checks.push("command -v s6-svscan".to_owned());
+    }
+    if !programs.terminals.is_empty() {
+        checks.push("command -v tmux".to_owned());
+    }
+    if notifies(programs) {
+        checks.push(HAS_NOTIFICATIONS.to_owned());
+    }
+    let users = programs.services.iter().map(|service| service.user.as_str());
+    let users: BTreeSet<&str> = users.filter(|user| *user != "root").collect();
+    checks.extend(users.into_iter().map(|user| format!("id -u {}", shell_words::quote(user))));
+    checks.into_iter().map(|check| format!("{check} >/dev/null 2>&1 || exit 1\n")).collect()
+}
+
 /// The script that stores the programs, with the tools that the image lacks: the supervisor, tmux, notifications. It fails for
 /// a service whose user does not exist.
 pub fn script(programs: &TemplatePrograms) -> Result<String> {
     let mut script = String::new();
-    if !(programs.services.is_empty() && programs.autostart.is_empty()) {
+    if is_supervised(programs) {
         script.push_str(&format!("command -v s6-svscan >/dev/null || {{\n{APT}s6{APT_CLEAN}}}\n"));
     }
     if !programs.terminals.is_empty() {
         script.push_str(&format!("command -v tmux >/dev/null || {{\n{APT}tmux{APT_CLEAN}}}\n"));
     }
-    let mut actions = programs.triggers.iter().flat_map(|trigger| &trigger.actions);
-    if actions.any(|action| matches!(action, TriggerAction::Notify { .. })) {
+    if notifies(programs) {
         script.push_str(&format!(
             "{HAS_NOTIFICATIONS} >/dev/null 2>&1 || {{\n{APT}dunst libnotify-bin{APT_CLEAN}}}\n"
         ));
