@@ -112,7 +112,9 @@ pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
     if error.is_data()
         && let Ok(mut value) = serde_json::from_slice(text)
         && write_as_integers(&mut value)
-        && let Ok(read) = serde_json::from_value(value)
+        // As text again: a reader of values would double the code of each type of a body.
+        && let Ok(text) = serde_json::to_vec(&value)
+        && let Ok(read) = serde_json::from_slice(&text)
     {
         return Ok(read);
     }
