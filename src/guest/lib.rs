@@ -413,7 +413,10 @@ async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T>>) -> 
 }
 
 fn uri(path: &str, query: impl Serialize) -> Result<Uri> {
-    let query = serde_urlencoded::to_string(query).map_err(Error::internal)?;
+    uri_with(path, &serde_urlencoded::to_string(query).map_err(Error::internal)?)
+}
+
+fn uri_with(path: &str, query: &str) -> Result<Uri> {
     let joined =
         if query.is_empty() { format!("http://agent{path}") } else { format!("http://agent{path}?{query}") };
     joined.parse().map_err(|error| Error::internal(format!("agent path: {error}")))
