@@ -37,8 +37,7 @@ pub fn both<A: Send, B>(
 
 /// Runs work on a thread where it may block, as [`tokio::task::spawn_blocking`] does.
 ///
-/// Tokio has several KB of code for each type of work. Boxed work with one type of a result shares it, so
-/// helpers with many callers use this.
+/// Tokio has several KB of code for each type of work. Boxed work with one type of a result shares it.
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let work: Box<dyn FnOnce() -> T + Send> = Box::new(work);
     tokio::task::spawn_blocking(work)

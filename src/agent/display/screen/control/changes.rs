@@ -120,7 +120,7 @@ impl ControlLease {
         rule: impl FnOnce(&str, &mut Control, UnixMillis) -> Result<ChangeOutcome<T>> + Send + 'static,
     ) -> Result<T> {
         let lease = self.clone();
-        let done = tokio::task::spawn_blocking(move || lease.0.change(rule)).await;
+        let done = hotdesk_base::tasks::spawn_blocking(move || lease.0.change(rule)).await;
         done.map_err(|error| Error::internal(format!("a change of a screen's control panicked: {error}")))?
     }
 }
