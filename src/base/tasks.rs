@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,14 @@ pub fn both<A: Send, B>(
     })
 }
 
+/// Runs work on a thread where it may block, as [`tokio::task::spawn_blocking`] does.
+///
+/// Tokio has several KB of code for each type of work. Boxed work with one type of a result shares it.
+pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let work: Box<dyn FnOnce() -> T + Send> = Box::new(work);
+    tokio::task::spawn_blocking(work)
+}
+
 /// A group of background tasks that stops as one.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
@@ -59,6 +68,8 @@ impl Tasks {
         name: &'static str,
         future: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<Option<T>> {
+        // Tokio has several KB of code for each type of a future. Boxed futures with one type of a result share it.
+        let future: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(future);
         let running = Arc::clone(&self.running);
         *running.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += 1;
         let guarded = async move {

@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -420,7 +421,9 @@ impl GlobalOptions {
         let connection = connection::resolve(&options, &stored)?;
         let session = Session { api: Api::new(connection)?, json: self.json, flags: self.connection_flags() };
         let runtime = runtime()?;
-        let outcome = runtime.block_on(command(&session));
+        // Boxed commands with one type of a result share the code of the runtime.
+        let command: Pin<Box<dyn Future<Output = Outcome<T>> + '_>> = Box::pin(command(&session));
+        let outcome = runtime.block_on(command);
         // A thread that reads standard input may block for ever.
         runtime.shutdown_background();
         outcome

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -211,17 +212,28 @@ impl Guest {
     /// Sends a request with JSON and reads the JSON answer, of at most `most` bytes.
     async fn exchange_json<Receive: DeserializeOwned>(
         &self,
-        mut request: Request<Body>,
+        request: Request<Body>,
         timeout: Duration,
         most: usize,
     ) -> Result<ActionReply<Receive>> {
+        let (bytes, replayed) = self.exchange_bytes(request, timeout, most).await?;
+        let answer = serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))?;
+        Ok(ActionReply { answer, replayed })
+    }
+
+    /// Sends a request with JSON. Returns the answer, of at most `most` bytes, and whether it is the stored one of
+    /// an earlier request. It is no part of [`Self::exchange_json`], whose code exists for each type of an answer.
+    async fn exchange_bytes(
+        &self,
+        mut request: Request<Body>,
+        timeout: Duration,
+        most: usize,
+    ) -> Result<(Bytes, bool)> {
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let exchange = async {
             let response = self.exchange(request, StatusCode::is_success).await?;
             let replayed = is_replayed(&response);
-            let bytes = self.answers.collect(response.into_body(), most).await?;
-            let answer = serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))?;
-            Ok(ActionReply { answer, replayed })
+            Ok((self.answers.collect(response.into_body(), most).await?, replayed))
         };
         self.answer_within(timeout, exchange).await
     }
@@ -401,7 +413,10 @@ async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T>>) -> 
 }
 
 fn uri(path: &str, query: impl Serialize) -> Result<Uri> {
-    let query = serde_urlencoded::to_string(query).map_err(Error::internal)?;
+    uri_with(path, &serde_urlencoded::to_string(query).map_err(Error::internal)?)
+}
+
+fn uri_with(path: &str, query: &str) -> Result<Uri> {
     let joined =
         if query.is_empty() { format!("http://agent{path}") } else { format!("http://agent{path}?{query}") };
     joined.parse().map_err(|error| Error::internal(format!("agent path: {error}")))

@@ -91,12 +91,16 @@ fn too_large(limit: usize) -> Error {
 /// # Errors
 /// `Invalid` with the position, for anything else.
 pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    parse(object_text(bytes)?)
+}
+
+fn object_text(bytes: &[u8]) -> Result<&[u8]> {
     let trimmed = bytes.trim_ascii();
     let text = if trimmed.is_empty() { b"{}" } else { trimmed };
     if text.first() != Some(&b'{') {
         return Err(Error::invalid("the request body must be a JSON object"));
     }
-    parse(text)
+    Ok(text)
 }
 
 /// Parses any JSON value. A whole number may have a point, such as `2.0`: it is an integer (JSON Schema
@@ -110,13 +114,19 @@ pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
         Err(error) => error,
     };
     if error.is_data()
-        && let Ok(mut value) = serde_json::from_slice(text)
-        && write_as_integers(&mut value)
-        && let Ok(read) = serde_json::from_value(value)
+        && let Some(text) = with_integers(text)
+        && let Ok(read) = serde_json::from_slice(&text)
     {
         return Ok(read);
     }
     Err(Error::invalid(format!("invalid JSON body: {error}")))
+}
+
+/// Returns a JSON text in which whole numbers with a point are integers; `None` when there are none. The result is text
+/// and no value, because a reader of values would double the code of each type of a body.
+fn with_integers(text: &[u8]) -> Option<Vec<u8>> {
+    let mut value = serde_json::from_slice(text).ok()?;
+    if write_as_integers(&mut value) { serde_json::to_vec(&value).ok() } else { None }
 }
 
 /// Replaces whole numbers that have a point by integers. Returns whether there were any.

@@ -133,7 +133,7 @@ impl Objects {
         let Some(folder) = &self.folder else { return Ok(()) };
         // The store does not list the temporary file of an interrupted write.
         let folder = folder.join(path.as_ref());
-        let removed = tokio::task::spawn_blocking(move || {
+        let removed = hotdesk_base::tasks::spawn_blocking(move || {
             let removed = std::fs::remove_dir_all(&folder);
             // Removes the computer's folder too, once it is empty.
             let _not_empty = folder.parent().map(std::fs::remove_dir);

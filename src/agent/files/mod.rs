@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use hotdesk_base::tasks;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 use resumable::Uploads;
@@ -69,7 +70,7 @@ impl Files {
 /// # Errors
 /// Those of `work`; `Internal` when it panicked.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = tasks::spawn_blocking(work).await;
     done.map_err(|error| Error::internal(format!("a file operation panicked: {error}")))?
 }
 

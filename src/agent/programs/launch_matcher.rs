@@ -42,7 +42,7 @@ impl LaunchMatcher {
     /// Whether a process of the launch runs. Returns false when the processes cannot be read.
     pub(super) async fn has_running_process(&self) -> bool {
         let matcher = self.clone();
-        let read = tokio::task::spawn_blocking(move || {
+        let read = hotdesk_base::tasks::spawn_blocking(move || {
             let table: HashMap<i32, ProcessEntry> =
                 tree::processes().into_iter().map(|process| (process.pid, process)).collect();
             table

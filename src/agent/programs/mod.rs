@@ -171,7 +171,7 @@ impl Programs {
             watched.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
             // No process has the parent -1: only the mark selects processes.
             let target = tree::Target { below: -1, session: None, marker };
-            let ending = tokio::task::spawn_blocking(move || tree::end(&target, END_TIMEOUT));
+            let ending = hotdesk_base::tasks::spawn_blocking(move || tree::end(&target, END_TIMEOUT));
             match ending.await {
                 Ok(0) => {}
                 Ok(left) => tracing::warn!(left, number, "programs of an ended screen have not exited yet"),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 
 use crate::state::journal::{BeginOutcome, Journal, PendingEntry, RecordedAnswer};
-use hotdesk_base::tasks::Tasks;
+use hotdesk_base::tasks::{self, Tasks};
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::error_response::{self, CarriedError, Result};
@@ -110,6 +110,6 @@ fn replay(answer: RecordedAnswer) -> Result<Response> {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = tasks::spawn_blocking(work).await;
     Ok(done.map_err(|error| Error::internal(format!("the request journal's task failed: {error}")))?)
 }

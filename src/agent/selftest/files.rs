@@ -51,7 +51,7 @@ pub(super) async fn check(context: &TestContext) -> CheckResult {
 /// Removes the test's folder if it exists. A failure is only logged.
 pub(super) async fn remove_folder(folder: PathBuf) {
     let shown = folder.display().to_string();
-    let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
+    let removed = hotdesk_base::tasks::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
     match removed {
         Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(%error, folder = shown, "cannot remove the folder of a self-test");

@@ -26,7 +26,7 @@ pub enum OutputStream {
 pub fn input() -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     // It ends with standard input, when the receiver is dropped, or with this program.
-    let _thread = tokio::task::spawn_blocking(move || {
+    let _thread = hotdesk_base::tasks::spawn_blocking(move || {
         let mut stdin = io::stdin().lock();
         loop {
             let mut chunk = vec![0; CHUNK];
@@ -53,7 +53,7 @@ pub fn input() -> mpsc::Receiver<io::Result<Bytes>> {
 /// # Errors
 /// `BrokenPipe` when the reader has gone; others when the write fails.
 pub async fn write(stream: OutputStream, bytes: Bytes) -> io::Result<()> {
-    let written = tokio::task::spawn_blocking(move || match stream {
+    let written = hotdesk_base::tasks::spawn_blocking(move || match stream {
         OutputStream::Out => {
             let mut out = io::stdout().lock();
             out.write_all(&bytes).and_then(|()| out.flush())

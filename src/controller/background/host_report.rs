@@ -125,7 +125,7 @@ impl ReportMaker {
             tokio::join!(self.fleet.engine().check_host(false), self.find_leftovers())
         };
         let data_dir = self.data_dir.clone();
-        let resources = tokio::task::spawn_blocking(move || read_resources(&data_dir));
+        let resources = hotdesk_base::tasks::spawn_blocking(move || read_resources(&data_dir));
         let resources = resources.await.map_err(Error::internal)??;
         let (checks, checks_left_out) = check_records(checked);
         let (found, leftovers_error) = match leftovers {

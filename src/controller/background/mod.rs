@@ -146,7 +146,7 @@ async fn sweep(app: AppState) -> Result<()> {
     let known = app.store.file_ids().await?;
     let blobs = app.blobs.clone();
     let removed =
-        tokio::task::spawn_blocking(move || blobs.sweep(&known)).await.map_err(Error::internal)??;
+        hotdesk_base::tasks::spawn_blocking(move || blobs.sweep(&known)).await.map_err(Error::internal)??;
     if removed > 0 {
         tracing::debug!(removed, "removed old blobs");
     }

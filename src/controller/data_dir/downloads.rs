@@ -131,7 +131,7 @@ impl DownloadCaches {
     /// Removes the oldest archives of all accounts until the rest has at most `most` bytes, and `reserve` bytes are free.
     async fn evict(&self, most: u64, reserve: u64) -> Result<()> {
         let folder = self.folder.clone();
-        let listed = tokio::task::spawn_blocking(move || -> Result<Vec<Archive>> {
+        let listed = hotdesk_base::tasks::spawn_blocking(move || -> Result<Vec<Archive>> {
             let mut archives = Vec::new();
             for account in entries(&folder)? {
                 archives.extend(entries(&account)?.into_iter().filter_map(|path| archive(path, ARCHIVE)));
@@ -194,8 +194,9 @@ impl DownloadCaches {
     /// `Internal` when the disk fails.
     pub async fn sweep(&self, accounts: &HashSet<AccountId>) -> Result<u64> {
         let (folder, mut bytes) = (self.folder.clone(), 0);
-        let folders =
-            tokio::task::spawn_blocking(move || entries(&folder)).await.map_err(Error::internal)??;
+        let folders = hotdesk_base::tasks::spawn_blocking(move || entries(&folder))
+            .await
+            .map_err(Error::internal)??;
         for folder in folders {
             let account = folder.file_name().and_then(|name| name.to_str()?.parse().ok());
             let Some(account) = account.filter(|account| accounts.contains(account)) else {
@@ -221,8 +222,9 @@ impl DownloadCaches {
     /// The archives of an account whose names have this end, the oldest first.
     async fn of(&self, account: AccountId, extension: &'static str) -> Result<Vec<Archive>> {
         let folder = self.folder.join(account.to_string());
-        let listed =
-            tokio::task::spawn_blocking(move || entries(&folder)).await.map_err(Error::internal)??;
+        let listed = hotdesk_base::tasks::spawn_blocking(move || entries(&folder))
+            .await
+            .map_err(Error::internal)??;
         let mut archives: Vec<Archive> =
             listed.into_iter().filter_map(|path| archive(path, extension)).collect();
         archives.sort_by(|one, other| one.path.cmp(&other.path));

@@ -49,7 +49,7 @@ impl RecordedPictures {
     pub async fn sweep(&self) -> Result<()> {
         let recorded: Vec<Uuid> = self.recorded().await?.into_iter().map(|picture| picture.id).collect();
         let (blobs, kind) = (self.blobs.clone(), self.kind);
-        let swept = tokio::task::spawn_blocking(move || blobs.sweep_pictures(kind, &recorded)).await;
+        let swept = hotdesk_base::tasks::spawn_blocking(move || blobs.sweep_pictures(kind, &recorded)).await;
         let PictureSweep { removed, missing } = swept.map_err(Error::internal)??;
         if removed > 0 || !missing.is_empty() {
             tracing::debug!(?kind, removed, missing = missing.len(), "removed pictures of records");

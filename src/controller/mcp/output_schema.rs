@@ -23,8 +23,13 @@ const LEFT_OUT: [&str; 5] = ["example", "examples", "format", "discriminator", "
 pub(super) fn output_schema<R: ToSchema>() -> Map<String, Value> {
     let mut parts: Vec<(String, RefOr<Schema>)> = Vec::new();
     R::schemas(&mut parts);
+    standalone(&R::schema(), parts)
+}
+
+/// Returns a schema with what it refers to. It is no part of [`output_schema`], whose code exists for each result.
+fn standalone(result: &RefOr<Schema>, parts: Vec<(String, RefOr<Schema>)>) -> Map<String, Value> {
     let mut root = Map::new();
-    if let Value::Object(schema) = json!(R::schema()) {
+    if let Value::Object(schema) = json!(result) {
         root = schema;
     }
     simplify(&mut root);

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::{StateArchive, label, not_saved, place};
 use hotdesk_base::backoff::Backoff;
 use hotdesk_base::secret::sealing::SealingKey;
+use hotdesk_base::tasks;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_objects::{Label, Manifest, ManifestFile, PART_BYTES, Part, checksum, pack};
 use hotdesk_store::fleet::saved_state::saved_copies::SavedCopy;
@@ -94,5 +95,5 @@ fn sealed(key: Option<&SealingKey>, label: &Label, name: &str, bytes: Vec<u8>) -
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(Error::internal)?.map_err(Error::internal)
+    tasks::spawn_blocking(work).await.map_err(Error::internal)?.map_err(Error::internal)
 }

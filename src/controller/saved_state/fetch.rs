@@ -105,7 +105,7 @@ impl StateArchive {
 /// Opens, decompresses and verifies a part on a blocking thread.
 async fn unpacked(stored: Vec<u8>, part: &Part, copy: &SavedCopy) -> EngineResult<Vec<u8>> {
     let (part, key, label) = (part.clone(), copy.key.clone(), label(copy));
-    let unpacked = tokio::task::spawn_blocking(move || {
+    let unpacked = hotdesk_base::tasks::spawn_blocking(move || {
         let packed = opened(key.as_ref(), &label, &part.name(), stored)?;
         unpack(&packed, &part).map_err(|error| EngineError::Damaged(error.into()))
     });

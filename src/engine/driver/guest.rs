@@ -15,6 +15,7 @@ use crate::{
     Observation,
 };
 use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tasks;
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// One boot of a machine, under its lock.
@@ -110,7 +111,7 @@ pub(crate) trait GuestDriver:
     ) -> impl Future<Output = EngineResult<T>> + Send {
         let engine = self.clone();
         async move {
-            let done = tokio::task::spawn_blocking(move || step(&engine)).await;
+            let done = tasks::spawn_blocking(move || step(&engine)).await;
             done.unwrap_or_else(|error| Err(EngineError::failed("finish a step", error)))
         }
     }

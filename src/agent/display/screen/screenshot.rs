@@ -130,7 +130,7 @@ impl Screen {
         draw: impl FnOnce(&mut Frame) + Send + 'static,
     ) -> Result<Picture> {
         let encoders = Arc::clone(&self.encoders);
-        let encoded = tokio::task::spawn_blocking(move || {
+        let encoded = hotdesk_base::tasks::spawn_blocking(move || {
             draw(&mut frame);
             encoders.encode(&frame, options, permit)
         });

@@ -138,7 +138,7 @@ impl RunningSession {
     pub(in crate::display) async fn end(self) {
         self.process.end(END_TIMEOUT).await;
         let marks = self.marks;
-        let swept = tokio::task::spawn_blocking(move || process::sweep(&marks)).await;
+        let swept = hotdesk_base::tasks::spawn_blocking(move || process::sweep(&marks)).await;
         if let Err(error) = swept {
             tracing::warn!(%error, "could not end the processes that left a session's process group");
         }

@@ -88,7 +88,7 @@ impl BackgroundProcess {
         if self.gone.is_cancelled() || (ended && !tree) {
             return Err(Error::conflict(format!("process {} has ended", self.id)));
         }
-        let sent = tokio::task::spawn_blocking(move || {
+        let sent = hotdesk_base::tasks::spawn_blocking(move || {
             let mut targets = tree::alive(&Target::below(shim));
             // The waiter is not a part of the command: it must live to report the exit.
             targets.retain(|pid| Some(*pid) != waiter && (tree || Some(*pid) == command));

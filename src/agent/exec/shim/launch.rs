@@ -173,7 +173,7 @@ pub async fn end(shim: Shim, lost: Option<(Option<i32>, String)>, timeout: Durat
 /// Kills the tree; returns how many processes are left.
 async fn end_tree(target: Target, timeout: Duration) -> usize {
     let named = format!("{target:?}");
-    let left = tokio::task::spawn_blocking(move || tree::end(&target, timeout)).await;
+    let left = hotdesk_base::tasks::spawn_blocking(move || tree::end(&target, timeout)).await;
     left.unwrap_or_else(|error| {
         tracing::error!(%error, target = named, "the task that kills a command's processes failed");
         1

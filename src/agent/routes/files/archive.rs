@@ -53,7 +53,7 @@ async fn pack_folder(
     let (sender, receiver) = mpsc::channel(pack::WAITING_PIECES);
     let handle = Handle::current();
     // It ends with its last piece, or when the body is dropped; no task waits for it.
-    let _task = tokio::task::spawn_blocking(move || {
+    let _task = hotdesk_base::tasks::spawn_blocking(move || {
         let _slot = slot;
         pack::pack(&folder, &ArchiveSelection::After(after), sender, handle);
     });

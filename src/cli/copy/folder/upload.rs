@@ -251,7 +251,8 @@ impl FolderUpload<'_> {
         let (sender, receiver) = mpsc::channel(pack::WAITING_PIECES);
         let runtime = Handle::current();
         // It ends with its last piece, or when the body is dropped.
-        let _packing = tokio::task::spawn_blocking(move || pack::pack(&folder, &selection, sender, runtime));
+        let _packing =
+            hotdesk_base::tasks::spawn_blocking(move || pack::pack(&folder, &selection, sender, runtime));
         let failure = Arc::new(OnceLock::new());
         let (noted, progress) = (Arc::clone(&failure), Arc::clone(&self.progress));
         let content = ReceiverStream::new(receiver)

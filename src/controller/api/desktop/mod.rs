@@ -11,6 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::AppState;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::identity::access::actor::Actor;
+use hotdesk_guest::Guest;
 use hotdesk_http::error_response::Result;
 
 pub mod actions;
@@ -56,7 +57,13 @@ async fn forward<Send: Serialize + Sync, Receive: DeserializeOwned>(
     body: Option<&Send>,
     timeout: Duration,
 ) -> Result<Json<Receive>> {
-    let computer = app.directory.find_computer(caller, id).await?;
-    let guest = app.directory.guest_for(&method, &computer).await?.acting_as(Actor::of(caller));
+    let guest = guest_of(app, caller, id, &method).await?;
     Ok(Json(guest.call(method, path, query, body, timeout).await?))
+}
+
+/// Returns the client of a computer's agent that acts for a caller. It is no part of [`forward`], whose code exists
+/// for each type of an answer.
+async fn guest_of(app: &AppState, caller: &Caller, id: &str, method: &Method) -> Result<Guest> {
+    let computer = app.directory.find_computer(caller, id).await?;
+    Ok(app.directory.guest_for(method, &computer).await?.acting_as(Actor::of(caller)))
 }

@@ -47,7 +47,7 @@ pub async fn read_definition<T: Send + 'static>(
     refuse: fn(Vec<TemplateError>) -> Error,
 ) -> Result<T> {
     let document = read_body(body, MAX_DOCUMENT_BYTES).await?;
-    let checked = tokio::task::spawn_blocking(move || template::validate(&document).map(convert));
+    let checked = hotdesk_base::tasks::spawn_blocking(move || template::validate(&document).map(convert));
     checked.await.map_err(Error::internal)?.map_err(|errors| refuse(errors).into())
 }
 

@@ -338,7 +338,7 @@ async fn check_disk(store: &Store, plans: &Plans, account: AccountId) -> Result<
 /// `Unprocessable` (`template_invalid`) for one that an earlier version of the service accepted and this one cannot build.
 async fn parse(template: &StoredTemplate) -> Result<TemplateDefinition> {
     let text = template.definition.clone();
-    let checked = tokio::task::spawn_blocking(move || validate(text.as_bytes()));
+    let checked = hotdesk_base::tasks::spawn_blocking(move || validate(text.as_bytes()));
     checked.await.map_err(Error::internal)?.map_err(|errors| {
         let first = errors.first().map(|error| error.sentence()).unwrap_or_default();
         let next = if template.saved { "save its computer again" } else { "publish another version" };

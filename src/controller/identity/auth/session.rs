@@ -25,6 +25,7 @@ use crate::{App, audit};
 use hotdesk_base::clock;
 use hotdesk_base::ids::{AccountId, SessionId};
 use hotdesk_base::secret::Secret;
+use hotdesk_base::tasks;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::{Caller, Credential, Intent};
 use hotdesk_http::encode::percent_encode;
@@ -284,7 +285,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
         let _held = (place, turn);
         work()
     };
-    tokio::task::spawn_blocking(work).await.map_err(Error::internal)
+    tasks::spawn_blocking(work).await.map_err(Error::internal)
 }
 
 impl FromRequestParts<Arc<App>> for SignedIn {

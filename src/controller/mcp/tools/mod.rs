@@ -11,7 +11,7 @@ use rmcp::model::ToolAnnotations;
 use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
@@ -147,11 +147,6 @@ where
     R: Serialize + ToSchema + 'static,
     F: Future<Output = Result<ToolResult<R>>> + Send + 'static,
 {
-    let mut schema = (*schema_for_type::<A>()).clone();
-    // A tool without arguments has no properties, and clients expect the field.
-    schema.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let mut definition = rmcp::model::Tool::new(name, description, schema).with_annotations(effect.hints());
-    definition.output_schema = Some(Arc::new(output_schema::<R>()));
     let run: ToolFunction = Box::new(move |call, arguments| {
         Box::pin(async move {
             let read = serde_json::from_value(arguments);
@@ -159,6 +154,23 @@ where
             run(call, arguments).await?.serialized()
         })
     });
+    define(name, effect, description, (*schema_for_type::<A>()).clone(), output_schema::<R>(), run)
+}
+
+/// Returns a tool with these schemas. It is no part of [`tool`], whose code exists for each tool.
+fn define(
+    name: &'static str,
+    effect: ToolEffect,
+    description: &'static str,
+    mut arguments: Map<String, Value>,
+    result: Map<String, Value>,
+    run: ToolFunction,
+) -> Tool {
+    // A tool without arguments has no properties, and clients expect the field.
+    arguments.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    let mut definition =
+        rmcp::model::Tool::new(name, description, arguments).with_annotations(effect.hints());
+    definition.output_schema = Some(Arc::new(result));
     Tool { definition, intent: effect.intent(), run }
 }
 

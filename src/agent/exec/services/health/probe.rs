@@ -66,7 +66,7 @@ pub(in crate::exec::services) async fn check(
         }
         HealthProbe::Process { process } => {
             let name = process.clone();
-            let found = tokio::task::spawn_blocking(move || is_running(&name)).await;
+            let found = hotdesk_base::tasks::spawn_blocking(move || is_running(&name)).await;
             match found {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(format!("there is no process {process}")),

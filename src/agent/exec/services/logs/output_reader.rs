@@ -101,7 +101,7 @@ pub(in crate::exec::services) fn begin<'a>(
             tracing::error!(%error, "could not end the thread of the output of services");
             return;
         }
-        if !matches!(tokio::task::spawn_blocking(|| thread.join()).await, Ok(Ok(()))) {
+        if !matches!(hotdesk_base::tasks::spawn_blocking(|| thread.join()).await, Ok(Ok(()))) {
             tracing::error!("the thread of the output of services panicked");
         }
     });

@@ -57,7 +57,7 @@ impl ScriptName<'_> {
     /// Kills all processes of the script, also those of a run that an earlier agent began.
     pub(in crate::exec::services) async fn end_processes(self) {
         let target = Target { below: -1, session: None, marker: Some(format!("{MARK}={}", self.mark())) };
-        match tokio::task::spawn_blocking(move || tree::end(&target, END_TIMEOUT)).await {
+        match hotdesk_base::tasks::spawn_blocking(move || tree::end(&target, END_TIMEOUT)).await {
             Ok(0) => {}
             Ok(left) => tracing::warn!(left, script = self.name, "processes of a script have not ended"),
             Err(error) => tracing::error!(%error, script = self.name, "the task that ends a script failed"),

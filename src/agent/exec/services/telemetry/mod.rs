@@ -73,7 +73,7 @@ async fn send_metrics(exporter: Arc<Exporter>) {
     loop {
         tokio::time::sleep(pause).await;
         pause = METRICS_INTERVAL;
-        let read = tokio::task::spawn_blocking(move || {
+        let read = hotdesk_base::tasks::spawn_blocking(move || {
             let figures = figures(&mut system);
             (system, figures)
         });
@@ -121,7 +121,7 @@ async fn send_logs(exporter: Arc<Exporter>, mut readers: VecDeque<LogReader>) {
                 break;
             }
             let Some(mut reader) = readers.pop_front() else { break };
-            let read = tokio::task::spawn_blocking(move || {
+            let read = hotdesk_base::tasks::spawn_blocking(move || {
                 let lines = new_lines(&mut reader);
                 (reader, lines)
             });

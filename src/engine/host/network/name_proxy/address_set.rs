@@ -61,7 +61,7 @@ impl AddressSet {
                 KnownAddress { address: *address, name, seconds: life.as_secs() }.script(&self.set)
             })
             .collect();
-        let changed = tokio::task::spawn_blocking(move || {
+        let changed = hotdesk_base::tasks::spawn_blocking(move || {
             let mut nft = tool("nft");
             nft.args(["-f", "-"]);
             run_with(STEP, nft, &script)

@@ -46,7 +46,7 @@ pub(super) async fn watch(service: &str, pattern: &str, format: LogFormat, repor
     let mut log = LogReader::at_end(PathBuf::from(log_file(program)));
     reporter.watching();
     loop {
-        let read = tokio::task::spawn_blocking(move || {
+        let read = hotdesk_base::tasks::spawn_blocking(move || {
             let lines = log.lines();
             (log, lines)
         });

@@ -41,7 +41,7 @@ pub(super) async fn watch(
     let mut is_first = true;
     loop {
         let name = metric.to_owned();
-        let read = tokio::task::spawn_blocking(move || {
+        let read = hotdesk_base::tasks::spawn_blocking(move || {
             let reading = read_metric(&mut system, &name);
             (system, reading)
         });

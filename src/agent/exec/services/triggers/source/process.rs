@@ -10,7 +10,7 @@ use hotdesk_domain::computer::template::trigger::MIN_POLL;
 pub(super) async fn watch(process: &str, reporter: &Reporter) -> String {
     let look = || {
         let name = process.to_owned();
-        tokio::task::spawn_blocking(move || probe::is_running(&name))
+        hotdesk_base::tasks::spawn_blocking(move || probe::is_running(&name))
     };
     let mut before = match look().await {
         Ok(runs) => runs,
