@@ -3,7 +3,7 @@
 // Protocol (docs/console.md): the service first sends every computer and then `ready`; afterwards only what changed. The page
 // says which computers are in view, and hears when their screens change, at most once a second each.
 
-import { createSignal, onCleanup } from "solid-js";
+import { batch, createSignal, onCleanup } from "solid-js";
 import { createStore, produce, reconcile } from "solid-js/store";
 import type { Computer, Schemas } from "./service";
 import { leaveForSignIn } from "./session";
@@ -22,6 +22,8 @@ const SIGNED_OUT = 4401;
 /** Pauses between attempts to connect, in milliseconds: they double from the first to the last. */
 const FIRST_PAUSE = 500;
 const LAST_PAUSE = 15_000;
+/** Milliseconds within which changed records are shown together: the first list has hundreds, and nobody sees the delay. */
+const TOGETHER = 50;
 
 const [computers, setComputers] = createStore<Record<string, Computer>>({});
 const [controls, setControls] = createStore<Record<string, Schemas["ScreenControl"]>>({});
@@ -79,13 +81,28 @@ export function connectLive(): void {
   socket = current;
   /** Computers that the service has listed on this connection; the others are gone. */
   const listed = new Set<string>();
+  /** Records that are shown together: each change of the store makes the page sort and compare all of them. */
+  let waiting = new Map<string, Computer>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const flush = () => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (waiting.size === 0) return;
+    const records = waiting;
+    waiting = new Map();
+    batch(() => {
+      for (const [id, record] of records) setComputers(id, reconcile(record));
+    });
+  };
   current.addEventListener("open", announce);
   current.addEventListener("message", (event) => {
     const message = JSON.parse(String(event.data)) as LiveMessage;
+    if (message.type !== "computer") flush();
     switch (message.type) {
       case "computer":
         listed.add(message.computer.id);
-        setComputers(message.computer.id, reconcile(message.computer));
+        waiting.set(message.computer.id, message.computer);
+        timer ??= setTimeout(flush, TOGETHER);
         break;
       case "gone":
         listed.delete(message.id);
