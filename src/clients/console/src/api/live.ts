@@ -1,7 +1,8 @@
 // What changes, as it happens: one socket keeps the records of all computers up to date.
 //
 // Protocol (docs/console.md): the service first sends every computer and then `ready`; afterwards only what changed. The page
-// says which computers are in view, and hears when their screens change, at most once a second each.
+// says which computers are in view, and hears when their screens change, at most once a second each; with the picture, where it
+// shows pictures.
 
 import { batch, createSignal, onCleanup } from "solid-js";
 import { createStore, produce, reconcile } from "solid-js/store";
@@ -14,6 +15,7 @@ export type LiveMessage =
   | { type: "gone"; id: string }
   | { type: "ready" }
   | { type: "screen"; id: string; screen: string }
+  | { type: "no_picture"; id: string; error: string }
   | { type: "control"; id: string; screen: string; control: Schemas["ScreenControl"] }
   | { type: "thread"; id: string; computer_id: string; status: string };
 
@@ -24,12 +26,17 @@ const FIRST_PAUSE = 500;
 const LAST_PAUSE = 15_000;
 /** Milliseconds within which changed records are shown together: the first list has hundreds, and nobody sees the delay. */
 const TOGETHER = 50;
+/** Bytes before the picture in a binary message: the id of its computer. */
+const ID = 36;
+/** Id of the boot screen, the only one of which there are pictures. */
+const BOOT = "default";
 
 const [computers, setComputers] = createStore<Record<string, Computer>>({});
 const [controls, setControls] = createStore<Record<string, Schemas["ScreenControl"]>>({});
 const [connection, setConnection] = createSignal<"connecting" | "live" | "lost">("connecting");
 const listeners = new Set<(message: LiveMessage) => void>();
 const inView = new Map<string, number>();
+const shown = new Set<ShownScreen>();
 
 let socket: WebSocket | undefined;
 let pause = FIRST_PAUSE;
@@ -59,18 +66,42 @@ export function watchScreen(id: string): void {
   });
 }
 
+/** A screen whose picture is shown. */
+export interface ShownScreen {
+  /** Id of its computer. */
+  id: string;
+  /** Pixels of the place of the picture. */
+  pixels: number;
+  /** Takes the present picture and each later one, a JPEG. */
+  take: (picture: Uint8Array<ArrayBuffer>) => void;
+}
+
+/** Shows the pictures of a screen in view until the owner is disposed. */
+export function watchPictures(screen: ShownScreen): void {
+  shown.add(screen);
+  onCleanup(() => shown.delete(screen));
+  watchScreen(screen.id);
+}
+
 let announcing = false;
 
-/** Sends the computers in view, once for all changes of one moment. */
+/** Sends the computers in view, once for all changes of one moment. All pictures have the pixels of the largest place. */
 function announce(): void {
   if (announcing) return;
   announcing = true;
   queueMicrotask(() => {
     announcing = false;
-    if (socket?.readyState === WebSocket.OPEN) {
-      socket.send(JSON.stringify({ type: "watch", ids: [...inView.keys()] }));
-    }
+    if (socket?.readyState !== WebSocket.OPEN) return;
+    const pixels = Math.max(...[...shown].map((screen) => screen.pixels));
+    socket.send(JSON.stringify({ type: "watch", ids: [...inView.keys()], ...(shown.size > 0 && { pixels }) }));
   });
+}
+
+/** Reads a binary message: a picture, which says as well that the screen changed. */
+function read(data: ArrayBuffer): LiveMessage {
+  const id = new TextDecoder().decode(new Uint8Array(data, 0, ID));
+  for (const screen of shown) if (screen.id === id) screen.take(new Uint8Array(data, ID));
+  return { type: "screen", id, screen: BOOT };
 }
 
 /** Connects, and again whenever the connection is lost. */
@@ -94,9 +125,11 @@ export function connectLive(): void {
       for (const [id, record] of records) setComputers(id, reconcile(record));
     });
   };
+  current.binaryType = "arraybuffer";
   current.addEventListener("open", announce);
   current.addEventListener("message", (event) => {
-    const message = JSON.parse(String(event.data)) as LiveMessage;
+    const { data } = event as MessageEvent<string | ArrayBuffer>;
+    const message = typeof data === "string" ? (JSON.parse(data) as LiveMessage) : read(data);
     if (message.type !== "computer") flush();
     switch (message.type) {
       case "computer":
@@ -122,6 +155,7 @@ export function connectLive(): void {
         setControls(`${message.id}/${message.screen}`, reconcile(message.control));
         break;
       case "screen":
+      case "no_picture":
       case "thread":
         break;
     }
