@@ -33,8 +33,8 @@ const IN_TIME: Duration = Duration::from_millis(400);
 const LATE_NOTES: u32 = 2;
 /// Notes after a change that do not count: three seconds, in which what was coded before arrives.
 const SETTLE_NOTES: u32 = 6;
-/// Notes in time in a row after which the rate is raised: ten seconds, because a change costs half a second
-/// without frames.
+/// Notes in time in a row after which the rate is raised: ten seconds, because a change begins another
+/// encoder, and there are no frames meanwhile.
 const IN_TIME_NOTES: u32 = 20;
 /// Most of them, two minutes: they double whenever a raised rate was too much.
 const MAX_IN_TIME_NOTES: u32 = 240;
