@@ -259,6 +259,7 @@ async fn the_rate_follows_what_viewers_report() {
     while !has_rate(&display, 2000) {
         let micros = viewer.frame().await.micros;
         viewer.report(micros).await;
-        assert!(began.elapsed() < TIMEOUT, "the rate is not raised");
+        // A busy machine is late itself at times, which begins the ten seconds anew.
+        assert!(began.elapsed() < 4 * TIMEOUT, "the rate is not raised");
     }
 }
