@@ -1,8 +1,8 @@
 // Latest picture of a computer's boot screen, which the socket of the live records sends.
 //
 // Pictures of one moment are shown together: each change of a page makes the browser lay out, paint and compose it anew, so that
-// 50 pictures one by one cost four times as much. They are `data:` addresses, because each `blob:` address costs messages
-// between the processes of the browser.
+// one by one they cost twice as much. They are `data:` addresses, because each `blob:` address costs messages between the
+// processes of the browser: twice as much again.
 
 import { batch, createEffect, createSignal, onCleanup, untrack, type Accessor } from "solid-js";
 import { pageVisible } from "../ui/visible";
