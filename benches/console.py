@@ -26,8 +26,13 @@ WINDOW = {"width": 1920, "height": 4000}
 # Goals: per cent of a core, and milliseconds.
 CONTROLLER_GOAL, BROWSER_GOAL, PAGE_GOAL = 5, 20, 1000
 CLOCK = {"argv": ["xterm", "-fs", "20", "-e", "sh", "-c", "while sleep 1; do date; done"], "wait_seconds": 30}
-# Counts the thumbnails that the page receives.
-COUNTED = "performance.getEntriesByType('resource').filter(it => it.name.includes('/screenshot')).length"
+# Counts the thumbnails that the page shows.
+COUNT = """() => {
+    window.thumbnails = 0;
+    const observer = new MutationObserver(all => { window.thumbnails += all.length; });
+    observer.observe(document.querySelector("main"), { subtree: true, attributes: true, attributeFilter: ["src"] });
+}"""
+COUNTED = "window.thumbnails"
 
 
 def seconds_of(processes):
@@ -64,7 +69,7 @@ def main():
         table = Table("console (per cent of a core)", "controller", "browser", "thumbnails/s")
         # Not wait_for_function: the page's own policy forbids its `eval`.
         page.locator("main li img").nth(RUNNING - 1).wait_for(timeout=READY * 1000)
-        page.evaluate("performance.setResourceTimingBufferSize(100000)")
+        page.evaluate(COUNT)
         served = psutil.Process(controller.server.pid)
         chromium = [it for it in psutil.Process().children(recursive=True) if it.pid != served.pid and "chrom" in it.name()]
         before = seconds_of([served]), seconds_of(chromium), page.evaluate(COUNTED)
@@ -77,14 +82,16 @@ def main():
         table.goal(label + ", the browser", shares[1], most=BROWSER_GOAL, unit="%")
         table.save()
 
-        first = Table("console, first page (ms)", "whole grid")
+        first = Table("console, first page (ms)", "first card", "whole grid")
         page.goto("about:blank")
         began = time.perf_counter()
         page.goto(address.split("?")[0])
-        page.get_by_role("link", name=re.compile("desk-000")).first.wait_for()
-        shown = (time.perf_counter() - began) * 1000
-        first.row(f"grid of {FLEET} computers", shown)
-        first.goal("first page", shown, most=PAGE_GOAL)
+        times = []
+        for number in (0, FLEET - 1):
+            page.get_by_role("link", name=re.compile(f"desk-{number:03}")).first.wait_for()
+            times.append((time.perf_counter() - began) * 1000)
+        first.row(f"grid of {FLEET} computers", *times)
+        first.goal("first page", times[-1], most=PAGE_GOAL)
         first.save()
         browser.close()
 

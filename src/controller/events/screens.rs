@@ -3,16 +3,19 @@
 //!
 //! ```text
 //! subscriptions -- hold --> watch of a computer --> GET /screenshot, If-None-Match: the last frame
-//!       ^------- number of changes --------|              304, or the name of another frame
+//!       ^------- number of changes --------|              304, or another frame
 //! ```
 //! The desktop events have none for what programs paint. A frame has another name after anything was painted,
-//! wherever that was, so that one pixel of it is enough.
+//! wherever that was, so that one pixel of it is enough. Where a subscriber shows the screen, the look is for
+//! a small picture of all of it, so that nobody fetches one afterwards.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -29,11 +32,22 @@ use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 pub const INTERVAL: Duration = Duration::from_secs(1);
 /// Time after a failed look. The agent may be busy or of an earlier version, so that the next fails as well.
 const FAILED_INTERVAL: Duration = Duration::from_secs(10);
+/// Failed looks one after another before [`FAILED_INTERVAL`]: the screen of a computer that has just started
+/// may be a moment late, and a person waits for its picture.
+const QUICK_FAILURES: u32 = 3;
 /// How long a subscription waits for the first look. Later changes are told; a slow agent must not hold the
 /// request.
 const FIRST_LOOK_TIMEOUT: Duration = Duration::from_secs(3);
-/// The part of the screen that is looked at. Its pixels do not matter, so that it is the smallest.
+/// The part of the screen that is looked at without pictures. Its pixels do not matter, so that it is the
+/// smallest.
 const REGION: &str = "0,0,1,1";
+/// JPEG quality of pictures: they are shown small, and text in them can hardly be read anyway.
+const PICTURE_QUALITY: u8 = 60;
+/// Least and most pixels of a picture: those of an icon, and of half a page.
+const PICTURE_PIXELS: RangeInclusive<u32> = 1_000..=600_000;
+/// Most bytes of a picture: more than JPEG of this quality needs for a page of text. Each watch holds one,
+/// and a page has at most 200 watches.
+const MAX_PICTURE_BYTES: u32 = 256 * 1024;
 
 /// Watches of all computers; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +61,7 @@ struct ScreenWatch {
     computer: ComputerId,
     /// Number of changes since the first look; `None` until that.
     changes: watch::Receiver<Option<u64>>,
+    pictures: Arc<Pictures>,
     watches: Arc<Mutex<Watches>>,
     _looking: DropGuard,
 }
@@ -57,13 +72,104 @@ pub struct ScreenChanges {
     count: watch::Receiver<Option<u64>>,
     /// The count that the subscriber knows of; `None` when the first look itself is a change for it.
     known: Option<u64>,
-    _watch: Arc<ScreenWatch>,
+    /// What it wants of the pictures, if anything.
+    _wish: Option<PictureWish>,
+    watch: Arc<ScreenWatch>,
+}
+
+/// What a subscriber that wants pictures is given after a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ScreenPicture {
+    /// The computer does not run, or no look was for a picture yet.
+    #[default]
+    None,
+    /// The newest picture, behind the id of its computer as text of 36 bytes: the same message for all
+    /// subscribers.
+    Image(Bytes),
+    /// There is no picture, and the last look failed for this reason.
+    Failed(String),
+}
+
+/// Pictures of a watched screen.
+#[derive(Debug, Default)]
+struct Pictures {
+    /// Most pixels of a picture, for each subscriber that wants pictures.
+    wishes: Mutex<Vec<u32>>,
+    newest: Mutex<ScreenPicture>,
+}
+
+/// A subscriber's wish for pictures, until it is dropped.
+#[derive(Debug)]
+struct PictureWish {
+    pixels: u32,
+    pictures: Arc<Pictures>,
+}
+
+impl Pictures {
+    /// Adds a wish for pictures of about so many pixels.
+    fn wish(self: &Arc<Self>, pixels: u32) -> PictureWish {
+        let pixels = pixels.clamp(*PICTURE_PIXELS.start(), *PICTURE_PIXELS.end());
+        lock(&self.wishes).push(pixels);
+        PictureWish { pixels, pictures: Arc::clone(self) }
+    }
+
+    /// Returns the pixels of the next picture: those of the largest wish.
+    fn pixels(&self) -> Option<u32> {
+        lock(&self.wishes).iter().copied().max()
+    }
+
+    /// Notes a picture of the whole screen.
+    fn put(&self, computer: ComputerId, image: &[u8]) {
+        let id = computer.to_string();
+        let mut message = BytesMut::with_capacity(id.len() + image.len());
+        message.put_slice(id.as_bytes());
+        message.put_slice(image);
+        *lock(&self.newest) = ScreenPicture::Image(message.freeze());
+    }
+
+    /// Notes a failed look. The picture before it stays, as it does on the pages.
+    fn fail(&self, why: &str) {
+        let mut newest = lock(&self.newest);
+        if !matches!(*newest, ScreenPicture::Image(_)) {
+            *newest = ScreenPicture::Failed(why.to_owned());
+        }
+    }
+}
+
+impl Drop for PictureWish {
+    fn drop(&mut self) {
+        let mut wishes = lock(&self.pictures.wishes);
+        if let Some(own) = wishes.iter().position(|pixels| *pixels == self.pixels) {
+            wishes.swap_remove(own);
+        }
+        if wishes.is_empty() {
+            *lock(&self.pictures.newest) = ScreenPicture::None;
+        }
+    }
 }
 
 impl ScreenWatches {
     /// Watches the boot screen of a computer, also while it does not run. The caller has checked access.
     pub fn watch(&self, fleet: &Fleet, tasks: &Tasks, computer: ComputerId, size: Size) -> ScreenChanges {
-        ScreenChanges::of(self.find_or_begin(fleet, tasks, computer, size))
+        let (watch, _no_wish) = self.find_or_begin(fleet, tasks, computer, size, None);
+        ScreenChanges::of(watch, None)
+    }
+
+    /// The same for a subscriber that shows a picture of about so many pixels after each change
+    /// ([`ScreenChanges::picture`]). The present state is a change. All subscribers get the largest picture
+    /// that one of them wants. Another size counts as a change, because a frame of it has another name.
+    pub fn watch_pictures(
+        &self,
+        fleet: &Fleet,
+        tasks: &Tasks,
+        computer: ComputerId,
+        size: Size,
+        pixels: u32,
+    ) -> ScreenChanges {
+        let (watch, wish) = self.find_or_begin(fleet, tasks, computer, size, Some(pixels));
+        let mut changes = ScreenChanges::of(watch, wish);
+        changes.begin_with_change();
+        changes
     }
 
     /// Returns how many computers are watched.
@@ -78,15 +184,20 @@ impl ScreenWatches {
         tasks: &Tasks,
         computer: ComputerId,
         size: Size,
-    ) -> Arc<ScreenWatch> {
+        pixels: Option<u32>,
+    ) -> (Arc<ScreenWatch>, Option<PictureWish>) {
         let mut watches = lock(&self.0);
         if let Some(watch) = watches.get(&computer).and_then(Weak::upgrade) {
-            return watch;
+            let wish = pixels.map(|pixels| watch.pictures.wish(pixels));
+            return (watch, wish);
         }
         let (sender, changes) = watch::channel(None);
+        let pictures = Arc::<Pictures>::default();
+        // Before the first look, which is for a picture then.
+        let wish = pixels.map(|pixels| pictures.wish(pixels));
         let ended = CancellationToken::new();
         let (left, stopping) = (ended.clone(), tasks.stopping());
-        let looking = look_each_second(fleet.clone(), computer, size, sender);
+        let looking = look_each_second(fleet.clone(), computer, size, Arc::clone(&pictures), sender);
         let _task = tasks.spawn("screen watch", async move {
             tokio::select! {
                 () = left.cancelled() => {}
@@ -94,10 +205,10 @@ impl ScreenWatches {
                 never = looking => match never {},
             }
         });
-        let all = Arc::clone(&self.0);
-        let watch = Arc::new(ScreenWatch { computer, changes, watches: all, _looking: ended.drop_guard() });
+        let (all, looking) = (Arc::clone(&self.0), ended.drop_guard());
+        let watch = Arc::new(ScreenWatch { computer, changes, pictures, watches: all, _looking: looking });
         watches.insert(computer, Arc::downgrade(&watch));
-        watch
+        (watch, wish)
     }
 }
 
@@ -111,15 +222,20 @@ impl Drop for ScreenWatch {
     }
 }
 
-fn lock(watches: &Mutex<Watches>) -> MutexGuard<'_, Watches> {
-    watches.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ScreenChanges {
-    fn of(watch: Arc<ScreenWatch>) -> Self {
+    fn of(watch: Arc<ScreenWatch>, wish: Option<PictureWish>) -> Self {
         let count = watch.changes.clone();
         let known = Some(count.borrow().unwrap_or_default());
-        Self { count, known, _watch: watch }
+        Self { count, known, _wish: wish, watch }
+    }
+
+    /// Returns the newest picture, for a subscriber that wants pictures.
+    pub fn picture(&self) -> ScreenPicture {
+        lock(&self.watch.pictures.newest).clone()
     }
 
     /// Waits for the first look, at most [`FIRST_LOOK_TIMEOUT`]. A picture that is taken after this differs
@@ -176,46 +292,81 @@ async fn look_each_second(
     fleet: Fleet,
     computer: ComputerId,
     size: Size,
+    pictures: Arc<Pictures>,
     sender: watch::Sender<Option<u64>>,
 ) -> Infallible {
     let mut frame: Option<Arc<str>> = None;
+    let mut failures = 0;
+    // Of the last frame.
+    let mut frame_pixels = None;
     loop {
-        let pause = match look(&fleet, computer, size, frame.as_ref()).await {
-            Ok(found) => {
+        let pixels = pictures.pixels();
+        let known = frame.as_ref().filter(|_| pixels == frame_pixels);
+        let pause = match look(&fleet, computer, size, known, pixels).await {
+            Ok((found, image)) => {
+                if let Look::Other(_) = found {
+                    frame_pixels = pixels;
+                }
+                // Before the count, which tells of it.
+                if let Some(image) = image.filter(|_| pixels.is_some()) {
+                    pictures.put(computer, &image);
+                }
                 note(&sender, &mut frame, found);
+                failures = 0;
                 INTERVAL
             }
             Err(error) => {
                 tracing::debug!(%computer, error = format_args!("{error:#}"), "could not look at a screen");
+                if pixels.is_some() {
+                    pictures.fail(&error.message);
+                }
                 note(&sender, &mut frame, Look::Away);
-                FAILED_INTERVAL
+                failures += 1;
+                if failures < QUICK_FAILURES { INTERVAL } else { FAILED_INTERVAL }
             }
         };
         tokio::time::sleep(pause).await;
     }
 }
 
-/// Looks at a screen. It neither wakes a computer nor counts as its use.
-async fn look(fleet: &Fleet, computer: ComputerId, size: Size, known: Option<&Arc<str>>) -> Result<Look> {
+/// Looks at a screen, and returns the image of another frame. It neither wakes a computer nor counts as its
+/// use. `pixels` are those of a picture of the whole screen.
+async fn look(
+    fleet: &Fleet,
+    computer: ComputerId,
+    size: Size,
+    known: Option<&Arc<str>>,
+    pixels: Option<u32>,
+) -> Result<(Look, Option<Bytes>)> {
     // A frozen computer does not answer.
     let guest = fleet.running_guest(computer).filter(|_| !fleet.engine().is_frozen(computer));
-    let Some(guest) = guest else { return Ok(Look::Away) };
-    let query = ScreenshotQuery {
-        format: Some("png".to_owned()),
-        region: Some(REGION.to_owned()),
-        // The pointer alone is no change, and its image costs the X server another request.
-        cursor: Some("off".to_owned()),
-        ..ScreenshotQuery::default()
-    };
+    let Some(guest) = guest else { return Ok((Look::Away, None)) };
     let held = IfNoneMatch(known.into_iter().cloned().collect());
-    Ok(match guest.screenshot(&query, size, &held).await? {
-        ConditionalScreenshot::NotModified(_) => Look::Same,
+    Ok(match guest.screenshot(&query(pixels), size, &held).await? {
+        ConditionalScreenshot::NotModified(_) => (Look::Same, None),
         ConditionalScreenshot::Image(image) => {
             let unnamed = || Error::failed("The computer's agent sent an image without its name");
             let frame = image.headers.ok_or_else(unnamed)?.frame;
-            if known == Some(&frame) { Look::Same } else { Look::Other(frame) }
+            let found = if known == Some(&frame) { Look::Same } else { Look::Other(frame) };
+            (found, Some(image.bytes))
         }
     })
+}
+
+/// Returns the query of a look.
+fn query(pixels: Option<u32>) -> ScreenshotQuery {
+    // The pointer alone is no change, and its image costs the X server another request.
+    let plain = ScreenshotQuery { cursor: Some("off".to_owned()), ..ScreenshotQuery::default() };
+    match pixels {
+        Some(_) => ScreenshotQuery {
+            format: Some("jpeg".to_owned()),
+            quality: Some(PICTURE_QUALITY),
+            max_pixels: pixels,
+            max_bytes: Some(MAX_PICTURE_BYTES),
+            ..plain
+        },
+        None => ScreenshotQuery { format: Some("png".to_owned()), region: Some(REGION.to_owned()), ..plain },
+    }
 }
 
 /// Counts what a look found. The first frame is no change if it comes with the first look.
@@ -238,6 +389,49 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+
+    fn watch_of(
+        computer: ComputerId,
+        changes: watch::Receiver<Option<u64>>,
+        watches: &Arc<Mutex<Watches>>,
+    ) -> ScreenWatch {
+        let (pictures, looking) = (Arc::default(), CancellationToken::new().drop_guard());
+        ScreenWatch { computer, changes, pictures, watches: Arc::clone(watches), _looking: looking }
+    }
+
+    #[test]
+    fn a_look_is_for_the_largest_picture_that_is_wanted() {
+        let pictures = Arc::<Pictures>::default();
+        let region = |query: ScreenshotQuery| (query.region, query.max_pixels, query.max_bytes);
+        assert_eq!(region(query(pictures.pixels())), (Some(REGION.to_owned()), None, None));
+        let small = pictures.wish(50_000);
+        let (large, same) = (pictures.wish(200_000), pictures.wish(200_000));
+        assert_eq!(region(query(pictures.pixels())), (None, Some(200_000), Some(MAX_PICTURE_BYTES)));
+        drop(large);
+        assert_eq!(pictures.pixels(), Some(200_000));
+        drop(same);
+        assert_eq!(pictures.pixels(), Some(50_000));
+        for (wanted, expected) in [(0, *PICTURE_PIXELS.start()), (u32::MAX, *PICTURE_PIXELS.end())] {
+            assert_eq!(pictures.wish(wanted).pixels, expected, "{wanted}");
+        }
+        drop(small);
+        assert_eq!(pictures.pixels(), None);
+    }
+
+    #[test]
+    fn a_picture_is_given_until_nobody_wants_one() {
+        let (pictures, computer) = (Arc::<Pictures>::default(), ComputerId::random());
+        let newest = || lock(&pictures.newest).clone();
+        let wish = pictures.wish(50_000);
+        pictures.fail("no screen");
+        assert_eq!(newest(), ScreenPicture::Failed("no screen".to_owned()));
+        pictures.put(computer, b"picture");
+        let message = Bytes::from(format!("{computer}picture"));
+        pictures.fail("no answer");
+        assert_eq!(newest(), ScreenPicture::Image(message), "the last picture stays");
+        drop(wish);
+        assert_eq!(newest(), ScreenPicture::None);
+    }
 
     #[test]
     fn only_another_frame_after_the_first_look_is_a_change() {
@@ -263,19 +457,17 @@ mod tests {
     async fn a_subscription_is_told_of_changes_after_its_begin() {
         let (sender, changes) = watch::channel(None);
         let (watches, computer) = (ScreenWatches::default(), ComputerId::random());
-        let all = Arc::clone(&watches.0);
-        let _looking = CancellationToken::new().drop_guard();
-        let watch = Arc::new(ScreenWatch { computer, changes, watches: all, _looking });
+        let watch = Arc::new(watch_of(computer, changes, &watches.0));
         lock(&watches.0).insert(computer, Arc::downgrade(&watch));
         let mut frame = None;
         let mut paint = |name: &str| note(&sender, &mut frame, Look::Other(name.into()));
-        let mut first = ScreenChanges::of(Arc::clone(&watch));
+        let mut first = ScreenChanges::of(Arc::clone(&watch), None);
         // The first look is over, and more, before the subscription waits for it.
         paint("1");
         paint("2");
         first.begin().await;
         first.next().await.unwrap();
-        let mut second = ScreenChanges::of(watch);
+        let mut second = ScreenChanges::of(watch, None);
         second.begin().await;
         for changes in [&mut first, &mut second] {
             assert!(changes.next().now_or_never().is_none());
@@ -298,15 +490,13 @@ mod tests {
     #[tokio::test]
     async fn who_begins_at_once_is_told_of_the_first_look_alone() {
         let (sender, changes) = watch::channel(None);
-        let watches = Arc::default();
-        let _looking = CancellationToken::new().drop_guard();
-        let watch = Arc::new(ScreenWatch { computer: ComputerId::random(), changes, watches, _looking });
-        let mut early = ScreenChanges::of(Arc::clone(&watch));
+        let watch = Arc::new(watch_of(ComputerId::random(), changes, &Arc::default()));
+        let mut early = ScreenChanges::of(Arc::clone(&watch), None);
         early.begin_at_once();
         assert!(early.next().now_or_never().is_none());
         note(&sender, &mut None, Look::Other("1".into()));
         early.next().await.unwrap();
-        let mut late = ScreenChanges::of(watch);
+        let mut late = ScreenChanges::of(watch, None);
         late.begin_at_once();
         for changes in [&mut early, &mut late] {
             assert!(changes.next().now_or_never().is_none());
@@ -316,10 +506,8 @@ mod tests {
     #[tokio::test]
     async fn a_late_first_look_is_a_change() {
         let (sender, changes) = watch::channel(None);
-        let watches = Arc::default();
-        let _looking = CancellationToken::new().drop_guard();
-        let watch = ScreenWatch { computer: ComputerId::random(), changes, watches, _looking };
-        let mut changes = ScreenChanges::of(Arc::new(watch));
+        let watch = watch_of(ComputerId::random(), changes, &Arc::default());
+        let mut changes = ScreenChanges::of(Arc::new(watch), None);
         changes.begin_within(Duration::ZERO).await;
         note(&sender, &mut None, Look::Other("1".into()));
         changes.next().await.unwrap();

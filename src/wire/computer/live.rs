@@ -28,6 +28,14 @@ pub enum LiveMessage {
         /// Id of the screen.
         screen: String,
     },
+    /// There is no picture of a screen in view, because it could not be taken. A picture itself is a binary
+    /// message.
+    NoPicture {
+        /// Id of the computer.
+        id: String,
+        /// Why, for people.
+        error: String,
+    },
     /// The control of a screen, or its request for help.
     Control {
         /// Id of the computer.
@@ -56,6 +64,9 @@ pub enum LiveClientMessage {
     Watch {
         /// Ids of the computers.
         ids: Vec<String>,
+        /// Pixels that a picture of a screen has about; `None` for no pictures.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pixels: Option<u32>,
     },
 }
 
@@ -77,6 +88,10 @@ mod tests {
                 json!({"type": "screen", "id": "c", "screen": "default"}),
             ),
             (
+                LiveMessage::NoPicture { id: text("c"), error: text("busy") },
+                json!({"type": "no_picture", "id": "c", "error": "busy"}),
+            ),
+            (
                 LiveMessage::Control { id: text("c"), screen: text("default"), control },
                 json!({"type": "control", "id": "c", "screen": "default",
                     "control": {"screen": "default", "revision": 0, "holder": null}}),
@@ -93,12 +108,14 @@ mod tests {
     #[test]
     fn a_page_sends_what_is_in_view_and_nothing_else() {
         let read = |value: Value| serde_json::from_value::<LiveClientMessage>(value);
-        let watch = LiveClientMessage::Watch { ids: vec!["c".to_owned()] };
-        assert_eq!(read(json!({"type": "watch", "ids": ["c"]})).unwrap(), watch);
+        let watch = |pixels| LiveClientMessage::Watch { ids: vec!["c".to_owned()], pixels };
+        assert_eq!(read(json!({"type": "watch", "ids": ["c"]})).unwrap(), watch(None));
+        assert_eq!(read(json!({"type": "watch", "ids": ["c"], "pixels": 9})).unwrap(), watch(Some(9)));
         for bad in [
             json!({"type": "watch"}),
             json!({"type": "watch", "ids": "c"}),
             json!({"type": "watch", "ids": [1]}),
+            json!({"type": "watch", "ids": [], "pixels": -1}),
             json!({"type": "watch", "ids": [], "more": 1}),
             json!({"type": "shout", "ids": []}),
             json!([]),

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
 use hotdesk::domain::desktop::event::EventKind;
 use hotdesk::domain::identity::access::Role;
 use hotdesk::domain::identity::access::actor::Actor;
@@ -20,7 +22,7 @@ use crate::harness::caller::{Caller, id_of};
 use crate::harness::controller::RunningController;
 use crate::harness::models::Turn;
 use crate::harness::simulation::Simulation;
-use crate::harness::socket::Client;
+use crate::harness::socket::{Client, SocketEvent};
 use crate::mcp::resources::PaintedScreen;
 use crate::people::members::wide_key;
 
@@ -284,6 +286,56 @@ async fn screens_in_view_are_told_when_they_change_and_nothing_else_is_looked_at
     other.until("screen", |_| true).await;
     drop(other);
     screen.until_unwatched().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_shows_pictures_is_sent_them_with_the_changes() {
+    let screen = PaintedScreen::default();
+    let controller = Simulation::boot_with(screen.router()).await;
+    let home = controller.workspace("home").await;
+    let desk = controller.computer(&home, "desk").await;
+    let browser = signed_in(&controller).await;
+    let (mut page, _) = Page::list(&controller, &browser).await;
+    let (mut plain, _) = Page::list(&controller, &browser).await;
+    let (mut other, _) = Page::list(&controller, &browser).await;
+    let changed = json!({"type": "screen", "id": desk, "screen": "default"});
+    plain.watch(&[&desk]).await;
+    assert_eq!(plain.next().await, changed);
+    let shows = json!({"type": "watch", "ids": [&desk], "pixels": 50_000});
+    let picture = SocketEvent::Binary([desk.as_bytes(), b"\x89PNG\r\n\x1a\n"].concat());
+    page.send(shows.clone()).await;
+    // The first look at so many pixels may still be to come.
+    let mut first = page.0.next().await;
+    if let SocketEvent::Text(text) = &first {
+        assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), changed);
+        first = page.0.next().await;
+    }
+    assert_eq!(first, picture);
+    assert_eq!(plain.next().await, changed, "a look at other pixels is a change");
+    // Another page is sent at once what is known.
+    other.send(shows).await;
+    assert_eq!(other.0.next().await, picture);
+    screen.paint();
+    for page in [&mut page, &mut other] {
+        assert_eq!(page.0.next().await, picture);
+    }
+    assert_eq!(plain.next().await, changed);
+    drop((page, plain, other));
+    screen.until_unwatched().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_shows_pictures_is_told_why_there_is_none() {
+    let refused = Router::new().route("/screenshot", get(async || StatusCode::SERVICE_UNAVAILABLE));
+    let controller = Simulation::boot_with(refused).await;
+    let home = controller.workspace("home").await;
+    let desk = controller.computer(&home, "desk").await;
+    let browser = signed_in(&controller).await;
+    let (mut page, _) = Page::list(&controller, &browser).await;
+    page.send(json!({"type": "watch", "ids": [&desk], "pixels": 50_000})).await;
+    let told = page.until("no_picture", |_| true).await;
+    assert_eq!(told["id"], json!(desk), "{told}");
+    assert!(told["error"].as_str().is_some_and(|why| !why.is_empty()), "{told}");
 }
 
 fn changed(screen: &str) -> Event {

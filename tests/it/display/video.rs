@@ -70,6 +70,12 @@ impl Viewer {
         }
     }
 
+    /// Reports that everything was received up to a frame.
+    async fn report(&mut self, micros: u64) {
+        let message = json!({"type": "received", "micros": micros}).to_string();
+        self.socket.0.send(Message::text(message)).await.expect("sent");
+    }
+
     /// A file with the first frames, which must begin with a key frame.
     async fn record(&mut self, count: usize) -> (TempDir, PathBuf) {
         let (mut content, mut last) = (Vec::new(), 0);
@@ -108,6 +114,13 @@ fn encoders(display: &str) -> Vec<u32> {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "ffmpeg")
     };
     processes_of(display).into_iter().filter(named).collect()
+}
+
+/// Whether the only encoder on a display makes at most so many thousand bits a second.
+fn has_rate(display: &str, kbits: u32) -> bool {
+    let command = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let all: Vec<String> = encoders(display).into_iter().map(command).collect();
+    all.len() == 1 && all[0].contains(&format!("\0-maxrate\0{kbits}k\0"))
 }
 
 fn is_red([r, g, b]: &[u8; 3]) -> bool {
@@ -225,4 +238,28 @@ async fn a_viewer_of_no_screen_is_told() {
     assert_eq!(agent.delete(&format!("/screens/{id}")).await.status, 200);
     assert_eq!(other.socket.closed().await, 4500);
     viewer.frame().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rate_follows_what_viewers_report() {
+    let Some((agent, display)) = start_agent().await else { return };
+    let until = async |kbits| {
+        let found = wait::until(TIMEOUT, || async { has_rate(&display, kbits).then_some(()) });
+        found.await.unwrap_or_else(|| panic!("no encoder with {kbits} kbit/s"));
+    };
+    let mut viewer = Viewer::open(&agent).await;
+    let first = viewer.frame().await.micros;
+    until(8000).await;
+    // It says that it has nothing since.
+    viewer.report(first).await;
+    until(1000).await;
+    // It has everything that it was sent, so it is sent frames again, and after ten seconds in time more bits.
+    viewer.report(u64::MAX).await;
+    let began = std::time::Instant::now();
+    while !has_rate(&display, 2000) {
+        let micros = viewer.frame().await.micros;
+        viewer.report(micros).await;
+        // A busy machine is late itself at times, which begins the ten seconds anew.
+        assert!(began.elapsed() < 4 * TIMEOUT, "the rate is not raised");
+    }
 }

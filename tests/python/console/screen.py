@@ -284,6 +284,26 @@ def has_several_screens(scene: Scene) -> None:
     shown(page)
 
 
+def is_seen_on_the_viewer_page(scene: Scene) -> None:
+    """The page without the console: it asks for the password, and a link with a ticket opens the screen."""
+    page = scene.new_page()
+    page.goto(f"/desktops/{scene.computer['id']}/view")
+    expect(page.get_by_label("Password of the computer")).to_be_visible()
+    scene.axe(page)
+    scene.shots("viewer-password", page)
+    link = scene.api("POST", desk(scene) + "/stream-tickets", {"mode": "control"})["url"]
+    # Another page first: the address differs in its fragment alone.
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.get_by_text("Connected", exact=True)).to_be_visible()
+    scene.axe(page)
+    page.get_by_role("button", name="Clipboard", exact=True).click()
+    expect(page.get_by_label("Text on the desktop's clipboard")).to_be_visible()
+    scene.axe(page)
+    scene.shots("viewer", page)
+    page.context.close()
+
+
 def stops_and_starts(scene: Scene) -> None:
     page = scene.page
     panel = page.get_by_role("tabpanel", name="Screen")
@@ -374,6 +394,7 @@ def flow(scene: Scene) -> None:
     copies_and_pastes(scene)
     drops_files(scene)
     has_several_screens(scene)
+    is_seen_on_the_viewer_page(scene)
     stops_and_starts(scene)
     is_given_to_an_agent(scene)
 

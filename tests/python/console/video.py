@@ -1,8 +1,9 @@
-"""Video of the live screen (full image): chosen by a person or by what changes, the same picture, input by VNC, back to VNC."""
+"""Video of the live screen (full image): chosen by a person or by what changes, the same picture, input by VNC, back to VNC and its
+continuous updates."""
 
 import time
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocket, expect
 from scene import Scene, run
 
 VIDEO = "canvas.screen-video"
@@ -10,6 +11,9 @@ VIDEO = "canvas.screen-video"
 TIMEOUT = 60
 # A terminal that fills the screen and scrolls without end.
 SCROLLING = "while :; do head -c 3000 /dev/urandom | base64 -w 150; sleep 0.03; done"
+
+# Type of the message that enables or disables continuous updates, an extension of RFB that Xvnc and noVNC have.
+CONTINUOUS = 150
 
 # Paints a page of one colour: a window above all others in the whole screen.
 PAINT = """
@@ -56,13 +60,39 @@ def shows(page: Page, what: str, fits) -> None:
         page.wait_for_timeout(100)
 
 
-def is_chosen(scene: Scene) -> None:
+class Updates:
+    """How VNC asks for updates: continuously, or one after another."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._switches: list[bool] = []
+        page.on("websocket", self._listen)
+
+    def _listen(self, socket: WebSocket) -> None:
+        if "/ws/websockify" in socket.url:
+            socket.on("framesent", self._note)
+
+    def _note(self, payload: bytes | str) -> None:
+        if isinstance(payload, bytes) and len(payload) == 10 and payload[0] == CONTINUOUS:
+            self._switches.append(payload[1] == 1)
+
+    def become(self, continuous: bool) -> None:
+        """Waits until they are so."""
+        end = time.monotonic() + TIMEOUT
+        while self._switches[-1:] != [continuous]:
+            assert time.monotonic() < end, f"continuous updates: {self._switches}, not {continuous}"
+            self._page.wait_for_timeout(100)
+
+
+def is_chosen(scene: Scene, updates: Updates) -> None:
     page = scene.page
     page.goto("/console/computers/" + scene.computer["id"] + "/screen")
     expect(page.locator("hotdesk-screen[state=connected]")).to_be_visible()
     expect(page.locator(VIDEO)).to_be_hidden()
+    updates.become(continuous=True)
     choose(page, "video")
     expect(page.locator(VIDEO)).to_be_visible()
+    updates.become(continuous=False)
     red = paints(scene, "ff0000")
     shows(page, "red", lambda red, green, blue: red > 180 and green < 70 and blue < 70)
     ends(scene, red)
@@ -86,7 +116,7 @@ def is_chosen(scene: Scene) -> None:
     scene.axe()
 
 
-def takes_input(scene: Scene) -> None:
+def takes_input(scene: Scene, updates: Updates) -> None:
     page = scene.page
     expect(page.locator(VIDEO)).to_be_visible()
     argv = ["xterm", "-geometry", "80x20+200+150"]
@@ -105,6 +135,7 @@ def takes_input(scene: Scene) -> None:
         time.sleep(0.2)
     choose(page, "vnc")
     expect(page.locator(VIDEO)).to_be_hidden()
+    updates.become(continuous=True)
 
 
 def is_automatic(scene: Scene) -> None:
@@ -136,8 +167,9 @@ def returns_to_vnc_where_there_is_no_encoder(scene: Scene) -> None:
 
 
 def flow(scene: Scene) -> None:
-    is_chosen(scene)
-    takes_input(scene)
+    updates = Updates(scene.page)
+    is_chosen(scene, updates)
+    takes_input(scene, updates)
     is_automatic(scene)
     returns_to_vnc_where_there_is_no_encoder(scene)
 

@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
 use super::flv::{BadVideo, FlvReader, Packet};
+use super::rate::VideoRate;
 use super::unit::{Configuration, VideoFrame};
 use crate::display::process::{ProcessGroup, log_stderr, spawn_group};
 use crate::display::{Moment, Screen};
@@ -18,8 +19,6 @@ use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
 
-/// Pictures per second.
-const FPS: u32 = 30;
 /// How long ffmpeg may take to end when it is asked to. It writes no file, so nothing is lost when it is
 /// killed.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -59,7 +58,7 @@ impl VideoEncoder {
     ///
     /// # Errors
     /// `Unavailable` (`encoder_failed`) when the process cannot be started.
-    pub(super) async fn start(setup: &EncoderSetup, screen: &Screen) -> Result<Self> {
+    pub(super) async fn start(setup: &EncoderSetup, screen: &Screen, rate: VideoRate) -> Result<Self> {
         let failed = |why: String| {
             Error::unavailable("The video could not be encoded").code(ErrorCode::EncoderFailed).context(why)
         };
@@ -69,7 +68,8 @@ impl VideoEncoder {
         let size = screen.size();
         let (output, written) = std::io::pipe().map_err(broken)?;
         let mut command = Command::new(&setup.program);
-        command.args(arguments(&screen.display_name(), size)).env_clear().envs(setup.environment.clone());
+        command.args(arguments(&screen.display_name(), size, rate));
+        command.env_clear().envs(setup.environment.clone());
         command.current_dir("/").stdin(Stdio::null()).stdout(written).stderr(Stdio::piped());
         let mut process = spawn_group("ffmpeg", command).await.map_err(|error| failed(error.into()))?;
         let last_log = Arc::<Mutex<String>>::default();
@@ -96,8 +96,7 @@ impl VideoEncoder {
                     let configuration = self.configuration.as_ref();
                     let configuration =
                         configuration.ok_or(BadVideo("a frame precedes its configuration"))?;
-                    let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-                    return configuration.frame(is_key, micros, &nal_units).map(Some);
+                    return configuration.frame(is_key, micros_since(self.began), &nal_units).map(Some);
                 }
                 None => {
                     let buffer = self.reader.buffer();
@@ -122,15 +121,26 @@ impl VideoEncoder {
     }
 }
 
-fn arguments(display: &str, size: Size) -> Vec<String> {
+/// Microseconds since the beginning of the times of the frames.
+pub(super) fn micros_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+fn arguments(display: &str, size: Size, VideoRate { fps, kbits }: VideoRate) -> Vec<String> {
     let mut all: Vec<String> = ffmpeg::words("-nostdin -hide_banner -loglevel warning").collect();
-    all.extend(ffmpeg::grab(display, size, FPS, Pointer::Hidden));
+    all.extend(ffmpeg::grab(display, size, fps, Pointer::Hidden));
     all.extend(ffmpeg::h264("ultrafast"));
-    // One thread, because the programs on the screen need the processor more. Beyond 8 Mbit/s the picture
-    // gets worse, because more would wait in the network. Half a second of that bounds a single frame.
-    all.extend(ffmpeg::words("-an -threads 1 -crf 25 -maxrate 8000k -bufsize 4000k -bf 0 -sc_threshold 0"));
+    // One thread, because the programs on the screen need the processor more.
+    all.extend(ffmpeg::words("-an -threads 1 -crf 25 -bf 0 -sc_threshold 0"));
+    // Half a second of the bits bounds a single frame.
+    all.extend([
+        "-maxrate".to_owned(),
+        format!("{kbits}k"),
+        "-bufsize".to_owned(),
+        format!("{}k", kbits / 2),
+    ]);
     // A key frame every second: a viewer that joins or was too slow waits for one.
-    all.extend(["-g".to_owned(), FPS.to_string()]);
+    all.extend(["-g".to_owned(), fps.to_string()]);
     all.extend(ffmpeg::words("-flvflags no_duration_filesize+no_metadata -flush_packets 1 -f flv pipe:1"));
     all
 }
@@ -141,8 +151,15 @@ mod tests {
 
     #[test]
     fn the_whole_screen_is_grabbed_without_its_pointer() {
-        let all = arguments(":7", Size { width: 641, height: 360 }).join(" ");
-        for expected in ["-draw_mouse 0", "-framerate 30 -video_size 641x360 -i :7", "-g 30", "-bf 0"] {
+        let rate = VideoRate { fps: 20, kbits: 2000 };
+        let all = arguments(":7", Size { width: 641, height: 360 }, rate).join(" ");
+        for expected in [
+            "-draw_mouse 0",
+            "-framerate 20 -video_size 641x360 -i :7",
+            "-maxrate 2000k -bufsize 1000k",
+            "-g 20",
+            "-bf 0",
+        ] {
             assert!(all.contains(expected), "{expected}: {all}");
         }
         assert!(all.ends_with("-f flv pipe:1"), "{all}");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! first viewer -> source: encoder -> frames -> every viewer, each with a bounded queue
-//!                           |  ^ screen resized or restarted
+//!                           |  ^ screen resized or restarted, viewers late or in time again
 //!                           v  |
 //!                        another encoder      last viewer left, screen ended, encoder failed -> no source
 //! ```
@@ -18,8 +18,10 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
+mod delivery;
 mod encoder;
 mod flv;
+mod rate;
 mod source;
 mod unit;
 mod viewer_state;
@@ -27,12 +29,14 @@ mod viewer_state;
 use crate::display::desktop::Desktop;
 use crate::display::{Displays, Screen};
 use crate::media::ffmpeg;
+use delivery::{Deliveries, Delivery};
 use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_http::socket::{CloseReason, Receiver, Sender};
+use hotdesk_http::socket::{CloseReason, PeerMessage, Receiver, Sender};
+use hotdesk_wire::desktop::channel::video::VideoClientMessage;
 use source::Source;
 use unit::VideoFrame;
 use viewer_state::{Step, ViewerState};
@@ -44,6 +48,8 @@ const MAX_VIEWERS: usize = 64;
 /// Frames that wait for a slow viewer: half a second. Older ones are not worth seeing, so it goes on at the
 /// next key frame then.
 const MAX_WAITING: usize = 16;
+/// Longest message of a viewer that is read, in bytes: a report has about 50.
+const MAX_REPORT: usize = 256;
 
 /// Dependencies of the video.
 #[derive(Clone)]
@@ -82,6 +88,7 @@ struct VideosState {
 #[derive(Clone)]
 struct Subscribable {
     frames: broadcast::Sender<Arc<VideoFrame>>,
+    deliveries: Arc<Deliveries>,
     /// Set before the frames end.
     end: Arc<OnceLock<SourceEnd>>,
 }
@@ -96,8 +103,21 @@ struct SourceEnd {
 /// A viewer's part of a source.
 struct Subscription {
     frames: broadcast::Receiver<Arc<VideoFrame>>,
+    delivery: Arc<Delivery>,
     end: Arc<OnceLock<SourceEnd>>,
     _permit: Permit<String>,
+}
+
+impl Subscription {
+    /// Joins a source, whose lock the caller holds.
+    fn of(source: &Subscribable, permit: Permit<String>) -> Self {
+        Self {
+            frames: source.frames.subscribe(),
+            delivery: source.deliveries.join(),
+            end: Arc::clone(&source.end),
+            _permit: permit,
+        }
+    }
 }
 
 impl Videos {
@@ -108,7 +128,7 @@ impl Videos {
     }
 
     /// Serves one viewer of a screen (the boot screen for `None`) until it leaves, the video ends or `stop`
-    /// is cancelled. What the viewer sends is discarded.
+    /// is cancelled. Of what the viewer sends, reports of what it received are read.
     pub async fn serve(
         &self,
         screen: Option<&str>,
@@ -124,9 +144,10 @@ impl Videos {
             Ok(subscription) => subscription,
             Err(closing) => return closing,
         };
+        let delivery = Arc::clone(&subscription.delivery);
         tokio::select! {
             closing = send(subscription, &sender) => closing,
-            closing = discard(receiver) => closing,
+            closing = read_reports(receiver, &delivery) => closing,
             () = stop.cancelled() => CloseReason::new(GOING_AWAY, "going away"),
         }
     }
@@ -142,8 +163,7 @@ impl Videos {
             return Err(closed(Failure::Failed, full));
         };
         screen.ready(SCREEN_TIMEOUT).await.map_err(|error| refused(&error))?;
-        let (frames, end) = self.0.subscribe(&screen, program);
-        Ok(Subscription { frames, end, _permit: permit })
+        Ok(self.0.subscribe(&screen, program, permit))
     }
 }
 
@@ -153,19 +173,20 @@ impl VideosState {
         self: &Arc<Self>,
         screen: &Arc<Screen>,
         program: PathBuf,
-    ) -> (broadcast::Receiver<Arc<VideoFrame>>, Arc<OnceLock<SourceEnd>>) {
+        permit: Permit<String>,
+    ) -> Subscription {
         let mut sources = self.lock();
         if let Some(running) = sources.get(&screen.id) {
-            return (running.frames.subscribe(), Arc::clone(&running.end));
+            return Subscription::of(running, permit);
         }
-        let (frames, receiver) = broadcast::channel(MAX_WAITING);
-        let shared = Subscribable { frames, end: Arc::default() };
-        let end = Arc::clone(&shared.end);
+        let (frames, _none) = broadcast::channel(MAX_WAITING);
+        let shared = Subscribable { frames, deliveries: Arc::default(), end: Arc::default() };
+        let subscription = Subscription::of(&shared, permit);
         sources.insert(screen.id.clone(), shared.clone());
         drop(sources);
         let source = Source::new(Arc::clone(self), Arc::clone(screen), shared);
         let _task = self.setup.tasks.spawn("video", source.run(program));
-        (receiver, end)
+        subscription
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Subscribable>> {
@@ -191,13 +212,19 @@ async fn send(mut subscription: Subscription, sender: &Sender) -> CloseReason {
                 );
             }
         };
-        let sent = match viewing.step(&frame) {
+        if subscription.delivery.is_too_late(frame.micros) {
+            viewing.miss();
+            continue;
+        }
+        let announced = match viewing.step(&frame) {
             Step::Skip => continue,
-            Step::Announce => match sender.json(&frame.format.started()).await {
-                Ok(()) => sender.binary(frame.message.clone()).await,
-                gone @ Err(_) => gone,
-            },
-            Step::Send => sender.binary(frame.message.clone()).await,
+            Step::Announce => sender.json(&frame.format.started()).await,
+            Step::Send => Ok(()),
+        };
+        subscription.delivery.note_sent(frame.micros);
+        let sent = match announced {
+            Ok(()) => sender.binary(frame.message.clone()).await,
+            gone @ Err(_) => gone,
         };
         if sent.is_err() {
             return CloseReason::new(NORMAL, "the client does not read");
@@ -205,9 +232,16 @@ async fn send(mut subscription: Subscription, sender: &Sender) -> CloseReason {
     }
 }
 
-/// Reads what a viewer sends, which has no meaning, until it leaves.
-async fn discard(mut receiver: Receiver) -> CloseReason {
-    while receiver.receive().await.is_some() {}
+/// Reads what a viewer reports until it leaves. Whatever else it sends has no meaning.
+async fn read_reports(mut receiver: Receiver, delivery: &Delivery) -> CloseReason {
+    while let Some(message) = receiver.receive().await {
+        if let PeerMessage::Text(text) = message
+            && text.len() <= MAX_REPORT
+            && let Ok(VideoClientMessage::Received { micros }) = serde_json::from_str(text.as_str())
+        {
+            delivery.note_received(micros);
+        }
+    }
     CloseReason::new(NORMAL, "bye")
 }
 

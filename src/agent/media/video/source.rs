@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::MissedTickBehavior;
 
-use super::encoder::{EncoderSetup, VideoEncoder};
+use super::encoder::{EncoderSetup, VideoEncoder, micros_since};
+use super::rate::RateControl;
 use super::{SourceEnd, Subscribable, VideosState, closed, refused};
 use crate::display::{Moment, Screen};
 use crate::media::ffmpeg;
@@ -14,9 +15,10 @@ use hotdesk_domain::desktop::channel::{Failure, GOING_AWAY};
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_http::socket::CloseReason;
 
-/// Interval between checks of the viewers and of the encoder.
+/// Interval between checks of the viewers and of the encoder, and between notes of the lag.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// How long an encoder may be silent: it takes 30 pictures a second, and a busy host seconds to begin.
+/// How long an encoder may be silent: it takes at least 10 pictures a second, and a busy host seconds to
+/// begin.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a screen may take to restart.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -42,6 +44,8 @@ enum EncoderEnd {
     Unwatched,
     /// The screen has another size.
     Resized,
+    /// The viewers need another rate.
+    OtherRate,
     /// The encoder ended, or does not work.
     Failed(&'static str),
 }
@@ -75,19 +79,28 @@ impl Source {
         };
         let tasks = videos.tasks.clone();
         let setup = EncoderSetup { program, environment, tasks, began: Instant::now() };
-        let mut failures = 0;
+        let (mut failures, mut control) = (0, RateControl::default());
         loop {
             let began = Instant::now();
-            let mut encoder = match VideoEncoder::start(&setup, &self.screen).await {
+            let mut encoder = match VideoEncoder::start(&setup, &self.screen, control.rate()).await {
                 Ok(encoder) => encoder,
                 Err(error) => return refused(&error),
             };
-            let end = self.pass_on(&mut encoder).await;
+            let end = self.pass_on(&mut encoder, &mut control, setup.began).await;
             let (size, since, log) = (encoder.size, encoder.since, encoder.last_log());
             encoder.end().await;
             match end {
                 EncoderEnd::Unwatched => return closed(Failure::Failed, "nobody watched"),
                 EncoderEnd::Resized => {}
+                EncoderEnd::OtherRate => {
+                    let rate = control.rate();
+                    tracing::debug!(
+                        screen = self.screen.id,
+                        rate.fps,
+                        rate.kbits,
+                        "a video changes its rate"
+                    );
+                }
                 EncoderEnd::Failed(why) if self.is_same_screen(size, since).await => {
                     failures = if began.elapsed() < LONG_ENOUGH { failures + 1 } else { 1 };
                     tracing::info!(screen = self.screen.id, why, log, failures, "a video encoder ended");
@@ -105,8 +118,13 @@ impl Source {
         }
     }
 
-    /// Passes frames on to the viewers.
-    async fn pass_on(&self, encoder: &mut VideoEncoder) -> EncoderEnd {
+    /// Passes frames on to the viewers. Their times are since `began`.
+    async fn pass_on(
+        &self,
+        encoder: &mut VideoEncoder,
+        control: &mut RateControl,
+        began: Instant,
+    ) -> EncoderEnd {
         let resized = self.wait_resized(encoder.size);
         tokio::pin!(resized);
         let mut tick = tokio::time::interval(CHECK_INTERVAL);
@@ -130,6 +148,9 @@ impl Source {
                     }
                     if last.elapsed() >= STALL_TIMEOUT {
                         return EncoderEnd::Failed("it is silent");
+                    }
+                    if control.note(self.shared.deliveries.least_lag(micros_since(began))) {
+                        return EncoderEnd::OtherRate;
                     }
                 }
             }

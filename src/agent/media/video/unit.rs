@@ -85,7 +85,7 @@ impl Configuration {
             message.put_slice(unit);
             rest = after;
         }
-        Ok(VideoFrame { is_key, format: Arc::clone(&self.format), message: message.freeze() })
+        Ok(VideoFrame { is_key, micros, format: Arc::clone(&self.format), message: message.freeze() })
     }
 }
 
@@ -94,6 +94,8 @@ impl Configuration {
 pub(super) struct VideoFrame {
     /// Whether decoding can begin here.
     pub(super) is_key: bool,
+    /// Its time in microseconds.
+    pub(super) micros: u64,
     /// The format since the last key frame.
     pub(super) format: Arc<VideoFormat>,
     /// The binary message.

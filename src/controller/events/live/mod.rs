@@ -7,7 +7,8 @@
 //!                                  |
 //!                               updates --> pages: access, skip what is unchanged
 //!                                             ^
-//! agents: frames, each second --> watch of a screen in view, shared with MCP
+//! agents: frames, each second --> watch of a screen in view, shared with MCP; with its picture for pages
+//!                                 that show it
 //! ```
 //! Nothing here reads the store for each page, except for the list at its beginning and after a change of its
 //! account's access. Nothing wakes a computer or counts as its use.
@@ -22,7 +23,7 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::control::ControlWatches;
-use self::page::Page;
+use self::page::{Page, View};
 use self::reader::ChangeReader;
 use super::Events;
 use super::screens::ScreenWatches;
@@ -102,11 +103,11 @@ impl LiveRecords {
         let Some(_permit) = self.pages.try_acquire(account, MAX_PAGES) else {
             return CloseReason::new(TRY_AGAIN_LATER, "too many pages of this account");
         };
-        let (in_view, views) = watch::channel(Vec::new());
+        let (view, views) = watch::channel(View::default());
         let stopping = self.tasks.stopping();
         tokio::select! {
             () = stopping.cancelled() => CloseReason::new(GOING_AWAY, "server shutting down"),
-            closing = page::read(receiver, in_view) => closing,
+            closing = page::read(receiver, view) => closing,
             closing = Page::new(self, account, origin, &sender).run(views) => closing,
         }
     }

@@ -18,7 +18,7 @@ use super::control::{ControlWatch, is_engaged};
 use super::{LiveRecords, LiveUpdate};
 use crate::computers::directory::AccountReach;
 use crate::computers::view;
-use crate::events::screens::ScreenChanges;
+use crate::events::screens::{ScreenChanges, ScreenPicture};
 use crate::web::origin::Origin;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
 use hotdesk_domain::computer::lifecycle::Status;
@@ -45,32 +45,41 @@ const LIST_RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Id of the boot screen, the only one that is watched.
 const BOOT_SCREEN: &str = "default";
 
+/// What a page says is in view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct View {
+    /// The computers, at most [`MAX_IN_VIEW`].
+    ids: Vec<ComputerId>,
+    /// Pixels of the pictures that it shows; `None` for a page that shows none.
+    pixels: Option<u32>,
+}
+
 /// Reads what a page says is in view, until it leaves or breaks the protocol. Returns how to close the
 /// socket.
-pub(super) async fn read(mut receiver: Receiver, in_view: watch::Sender<Vec<ComputerId>>) -> CloseReason {
+pub(super) async fn read(mut receiver: Receiver, view: watch::Sender<View>) -> CloseReason {
     while let Some(message) = receiver.receive().await {
         match parse(&message) {
             // Only the last one counts, however many a page sends.
-            Ok(ids) => drop(in_view.send_replace(ids)),
+            Ok(newest) => drop(view.send_replace(newest)),
             Err(closing) => return closing,
         }
     }
     CloseReason::new(NORMAL, "")
 }
 
-/// Returns the computers that a message says are in view, at most [`MAX_IN_VIEW`] of them. Texts that are no
-/// ids are left out.
+/// Returns what a message says is in view. Texts that are no ids are left out.
 ///
 /// # Errors
 /// How to close the socket of a page that sends anything else.
-fn parse(message: &PeerMessage) -> Result<Vec<ComputerId>, CloseReason> {
+fn parse(message: &PeerMessage) -> Result<View, CloseReason> {
     let refused = || CloseReason::new(POLICY_VIOLATION, "a page sends {\"type\":\"watch\",\"ids\":[...]}");
     let PeerMessage::Text(text) = message else { return Err(refused()) };
     if text.len() > MAX_REQUEST_BYTES {
         return Err(CloseReason::new(TOO_LARGE, format!("a message has at most {MAX_REQUEST_BYTES} bytes")));
     }
-    let LiveClientMessage::Watch { ids } = serde_json::from_str(text.as_str()).map_err(|_| refused())?;
-    Ok(ids.iter().filter_map(|id| id.parse().ok()).take(MAX_IN_VIEW).collect())
+    let LiveClientMessage::Watch { ids, pixels } =
+        serde_json::from_str(text.as_str()).map_err(|_| refused())?;
+    Ok(View { ids: ids.iter().filter_map(|id| id.parse().ok()).take(MAX_IN_VIEW).collect(), pixels })
 }
 
 /// A computer that the page knows.
@@ -123,6 +132,8 @@ pub(super) struct Page<'a> {
     new_controls: Vec<Arc<ControlWatch>>,
     /// The computers in view, as the page said.
     in_view: HashSet<ComputerId>,
+    /// Pixels of the pictures that it shows; `None` for a page that shows none.
+    pixels: Option<u32>,
     /// Watches of those that it knows.
     watched: HashMap<ComputerId, DropGuard>,
     screens: FuturesUnordered<NextChange>,
@@ -145,6 +156,7 @@ impl<'a> Page<'a> {
             engaged: HashSet::new(),
             new_controls: Vec::new(),
             in_view: HashSet::new(),
+            pixels: None,
             watched: HashMap::new(),
             screens: FuturesUnordered::new(),
             list_at: None,
@@ -154,12 +166,12 @@ impl<'a> Page<'a> {
 
     /// Tells the page all computers, and then what changes, until it is gone. Returns how to close the
     /// socket.
-    pub(super) async fn run(mut self, views: watch::Receiver<Vec<ComputerId>>) -> CloseReason {
+    pub(super) async fn run(mut self, views: watch::Receiver<View>) -> CloseReason {
         let Err(PeerGone) = self.tell(views).await;
         CloseReason::new(NORMAL, "")
     }
 
-    async fn tell(&mut self, mut views: watch::Receiver<Vec<ComputerId>>) -> Result<Infallible, PeerGone> {
+    async fn tell(&mut self, mut views: watch::Receiver<View>) -> Result<Infallible, PeerGone> {
         // Both before the first list, so that no change in between is missed.
         let _reader = self.live.reader();
         let mut updates = self.live.updates.subscribe();
@@ -181,14 +193,20 @@ impl<'a> Page<'a> {
                 },
                 Ok(()) = next_view => {
                     view_from = Instant::now() + VIEW_PAUSE;
-                    self.in_view = views.borrow_and_update().iter().copied().collect();
+                    let View { ids, pixels } = views.borrow_and_update().clone();
+                    if pixels != self.pixels {
+                        // Pictures of another size need other watches.
+                        self.watched.clear();
+                        self.pixels = pixels;
+                    }
+                    self.in_view = ids.into_iter().collect();
                     self.watch_screens();
                 }
                 Some(next) = self.screens.next() => {
                     if let Some(screen) = next.filter(|screen| !screen.ended.is_cancelled()) {
-                        let (id, boot) = (screen.computer.to_string(), BOOT_SCREEN.to_owned());
+                        let (computer, picture) = (screen.computer, screen.changes.picture());
                         self.screens.push(screen.next_change());
-                        self.sender.json(&LiveMessage::Screen { id, screen: boot }).await?;
+                        self.tell_screen(computer, picture).await?;
                     }
                 }
             }
@@ -345,14 +363,35 @@ impl<'a> Page<'a> {
         self.sender.json(&LiveMessage::Control { id, screen, control: Box::new(control.clone()) }).await
     }
 
+    /// Tells the page that a screen changed: by its picture, if it shows pictures and there is one.
+    async fn tell_screen(&mut self, computer: ComputerId, picture: ScreenPicture) -> Result<(), PeerGone> {
+        let id = computer.to_string();
+        match picture {
+            ScreenPicture::Image(message) if self.pixels.is_some() => self.sender.binary(message).await,
+            ScreenPicture::Failed(error) if self.pixels.is_some() => {
+                self.sender.json(&LiveMessage::NoPicture { id, error }).await
+            }
+            ScreenPicture::None | ScreenPicture::Image(_) | ScreenPicture::Failed(_) => {
+                self.sender.json(&LiveMessage::Screen { id, screen: BOOT_SCREEN.to_owned() }).await
+            }
+        }
+    }
+
     /// Begins and ends watches of screens, so that those of the known computers in view are watched.
     fn watch_screens(&mut self) {
         let (live, known, in_view) = (self.live, &self.known, &self.in_view);
         self.watched.retain(|id, _| in_view.contains(id) && known.contains_key(id));
         for id in in_view {
             let Some(computer) = known.get(id).filter(|_| !self.watched.contains_key(id)) else { continue };
-            let mut changes = live.screens.watch(&live.fleet, &live.tasks, *id, computer.size);
-            changes.begin_at_once();
+            let (fleet, tasks, size) = (&live.fleet, &live.tasks, computer.size);
+            let changes = match self.pixels {
+                Some(pixels) => live.screens.watch_pictures(fleet, tasks, *id, size, pixels),
+                None => {
+                    let mut changes = live.screens.watch(fleet, tasks, *id, size);
+                    changes.begin_at_once();
+                    changes
+                }
+            };
             let ended = CancellationToken::new();
             let screen = WatchedScreen { computer: *id, changes, ended: ended.clone() };
             self.screens.push(screen.next_change());
@@ -387,10 +426,13 @@ mod tests {
         let list =
             |ids: &[ComputerId]| ids.iter().map(|id| format!("\"{id}\"")).collect::<Vec<_>>().join(",");
         let watch = |ids: &str| text(&format!(r#"{{"type":"watch","ids":[{ids}]}}"#));
-        assert!(parse(&watch("")).unwrap().is_empty());
-        assert_eq!(parse(&watch(&list(&ids[..2]))).unwrap(), ids[..2]);
-        assert_eq!(parse(&watch(&format!("\"c1\",{}", list(&ids[..1])))).unwrap(), ids[..1]);
-        assert_eq!(parse(&watch(&list(&ids))).unwrap(), ids[..MAX_IN_VIEW]);
+        let named = |message: &PeerMessage| parse(message).unwrap().ids;
+        assert_eq!(parse(&watch("")).unwrap(), View::default());
+        assert_eq!(named(&watch(&list(&ids[..2]))), ids[..2]);
+        assert_eq!(named(&watch(&format!("\"c1\",{}", list(&ids[..1])))), ids[..1]);
+        assert_eq!(named(&watch(&list(&ids))), ids[..MAX_IN_VIEW]);
+        let pictures = text(r#"{"type":"watch","ids":[],"pixels":50000}"#);
+        assert_eq!(parse(&pictures).unwrap().pixels, Some(50_000));
     }
 
     #[test]

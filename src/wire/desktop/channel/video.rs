@@ -1,6 +1,6 @@
-//! JSON message of the video channel (docs/channels.md).
+//! JSON messages of the video channel (docs/channels.md).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Message to a client, besides the binary frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -15,5 +15,16 @@ pub enum VideoServerMessage {
         height: u16,
         /// The codec as browsers name it (RFC 6381), such as `avc1.42C01F`.
         codec: String,
+    },
+}
+
+/// Message of a client. Whatever else it sends has no meaning.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum VideoClientMessage {
+    /// The client has received what it was sent up to a frame.
+    Received {
+        /// Time of the frame in microseconds, as in its header.
+        micros: u64,
     },
 }

@@ -1,9 +1,10 @@
 // What changes, as it happens: one socket keeps the records of all computers up to date.
 //
 // Protocol (docs/console.md): the service first sends every computer and then `ready`; afterwards only what changed. The page
-// says which computers are in view, and hears when their screens change, at most once a second each.
+// says which computers are in view, and hears when their screens change, at most once a second each; with the picture, where it
+// shows pictures.
 
-import { createSignal, onCleanup } from "solid-js";
+import { batch, createSignal, onCleanup } from "solid-js";
 import { createStore, produce, reconcile } from "solid-js/store";
 import type { Computer, Schemas } from "./service";
 import { leaveForSignIn } from "./session";
@@ -14,6 +15,7 @@ export type LiveMessage =
   | { type: "gone"; id: string }
   | { type: "ready" }
   | { type: "screen"; id: string; screen: string }
+  | { type: "no_picture"; id: string; error: string }
   | { type: "control"; id: string; screen: string; control: Schemas["ScreenControl"] }
   | { type: "thread"; id: string; computer_id: string; status: string };
 
@@ -22,12 +24,19 @@ const SIGNED_OUT = 4401;
 /** Pauses between attempts to connect, in milliseconds: they double from the first to the last. */
 const FIRST_PAUSE = 500;
 const LAST_PAUSE = 15_000;
+/** Milliseconds within which changed records are shown together: the first list has hundreds, and nobody sees the delay. */
+const TOGETHER = 50;
+/** Bytes before the picture in a binary message: the id of its computer. */
+const ID = 36;
+/** Id of the boot screen, the only one of which there are pictures. */
+const BOOT = "default";
 
 const [computers, setComputers] = createStore<Record<string, Computer>>({});
 const [controls, setControls] = createStore<Record<string, Schemas["ScreenControl"]>>({});
 const [connection, setConnection] = createSignal<"connecting" | "live" | "lost">("connecting");
 const listeners = new Set<(message: LiveMessage) => void>();
 const inView = new Map<string, number>();
+const shown = new Set<ShownScreen>();
 
 let socket: WebSocket | undefined;
 let pause = FIRST_PAUSE;
@@ -57,18 +66,42 @@ export function watchScreen(id: string): void {
   });
 }
 
+/** A screen whose picture is shown. */
+export interface ShownScreen {
+  /** Id of its computer. */
+  id: string;
+  /** Pixels of the place of the picture. */
+  pixels: number;
+  /** Takes the present picture and each later one, a JPEG. */
+  take: (picture: Uint8Array<ArrayBuffer>) => void;
+}
+
+/** Shows the pictures of a screen in view until the owner is disposed. */
+export function watchPictures(screen: ShownScreen): void {
+  shown.add(screen);
+  onCleanup(() => shown.delete(screen));
+  watchScreen(screen.id);
+}
+
 let announcing = false;
 
-/** Sends the computers in view, once for all changes of one moment. */
+/** Sends the computers in view, once for all changes of one moment. All pictures have the pixels of the largest place. */
 function announce(): void {
   if (announcing) return;
   announcing = true;
   queueMicrotask(() => {
     announcing = false;
-    if (socket?.readyState === WebSocket.OPEN) {
-      socket.send(JSON.stringify({ type: "watch", ids: [...inView.keys()] }));
-    }
+    if (socket?.readyState !== WebSocket.OPEN) return;
+    const pixels = Math.max(...[...shown].map((screen) => screen.pixels));
+    socket.send(JSON.stringify({ type: "watch", ids: [...inView.keys()], ...(shown.size > 0 && { pixels }) }));
   });
+}
+
+/** Reads a binary message: a picture, which says as well that the screen changed. */
+function read(data: ArrayBuffer): LiveMessage {
+  const id = new TextDecoder().decode(new Uint8Array(data, 0, ID));
+  for (const screen of shown) if (screen.id === id) screen.take(new Uint8Array(data, ID));
+  return { type: "screen", id, screen: BOOT };
 }
 
 /** Connects, and again whenever the connection is lost. */
@@ -79,13 +112,30 @@ export function connectLive(): void {
   socket = current;
   /** Computers that the service has listed on this connection; the others are gone. */
   const listed = new Set<string>();
+  /** Records that are shown together: each change of the store makes the page sort and compare all of them. */
+  let waiting = new Map<string, Computer>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const flush = () => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (waiting.size === 0) return;
+    const records = waiting;
+    waiting = new Map();
+    batch(() => {
+      for (const [id, record] of records) setComputers(id, reconcile(record));
+    });
+  };
+  current.binaryType = "arraybuffer";
   current.addEventListener("open", announce);
   current.addEventListener("message", (event) => {
-    const message = JSON.parse(String(event.data)) as LiveMessage;
+    const { data } = event as MessageEvent<string | ArrayBuffer>;
+    const message = typeof data === "string" ? (JSON.parse(data) as LiveMessage) : read(data);
+    if (message.type !== "computer") flush();
     switch (message.type) {
       case "computer":
         listed.add(message.computer.id);
-        setComputers(message.computer.id, reconcile(message.computer));
+        waiting.set(message.computer.id, message.computer);
+        timer ??= setTimeout(flush, TOGETHER);
         break;
       case "gone":
         listed.delete(message.id);
@@ -105,6 +155,7 @@ export function connectLive(): void {
         setControls(`${message.id}/${message.screen}`, reconcile(message.control));
         break;
       case "screen":
+      case "no_picture":
       case "thread":
         break;
     }

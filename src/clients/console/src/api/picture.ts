@@ -1,69 +1,78 @@
-// Latest picture of a computer's boot screen, fetched when the screen has changed.
+// Latest picture of a computer's boot screen, which the socket of the live records sends.
+//
+// Pictures of one moment are shown together: each change of a page makes the browser lay out, paint and compose it anew, so that
+// one by one they cost twice as much. They are `data:` addresses, because each `blob:` address costs messages between the
+// processes of the browser: twice as much again.
 
-import { createEffect, createSignal, onCleanup, type Accessor } from "solid-js";
+import { batch, createEffect, createSignal, onCleanup, untrack, type Accessor } from "solid-js";
 import { pageVisible } from "../ui/visible";
-import { createPaced, limited } from "./fetched";
-import { computers, onLive, watchScreen } from "./live";
-import { fetchBlob } from "./service";
+import { computers, onLive, watchPictures } from "./live";
 
-/** Shortest time in milliseconds between two pictures of a computer. */
-const PAUSE = 1000;
-/** Pictures that are fetched at the same time on the whole page. */
-const MOST = 4;
+/** Milliseconds within which pictures are shown together: a quarter of the time between two of a screen. */
+const TOGETHER = 250;
+/** Bytes that are made a text at once: arguments of a function are bounded. */
+const PIECE = 8192;
 
-const inTurn = limited(MOST);
+/** Pictures that wait to be shown, by what shows them. */
+const waiting = new Map<(url: string) => void, Uint8Array<ArrayBuffer>>();
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+function showAll(): void {
+  timer = undefined;
+  batch(() => {
+    for (const [show, picture] of waiting) show(addressOf(picture));
+  });
+  waiting.clear();
+}
+
+/** Returns the address of a picture, which contains it. */
+function addressOf(picture: Uint8Array<ArrayBuffer>): string {
+  let text = "";
+  for (let at = 0; at < picture.length; at += PIECE) text += String.fromCharCode(...picture.subarray(at, at + PIECE));
+  return `data:image/jpeg;base64,${btoa(text)}`;
+}
 
 /** A picture that follows its screen. */
 export interface LivePicture {
-  /** Object URL of the picture; undefined before the first one, and while the computer does not run. */
+  /** Address of the picture; undefined before the first one, and while the computer does not run. */
   url: Accessor<string | undefined>;
-  /** Why the last attempt failed; undefined after a success. The picture before it stays. */
+  /** Why there is none; undefined after a success. */
   failure: Accessor<string | undefined>;
 }
 
 /**
  * Follows a screen until the owner ends, while the computer runs, the page is visible, and `inView` says so. A picture has about
- * `pixels` pixels, and JPEG's `quality` of 1 to 100.
+ * `pixels` pixels.
  */
-export function createLivePicture(id: string, pixels: number, quality: number, inView: Accessor<boolean> = () => true): LivePicture {
+export function createLivePicture(id: string, pixels: number, inView: Accessor<boolean> = () => true): LivePicture {
   const [url, setUrl] = createSignal<string>();
   const [failure, setFailure] = createSignal<string>();
-  // A picture of a computer that sleeps would wake it.
   const isRunning = () => computers[id]?.status === "running";
   const isSeen = () => isRunning() && pageVisible() && inView();
-  const show = (next: string | undefined) => {
-    const before = url();
+  const show = (next: string) => {
+    // It may have waited while the computer stopped.
+    if (!untrack(isRunning)) return;
     setUrl(next);
-    if (before !== undefined) URL.revokeObjectURL(before);
+    setFailure(undefined);
   };
-  const leaving = new AbortController();
-  const path = `/computers/${id}/screenshot?response_format=binary&format=jpeg&quality=${quality}&max_pixels=${pixels}`;
-  const fetchNow = createPaced(() => inTurn(async () => {
-    // Its turn may come after it has left the view.
-    if (leaving.signal.aborted || !isRunning()) return;
-    try {
-      const blob = await fetchBlob(path, leaving.signal);
-      if (leaving.signal.aborted || !isRunning()) return;
-      show(URL.createObjectURL(blob));
-      setFailure(undefined);
-    } catch (error) {
-      if (!leaving.signal.aborted) setFailure(error instanceof Error ? error.message : String(error));
-    }
-  }), PAUSE, isSeen);
   createEffect(() => {
-    if (isRunning()) fetchNow();
-    else show(undefined);
+    if (!isRunning()) setUrl(undefined);
   });
-  // The service looks at no screen that nobody sees. When it is watched again, one message comes.
+  // The service looks at no screen that nobody sees. When it is watched again, its picture comes.
   createEffect(() => {
-    if (isSeen()) watchScreen(id);
+    if (!isSeen()) return;
+    watchPictures({
+      id,
+      pixels,
+      take: (picture) => {
+        waiting.set(show, picture);
+        timer ??= setTimeout(showAll, TOGETHER);
+      },
+    });
   });
   onLive((message) => {
-    if (message.type === "screen" && message.id === id) fetchNow();
+    if (message.type === "no_picture" && message.id === id) setFailure(message.error);
   });
-  onCleanup(() => {
-    leaving.abort();
-    show(undefined);
-  });
+  onCleanup(() => waiting.delete(show));
   return { url, failure };
 }

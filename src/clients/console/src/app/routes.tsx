@@ -1,10 +1,10 @@
-// Addresses of the pages. Each page is loaded when it is opened first.
+// Addresses of the pages. Each page is loaded when it is opened first, except the fleet, which most people see first.
 
 import { Route, Router } from "@solidjs/router";
 import { lazy } from "solid-js";
+import Fleet from "../pages/fleet/page";
 import { Shell } from "./shell";
 
-const Fleet = lazy(() => import("../pages/fleet/page"));
 const Computer = lazy(() => import("../pages/computer/page"));
 const Templates = lazy(() => import("../pages/templates/page"));
 const NewTemplate = lazy(() => import("../pages/templates/new"));

@@ -8,8 +8,8 @@ import LayoutTemplate from "lucide-solid/icons/layout-template";
 import ScrollText from "lucide-solid/icons/scroll-text";
 import Server from "lucide-solid/icons/server";
 import Settings from "lucide-solid/icons/settings";
-import { createMemo, createResource, ErrorBoundary, For, onMount, Show, Suspense } from "solid-js";
-import { connection, connectLive } from "../api/live";
+import { createMemo, createResource, ErrorBoundary, For, Show, Suspense } from "solid-js";
+import { connection } from "../api/live";
 import { person } from "../api/session";
 import { ConfirmHost, Failure, Loading, Notices, valueOf } from "../ui";
 import { HelpRequests } from "./help";
@@ -30,7 +30,6 @@ const HOST = { path: "/console/host", name: "Host", icon: Server, end: false } a
 export function Shell(props: RouteSectionProps) {
   const [who] = createResource(person);
   const pages = createMemo(() => (valueOf(who)?.is_operator ? [...PAGES, HOST] : PAGES));
-  onMount(connectLive);
   return (
     <>
       <a class="skip" href="#content">Skip to the content</a>

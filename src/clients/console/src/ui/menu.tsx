@@ -2,7 +2,7 @@
 
 import { DropdownMenu } from "@kobalte/core/dropdown-menu";
 import Ellipsis from "lucide-solid/icons/ellipsis";
-import { For, Show, type JSX } from "solid-js";
+import { createSignal, For, onMount, Show, type JSX } from "solid-js";
 
 interface Item {
   label: string;
@@ -13,11 +13,46 @@ interface Item {
   separated?: boolean;
 }
 
-/** A button that opens a menu. `label` is its name; it shows three dots unless it has children. */
-export function Menu(props: { label: string; items: readonly Item[]; children?: JSX.Element }) {
+interface MenuProps {
+  label: string;
+  items: readonly Item[];
+  children?: JSX.Element;
+}
+
+/**
+ * A button that opens a menu. `label` is its name; it shows three dots unless it has children. The menu behind it is made when the
+ * button is pressed first: a page of the fleet has hundreds.
+ */
+export function Menu(props: MenuProps) {
+  const [isMade, setMade] = createSignal(false);
+  const make = (event: Event) => {
+    event.preventDefault();
+    setMade(true);
+  };
+  return (
+    <Show when={isMade()} fallback={
+      <button type="button" class="button quiet" classList={{ icon: props.children === undefined }} aria-label={props.label}
+        aria-haspopup="true" aria-expanded="false" onClick={make}
+        onKeyDown={(event) => (event.key === "ArrowDown" || event.key === "ArrowUp") && make(event)}>
+        {props.children ?? <Ellipsis size={18} />}
+      </button>
+    }>
+      <MadeMenu {...props} />
+    </Show>
+  );
+}
+
+/** The menu with its button, which takes the focus and opens it. */
+function MadeMenu(props: MenuProps) {
+  let trigger!: HTMLButtonElement;
+  onMount(() => {
+    trigger.focus();
+    trigger.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
+  });
   return (
     <DropdownMenu>
-      <DropdownMenu.Trigger class="button quiet" classList={{ icon: props.children === undefined }} aria-label={props.label}>
+      <DropdownMenu.Trigger ref={trigger} class="button quiet" classList={{ icon: props.children === undefined }}
+        aria-label={props.label}>
         {props.children ?? <Ellipsis size={18} />}
       </DropdownMenu.Trigger>
       <DropdownMenu.Portal>

@@ -1,6 +1,5 @@
 // Card of one computer: its picture, name, state, who is on it, and a menu.
 
-import { A } from "@solidjs/router";
 import { Show } from "solid-js";
 import { controls } from "../../api/live";
 import type { Computer } from "../../api/service";
@@ -53,18 +52,18 @@ function Selection(props: CardProps) {
 
 const hardware = (computer: Computer) => `${computer.cpu} CPU, ${computer.ram} GB, ${computer.disk_size_gb} GB disk`;
 
-/** A card of the grid. */
+/** A card of the grid. Its links are plain ones, which the router follows as well: an `A` also follows the address, for each card. */
 export function Card(props: CardProps) {
   const [ref, inView] = createInView();
   const href = () => `/console/computers/${props.computer.id}`;
   return (
     <li class="fleet-card card" ref={ref}>
-      <A class="fleet-picture" href={href()} tabindex="-1" aria-hidden="true">
+      <a class="fleet-picture" href={href()} tabindex="-1" aria-hidden="true">
         <Show when={inView()} fallback={<span class="fleet-words" />}><Thumbnail computer={props.computer} /></Show>
-      </A>
+      </a>
       <div class="fleet-line">
         <Selection {...props} />
-        <A class="fleet-name" href={href()}>{props.computer.name}</A>
+        <a class="fleet-name" href={href()}>{props.computer.name}</a>
         <StatusBadge status={props.computer.status} />
         <Operations {...props} />
       </div>
@@ -86,7 +85,7 @@ export function Row(props: CardProps) {
   return (
     <tr>
       <td><Selection {...props} /></td>
-      <td><A href={`/console/computers/${props.computer.id}`}>{props.computer.name}</A></td>
+      <td><a href={`/console/computers/${props.computer.id}`}>{props.computer.name}</a></td>
       <td><StatusBadge status={props.computer.status} /></td>
       <td>
         <Show when={holder(props.computer)} fallback={<State computer={props.computer} otherwise="Nobody holds its screen" />}>

@@ -4,7 +4,7 @@ import { useSearchParams } from "@solidjs/router";
 import LayoutGrid from "lucide-solid/icons/layout-grid";
 import List from "lucide-solid/icons/list";
 import Plus from "lucide-solid/icons/plus";
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { createEffect, createMemo, createSignal, For, onCleanup, Show } from "solid-js";
 import { computers, connection } from "../../api/live";
 import { NotifyMe } from "../../app/help";
 import type { Computer } from "../../api/service";
@@ -15,6 +15,8 @@ import { choiceOf, chosen, SORTS, workspacesOf } from "./choice";
 import { NewComputer } from "./new";
 import "./fleet.css";
 
+/** Cards or rows that are made at once. The browser shows them, and handles what the person does, before it makes the next. */
+const AT_ONCE = 48;
 /** Computers whose deletion needs their number typed in. */
 const MANY = 5;
 
@@ -32,6 +34,13 @@ export default function Page() {
   const shown = createMemo(() => chosen(all(), choice()));
   // Ids, so that a card stays when the record changes.
   const ids = createMemo(() => shown().map(({ id }) => id));
+  const [most, setMost] = createSignal(AT_ONCE);
+  const made = createMemo(() => ids().slice(0, most()));
+  createEffect(() => {
+    if (most() >= ids().length) return;
+    const timer = setTimeout(() => setMost((before) => before + AT_ONCE));
+    onCleanup(() => clearTimeout(timer));
+  });
   const picked = createMemo(() => shown().filter(({ id }) => selected().has(id)));
   const workspaces = createMemo(() => workspacesOf(all()));
   const isList = () => query.view === "list";
@@ -123,7 +132,7 @@ export default function Page() {
         }>
           <Show when={isList()} fallback={
             <ul class="fleet-grid" aria-label="Computers">
-              <For each={ids()}>
+              <For each={made()}>
                 {(id) => <Show when={computers[id]} keyed>{(computer) => <Card {...propsOf(computer)} />}</Show>}
               </For>
             </ul>
@@ -137,7 +146,7 @@ export default function Page() {
                   </tr>
                 </thead>
                 <tbody>
-                  <For each={ids()}>
+                  <For each={made()}>
                     {(id) => <Show when={computers[id]} keyed>{(computer) => <Row {...propsOf(computer)} />}</Show>}
                   </For>
                 </tbody>

@@ -7,7 +7,6 @@ import { createInView } from "../../ui/visible";
 
 /** Pixels of a picture: more than its place shows on a common display. */
 const PIXELS = 960 * 600;
-const QUALITY = 70;
 
 /** The picture, with a link to the screen itself. The caller makes a new one for another computer. */
 export function Picture(props: { computer: string }) {
@@ -15,7 +14,7 @@ export function Picture(props: { computer: string }) {
   const name = () => computers[id]?.name ?? "the computer";
   const isRunning = () => computers[id]?.status === "running";
   const [ref, inView] = createInView("0px");
-  const { url, failure } = createLivePicture(id, PIXELS, QUALITY, inView);
+  const { url, failure } = createLivePicture(id, PIXELS, inView);
   return (
     <figure class="threads-picture" ref={ref}>
       <a href={`/console/computers/${id}/screen`} title="Open the screen">
@@ -24,7 +23,7 @@ export function Picture(props: { computer: string }) {
             {isRunning() ? (failure() ?? "Fetching the screen…") : `${name()} does not run`}
           </span>
         }>
-          {(url) => <img src={url()} alt={`Screen of ${name()}`} />}
+          {(url) => <img src={url()} decoding="sync" alt={`Screen of ${name()}`} />}
         </Show>
       </a>
       <figcaption class="dim">

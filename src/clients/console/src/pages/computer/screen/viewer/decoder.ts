@@ -8,6 +8,8 @@ const ASKED = "avc1.42C01F";
 const HEADER = 9;
 /** Flag of a key frame. */
 const KEY = 1;
+/** Milliseconds between two reports of what came, by which the computer lowers and raises the rate (docs/channels.md). */
+const REPORT = 100;
 /** Frames that wait for the decoder, beyond which all are left out until the next key frame: a slow device sees the newest. */
 const MOST_WAITING = 8;
 
@@ -42,6 +44,9 @@ export class Video {
   #waits = true;
   #isShown = false;
   #isOver = false;
+  /** Time of the newest frame that came, in microseconds. */
+  #newest = 0;
+  #report: ReturnType<typeof setTimeout> | undefined;
 
   /** Opens the channel with the `ws_url` of a ticket for the screen. */
   constructor(canvas: HTMLCanvasElement, ticket: string, listener: VideoListener) {
@@ -61,6 +66,7 @@ export class Video {
   close(): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    clearTimeout(this.#report);
     if (this.#decoder.state !== "closed") this.#decoder.close();
     this.#socket.close();
   }
@@ -97,15 +103,24 @@ export class Video {
   #decode(data: ArrayBuffer): void {
     const view = new DataView(data);
     const isKey = (view.getUint8(0) & KEY) !== 0;
+    this.#newest = Number(view.getBigUint64(1));
+    this.#report ??= setTimeout(() => this.#tell(), REPORT);
     if (!isKey) this.changed += data.byteLength;
     if (this.#decoder.decodeQueueSize > MOST_WAITING) this.#waits = true;
     if (this.#waits && !isKey) return;
     this.#waits = false;
     this.#decoder.decode(new EncodedVideoChunk({
       type: isKey ? "key" : "delta",
-      timestamp: Number(view.getBigUint64(1)),
+      timestamp: this.#newest,
       data: new Uint8Array(data, HEADER),
     }));
+  }
+
+  /** Reports what came, also of frames that are left out: only the network counts. */
+  #tell(): void {
+    this.#report = undefined;
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
+    this.#socket.send(JSON.stringify({ type: "received", micros: this.#newest }));
   }
 
   #paint(frame: VideoFrame): void {
