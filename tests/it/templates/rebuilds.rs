@@ -173,8 +173,9 @@ async fn t18_a_rebuild_that_fails_or_dies_leaves_nothing_and_can_be_repeated() {
             let call = controller.engine.calls(verb) + 1;
             controller.engine.plan(Fault { verb, call, failure: Failure::Never { done } });
             let stuck = wait::until(TIMEOUT, || async { (controller.engine.stuck() > 0).then_some(()) });
+            let changed = content(&number.to_string(), "a");
             tokio::select! {
-                ended = build(&controller, &name, &content(&number.to_string(), "a")) => panic!("{case}: {ended}"),
+                ended = build(&controller, &name, &changed) => panic!("{case}: {ended}"),
                 stuck = stuck => stuck.unwrap_or_else(|| panic!("{case}: it is not reached")),
             }
             controller.kill().await;
