@@ -1,13 +1,15 @@
 //! Schema migrations: the files of `migrations/`, embedded in the program.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use include_dir::{Dir, File, include_dir};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AnyPool, SqlSafeStr};
 
+use crate::failed;
 use hotdesk_domain::error::{Error, Result};
+
+const STEP: &str = "migrate the store";
 
 static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
 
@@ -15,6 +17,7 @@ static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
 ///
 /// # Errors
 /// `Internal` when a migration fails, and the database is as before; also when a file is not named `<number>_<name>.sql`.
+/// `Unavailable` when another program writes for longer than a statement waits, or when the disk is full at the end.
 pub async fn migrate(pool: &AnyPool) -> Result<()> {
     apply(pool, &Migrator::with_migrations(FILES.files().map(migration).collect::<Result<_>>()?)).await
 }
@@ -22,12 +25,14 @@ pub async fn migrate(pool: &AnyPool) -> Result<()> {
 /// Runs migrations in one transaction. In a transaction each, they would sync a new database to the disk forty times, and an
 /// upgrade that fails would leave a schema that no version has.
 async fn apply(pool: &AnyPool, migrator: &Migrator) -> Result<()> {
-    let failed = |error: &dyn fmt::Display| Error::internal(format!("migrate the store: {error}"));
-    let mut tx = pool.begin().await.map_err(|error| failed(&error))?;
+    // IMMEDIATE: what is read of the list of migrations stays true until the first write. A transaction that has read fails at
+    // its first write, without a wait, when another program has written meanwhile.
+    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(failed(STEP))?;
     // `Migrator::run` takes whatever connects; this is the part of it for one connection. Within a transaction, each
     // migration is a savepoint.
-    migrator.run_direct(None, &mut *tx, false).await.map_err(|error| failed(&error))?;
-    tx.commit().await.map_err(|error| failed(&error))
+    let migrated = migrator.run_direct(None, &mut *tx, false).await;
+    migrated.map_err(|error| Error::internal(format!("{STEP}: {error}")))?;
+    tx.commit().await.map_err(failed(STEP))
 }
 
 fn migration(file: &'static File<'static>) -> Result<Migration> {
@@ -42,7 +47,12 @@ fn migration(file: &'static File<'static>) -> Result<Migration> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    const FIRST: &str = "CREATE TABLE one (id TEXT)";
+    const SECOND: &str = "CREATE TABLE two (id TEXT)";
 
     fn migrator(statements: &[&'static str]) -> Migrator {
         let numbered = (1..).zip(statements);
@@ -57,19 +67,52 @@ mod tests {
         counted.fetch_one(pool).await.unwrap()
     }
 
-    #[tokio::test]
-    async fn a_migration_that_fails_leaves_the_database_as_it_was() {
+    async fn database() -> (tempfile::TempDir, AnyPool) {
         sqlx::any::install_default_drivers();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("hotdesk.db");
         let pool = AnyPool::connect(&format!("sqlite://{}?mode=rwc", file.display())).await.unwrap();
-        let (first, second) = ("CREATE TABLE one (id TEXT)", "CREATE TABLE two (id TEXT)");
-        let error = apply(&pool, &migrator(&[first, first])).await.unwrap_err();
+        (folder, pool)
+    }
+
+    #[tokio::test]
+    async fn a_migration_that_fails_leaves_the_database_as_it_was() {
+        let (_folder, pool) = database().await;
+        let error = apply(&pool, &migrator(&[FIRST, FIRST])).await.unwrap_err();
         assert!(format!("{error:#}").contains("migrate the store"), "{error:#}");
         assert_eq!(tables(&pool).await, 0);
-        apply(&pool, &migrator(&[first])).await.unwrap();
-        apply(&pool, &migrator(&[first, second])).await.unwrap();
+        apply(&pool, &migrator(&[FIRST])).await.unwrap();
+        apply(&pool, &migrator(&[FIRST, SECOND])).await.unwrap();
         // These two, and the list of migrations.
+        assert_eq!(tables(&pool).await, 3);
+    }
+
+    #[tokio::test]
+    async fn migrations_wait_for_those_of_another_program() {
+        let (_folder, pool) = database().await;
+        sqlx::query("PRAGMA journal_mode = WAL").execute(&pool).await.unwrap();
+        let all = migrator(&[FIRST, SECOND]);
+        apply(&pool, &migrator(&[FIRST])).await.unwrap();
+        let mut other = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        all.run_direct(None, &mut *other, false).await.unwrap();
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            other.commit().await
+        };
+        let (applied, ended) = tokio::join!(apply(&pool, &all), end);
+        ended.unwrap();
+        applied.unwrap();
+        assert_eq!(tables(&pool).await, 3);
+    }
+
+    #[tokio::test]
+    async fn a_database_of_a_newer_version_is_refused_and_stays_as_it_is() {
+        let (_folder, pool) = database().await;
+        apply(&pool, &migrator(&[FIRST, SECOND])).await.unwrap();
+        let error = apply(&pool, &migrator(&[FIRST])).await.unwrap_err();
+        assert!(format!("{error:#}").contains("migrate the store"), "{error:#}");
+        let changed = apply(&pool, &migrator(&[FIRST, "CREATE TABLE two (name TEXT)"])).await.unwrap_err();
+        assert!(format!("{changed:#}").contains("migrate the store"), "{changed:#}");
         assert_eq!(tables(&pool).await, 3);
     }
 }
