@@ -148,7 +148,8 @@ fn is_opaque(folder: &Path) -> io::Result<bool> {
     let mut value = [0_u8; 8];
     match lgetxattr(folder, OPAQUE, &mut value) {
         Ok(length) => Ok(&value[..length] == b"y"),
-        Err(Errno::NODATA | Errno::NOTSUP) => Ok(false),
+        // A value that does not fit is not "y".
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::RANGE) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -251,6 +252,10 @@ mod tests {
         };
         attribute("trusted.overlay.origin", b"x");
         last(0o700);
+        for other in [&b"x"[..], b"a longer value"] {
+            attribute(OPAQUE, other);
+            last(0o700);
+        }
         attribute(OPAQUE, b"y");
         last(0o755);
         rustix::fs::lremovexattr(roots[1].join("etc"), OPAQUE).unwrap();
