@@ -49,6 +49,8 @@ fn allocate_when_free(state: &StateDir) -> io::Result<()> {
         if !full || Instant::now() >= deadline {
             return allocated;
         }
+        // File systems keep the part that fitted, and the machine that runs now may need it.
+        remove(state);
         std::thread::sleep(PAUSE);
     }
 }
