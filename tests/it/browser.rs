@@ -17,14 +17,17 @@ const SITE: &str = "echo '<title>Page</title><button>Push</button>' >/root/page.
     (setsid python3 -m http.server 8009 --bind 127.0.0.1 >/dev/null 2>&1 </dev/null &)";
 /// Prints nothing until the saved file is complete; then its owner.
 const SAVED: &str = "cd /root/Downloads && cmp -s data.bin /tmp/site/data.bin && stat -c %U data.bin";
-/// Prints the users of the browser's processes, whether they can read the agent's token, and the number of renderers whose
-/// own system call filter differs from that of the browser's first process.
+/// Prints the users of the browser's processes, whether they can read the agent's token, and whether renderers have namespaces of
+/// their own for processes and networks, which the browser's sandbox makes.
 const PROCESSES: &str = r#"
 ps -o user= -C chromium | sort -u
 setpriv --reuid=browser --regid=browser --init-groups cat /run/hotdesk/token >/dev/null 2>&1 || echo no token
-filter() { sed -n 's/^Seccomp:\s*//p' "/proc/$1/status"; }
-first=$(filter "$(pgrep -o -x chromium)")
-for pid in $(pgrep -f -- '--type=[r]enderer'); do [ "$(filter "$pid")" = "$first" ] || echo sandboxed; done | sort -u"#;
+first=$(pgrep -o -x chromium)
+for pid in $(pgrep -f -- '--type=[r]enderer'); do
+    for kind in pid net; do
+        if [ "$(readlink "/proc/$pid/ns/$kind")" = "$(readlink "/proc/$first/ns/$kind")" ]; then echo "shared $kind"; else echo "own $kind"; fi
+    done
+done | sort -u"#;
 
 /// Opens a page in the browser, reads and clicks it, saves a file; returns what [`PROCESSES`] prints.
 async fn browse(controller: &RunningController) -> String {
@@ -54,12 +57,12 @@ async fn browse(controller: &RunningController) -> String {
 async fn t27_the_browser_is_not_root_and_saves_where_people_look() {
     let Some(controller) = RunningController::boot_full().await else { return };
     // Containers have no nested namespaces, without which the browser has no sandbox of its own.
-    assert_eq!(browse(&controller).await, "browser\nno token\n");
+    assert_eq!(browse(&controller).await, "browser\nno token\nshared net\nshared pid\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t27_a_browser_over_gvisor_has_its_own_sandbox_too() {
     let Some(configuration) = gvisor() else { return };
     let Some(controller) = RunningController::boot_full_with(&configuration).await else { return };
-    assert_eq!(browse(&controller).await, "browser\nno token\nsandboxed\n");
+    assert_eq!(browse(&controller).await, "browser\nno token\nown net\nown pid\n");
 }
