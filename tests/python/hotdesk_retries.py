@@ -127,6 +127,30 @@ def check_reads(server: Prepared, computer: Computer) -> None:
     assert computer.windows() == [] and server.keys() == [None] * 3, server.keys()
 
 
+def control(revision: int) -> tuple:
+    return (200, {}, {"screen": "default", "revision": revision, "holder": None})
+
+
+def check_renewals(server: Prepared, computer: Computer) -> None:
+    """A renewal of control may be lost, but no later one is sent when the time of the control is over."""
+    busy = (503, {}, {"error": "busy"})
+    server.prepare(control(1), busy, control(2))
+    with computer.control.take(seconds=3) as lease:
+        while lease.state.revision < 2:
+            time.sleep(0.01)
+
+    def lapses() -> None:
+        server.prepare(control(1), busy)
+        with computer.control.take(seconds=1):
+            count = 0
+            while count < len(server.requests):
+                count = len(server.requests)
+                time.sleep(1.5)
+            server.prepare(control(2))
+
+    assert refused(hotdesk.Unavailable, lapses).status == 503
+
+
 def check_bounds(server: Prepared) -> None:
     with Client(server.url, "sk_live_test", max_retry_wait=5) as client:
         computer = Computer(ID, client=client)
@@ -276,6 +300,7 @@ def main() -> None:
         computer = Computer(ID, client=client)
         check_changes(server, computer)
         check_reads(server, computer)
+        check_renewals(server, computer)
         check_bounds(server)
         check_large_bodies(server, computer)
         check_errors(server, computer)

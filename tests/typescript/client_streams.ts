@@ -212,6 +212,20 @@ assert.deepEqual(taken.map((it) => it.path), [
     `${controlPath}?force=true`, controlPath, controlPath, `${controlPath}/hand_back`,
 ]);
 assert.deepEqual([bodyOf(taken[1]), bodyOf(taken[3])], [{ note: "I sign in", seconds: 1 }, { note: "Signed in." }]);
+// A renewal may be lost: the next one is in time.
+const busy = json(503, { error: "Busy" });
+await requests([state(1), busy, state(2), state(3)], async () => {
+    await using lease = await desk.control.take({ seconds: 3 });
+    while (lease.state.revision < 2) await new Promise((resolve) => setTimeout(resolve, 10));
+});
+// Not longer than the time of the control: then there is no further renewal, and the block ends with the error of the last one.
+error = await errorOf([state(1)], async () => {
+    await using lease = await desk.control.take({ seconds: 1 });
+    for (let count = 0; count < asked.length; await new Promise((resolve) => setTimeout(resolve, 1500))) count = asked.length;
+    assert.equal(lease.state.revision, 1);
+    answers = [state(2)];
+});
+assert.equal(error.message, "No answer is left");
 // When somebody else took it, the block ends with that error.
 error = await errorOf([state(1), held, held], async () => {
     await using lease = await desk.control.take({ seconds: 1 });

@@ -118,21 +118,34 @@ impl Pictures {
         lock(&self.wishes).iter().copied().max()
     }
 
-    /// Notes a picture of the whole screen.
+    /// Returns whether there is a picture.
+    fn has_image(&self) -> bool {
+        matches!(*lock(&self.newest), ScreenPicture::Image(_))
+    }
+
+    /// Notes a picture of the whole screen, unless the last wish has ended since the look began.
     fn put(&self, computer: ComputerId, image: &[u8]) {
         let id = computer.to_string();
         let mut message = BytesMut::with_capacity(id.len() + image.len());
         message.put_slice(id.as_bytes());
         message.put_slice(image);
-        *lock(&self.newest) = ScreenPicture::Image(message.freeze());
+        let wishes = lock(&self.wishes);
+        if !wishes.is_empty() {
+            *lock(&self.newest) = ScreenPicture::Image(message.freeze());
+        }
     }
 
-    /// Notes a failed look. The picture before it stays, as it does on the pages.
-    fn fail(&self, why: &str) {
+    /// Notes a failed look. The picture before it stays, as it does on the pages. Returns whether subscribers
+    /// have no picture for a reason that they do not know.
+    fn fail(&self, why: &str) -> bool {
+        let failed = ScreenPicture::Failed(why.to_owned());
+        let wishes = lock(&self.wishes);
         let mut newest = lock(&self.newest);
-        if !matches!(*newest, ScreenPicture::Image(_)) {
-            *newest = ScreenPicture::Failed(why.to_owned());
+        if wishes.is_empty() || matches!(*newest, ScreenPicture::Image(_)) || *newest == failed {
+            return false;
         }
+        *newest = failed;
+        true
     }
 }
 
@@ -301,7 +314,9 @@ async fn look_each_second(
     let mut frame_pixels = None;
     loop {
         let pixels = pictures.pixels();
-        let known = frame.as_ref().filter(|_| pixels == frame_pixels);
+        // Whoever wants a picture needs one, also of a frame that has been seen.
+        let is_held = pixels == frame_pixels && (pixels.is_none() || pictures.has_image());
+        let known = frame.as_ref().filter(|_| is_held);
         let pause = match look(&fleet, computer, size, known, pixels).await {
             Ok((found, image)) => {
                 if let Look::Other(_) = found {
@@ -317,10 +332,11 @@ async fn look_each_second(
             }
             Err(error) => {
                 tracing::debug!(%computer, error = format_args!("{error:#}"), "could not look at a screen");
-                if pixels.is_some() {
-                    pictures.fail(&error.message);
+                let is_news = pixels.is_some() && pictures.fail(&error.message);
+                let is_first = sender.borrow().is_none();
+                if is_first || is_news {
+                    count_change(&sender);
                 }
-                note(&sender, &mut frame, Look::Away);
                 failures += 1;
                 if failures < QUICK_FAILURES { INTERVAL } else { FAILED_INTERVAL }
             }
@@ -380,8 +396,13 @@ fn note(sender: &watch::Sender<Option<u64>>, frame: &mut Option<Arc<str>>, found
         }
     };
     if is_first || changed {
-        sender.send_modify(|count| *count = Some(count.map_or(0, |count| count + 1)));
+        count_change(sender);
     }
+}
+
+/// Tells the subscribers of a change, or of the first look.
+fn count_change(sender: &watch::Sender<Option<u64>>) {
+    sender.send_modify(|count| *count = Some(count.map_or(0, |count| count + 1)));
 }
 
 #[cfg(test)]
@@ -423,13 +444,19 @@ mod tests {
         let (pictures, computer) = (Arc::<Pictures>::default(), ComputerId::random());
         let newest = || lock(&pictures.newest).clone();
         let wish = pictures.wish(50_000);
-        pictures.fail("no screen");
+        assert!(pictures.fail("no screen"));
         assert_eq!(newest(), ScreenPicture::Failed("no screen".to_owned()));
+        assert!(!pictures.fail("no screen"), "it is known");
+        assert!(pictures.fail("no answer") && !pictures.has_image());
         pictures.put(computer, b"picture");
         let message = Bytes::from(format!("{computer}picture"));
-        pictures.fail("no answer");
+        assert!(!pictures.fail("no answer") && pictures.has_image());
         assert_eq!(newest(), ScreenPicture::Image(message), "the last picture stays");
         drop(wish);
+        assert_eq!(newest(), ScreenPicture::None);
+        // By a look that began earlier.
+        pictures.put(computer, b"picture");
+        assert!(!pictures.fail("no answer"));
         assert_eq!(newest(), ScreenPicture::None);
     }
 

@@ -99,6 +99,17 @@ impl Page {
         self.until("computer", fits).await["computer"].take()
     }
 
+    /// Reads until a picture, with the id of its computer before it.
+    async fn until_picture(&mut self) -> Vec<u8> {
+        loop {
+            match self.0.next().await {
+                SocketEvent::Binary(picture) => return picture,
+                SocketEvent::Text(_) => {}
+                end @ (SocketEvent::Closed(..) | SocketEvent::Cut) => panic!("{end:?}"),
+            }
+        }
+    }
+
     async fn until_gone(&mut self, id: &str) {
         self.until("gone", |message| message["id"] == id).await;
     }
@@ -162,7 +173,7 @@ async fn a_page_hears_of_no_other_account_s_computers() {
     let (eve, browser, _) = newcomer(&controller, "eve@x.example").await;
     let (mut page, listed) = Page::list(&eve, &browser).await;
     assert!(listed.is_empty(), "{listed:?}");
-    page.watch(&[&own]).await;
+    page.send(json!({"type": "watch", "ids": [&own], "pixels": 50_000})).await;
     let mine = signed_in(&controller).await;
     let (mut mine, _) = Page::list(&controller, &mine).await;
     mine.watch(&[&own]).await;
@@ -181,7 +192,8 @@ async fn a_page_hears_of_no_other_account_s_computers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_is_gone_with_the_membership() {
-    let controller = Simulation::boot().await;
+    let screen = PaintedScreen::default();
+    let controller = Simulation::boot_with(screen.router()).await;
     let home = controller.workspace("home").await;
     let desk = controller.computer(&home, "desk").await;
     let (bob, browser, account) = newcomer(&controller, "bob@x.example").await;
@@ -191,6 +203,8 @@ async fn a_computer_is_gone_with_the_membership() {
     let (mut page, listed) = Page::list(&bob, &browser).await;
     assert!(matches!(&listed[..], [one] if one["id"] == desk.as_str()), "{listed:?}");
     assert_eq!(listed[0]["vnc_password"], Value::Null, "the list has no password");
+    page.send(json!({"type": "watch", "ids": [&desk], "pixels": 50_000})).await;
+    assert!(page.until_picture().await.starts_with(desk.as_bytes()));
     let second = controller.computer(&home, "second").await;
     page.until_status(&second, "running").await;
     let members = format!("/workspaces/{home}/members");
@@ -201,7 +215,9 @@ async fn a_computer_is_gone_with_the_membership() {
         let gone = page.until("gone", |_| true).await;
         assert!(left.remove(gone["id"].as_str().expect("an id")), "{gone}");
     }
-    // Later changes reach only those who are still members.
+    // Later changes and pictures reach only those who are still members.
+    screen.paint();
+    screen.until_unwatched().await;
     let renamed = controller.patch(&format!("/computers/{desk}"), json!({"name": "new"})).await;
     assert_eq!(renamed.status, 200, "{}", renamed.body);
     let hers = id_of(&bob.create("/workspaces", json!({"name": "hers"})).await);
@@ -298,6 +314,7 @@ async fn a_page_that_shows_pictures_is_sent_them_with_the_changes() {
     let (mut page, _) = Page::list(&controller, &browser).await;
     let (mut plain, _) = Page::list(&controller, &browser).await;
     let (mut other, _) = Page::list(&controller, &browser).await;
+    let (mut late, _) = Page::list(&controller, &browser).await;
     let changed = json!({"type": "screen", "id": desk, "screen": "default"});
     plain.watch(&[&desk]).await;
     assert_eq!(plain.next().await, changed);
@@ -313,14 +330,18 @@ async fn a_page_that_shows_pictures_is_sent_them_with_the_changes() {
     assert_eq!(first, picture);
     assert_eq!(plain.next().await, changed, "a look at other pixels is a change");
     // Another page is sent at once what is known.
-    other.send(shows).await;
+    other.send(shows.clone()).await;
     assert_eq!(other.0.next().await, picture);
     screen.paint();
     for page in [&mut page, &mut other] {
         assert_eq!(page.0.next().await, picture);
     }
     assert_eq!(plain.next().await, changed);
-    drop((page, plain, other));
+    // The next look may find the same frame, of which the service has no picture any more.
+    drop((page, other));
+    late.send(shows).await;
+    assert_eq!(SocketEvent::Binary(late.until_picture().await), picture);
+    drop((plain, late));
     screen.until_unwatched().await;
 }
 
@@ -336,6 +357,14 @@ async fn a_page_that_shows_pictures_is_told_why_there_is_none() {
     let told = page.until("no_picture", |_| true).await;
     assert_eq!(told["id"], json!(desk), "{told}");
     assert!(told["error"].as_str().is_some_and(|why| !why.is_empty()), "{told}");
+    // Also when the first look found a computer that did not run.
+    let second = controller.computer(&home, "second").await;
+    assert_eq!(controller.command(format!("/computers/{second}/stop")).await.status, 200);
+    page.until_status(&second, "stopped").await;
+    page.send(json!({"type": "watch", "ids": [&second], "pixels": 50_000})).await;
+    page.until("screen", |message| message["id"] == second.as_str()).await;
+    assert_eq!(controller.command(format!("/computers/{second}/start")).await.status, 200);
+    page.until("no_picture", |message| message["id"] == second.as_str()).await;
 }
 
 fn changed(screen: &str) -> Event {

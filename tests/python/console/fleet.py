@@ -41,6 +41,11 @@ def pictures(scene: Scene) -> None:
     before = picture.get_attribute("src")
     scene.api("POST", f"/computers/{scene.computer['id']}/launch", {"argv": ["xterm", "-bg", "#aa0000"], "wait_seconds": 30})
     expect(picture).not_to_have_attribute("src", before)
+    # It comes back at once, and its screen has not changed.
+    page.get_by_role("searchbox").fill("nothing")
+    expect(picture).to_have_count(0)
+    page.get_by_role("searchbox").fill("")
+    expect(picture).to_be_visible()
 
 
 def awaits(page: Page, condition: str) -> None:

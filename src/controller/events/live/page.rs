@@ -202,7 +202,8 @@ impl<'a> Page<'a> {
                     self.in_view = ids.into_iter().collect();
                     self.watch_screens();
                 }
-                Some(next) = self.screens.next() => {
+                // While a list is due, it is not known whose screens the person may still see.
+                Some(next) = self.screens.next(), if !needs_list => {
                     if let Some(screen) = next.filter(|screen| !screen.ended.is_cancelled()) {
                         let (computer, picture) = (screen.computer, screen.changes.picture());
                         self.screens.push(screen.next_change());

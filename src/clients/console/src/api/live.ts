@@ -30,6 +30,11 @@ const TOGETHER = 50;
 const ID = 36;
 /** Id of the boot screen, the only one of which there are pictures. */
 const BOOT = "default";
+/**
+ * Milliseconds for which the picture of a screen that has left the view is kept. The service may not notice that it left when it
+ * comes back at once, and then sends none.
+ */
+const LEAVING = 2000;
 
 const [computers, setComputers] = createStore<Record<string, Computer>>({});
 const [controls, setControls] = createStore<Record<string, Schemas["ScreenControl"]>>({});
@@ -37,6 +42,10 @@ const [connection, setConnection] = createSignal<"connecting" | "live" | "lost">
 const listeners = new Set<(message: LiveMessage) => void>();
 const inView = new Map<string, number>();
 const shown = new Set<ShownScreen>();
+/** Newest pictures of the screens in `shown` and `leaving`, by computer. */
+const pictures = new Map<string, Uint8Array<ArrayBuffer>>();
+/** Timers of screens that have left the view, by computer. */
+const leaving = new Map<string, ReturnType<typeof setTimeout>>();
 
 let socket: WebSocket | undefined;
 let pause = FIRST_PAUSE;
@@ -79,8 +88,27 @@ export interface ShownScreen {
 /** Shows the pictures of a screen in view until the owner is disposed. */
 export function watchPictures(screen: ShownScreen): void {
   shown.add(screen);
-  onCleanup(() => shown.delete(screen));
+  stay(screen.id);
+  const present = pictures.get(screen.id);
+  if (present) screen.take(present);
+  onCleanup(() => {
+    shown.delete(screen);
+    if (isShown(screen.id)) return;
+    const timer = setTimeout(() => {
+      leaving.delete(screen.id);
+      pictures.delete(screen.id);
+    }, LEAVING);
+    leaving.set(screen.id, timer);
+  });
   watchScreen(screen.id);
+}
+
+const isShown = (id: string) => [...shown].some((screen) => screen.id === id);
+
+/** Keeps the picture of a screen that has come back. */
+function stay(id: string): void {
+  clearTimeout(leaving.get(id));
+  leaving.delete(id);
 }
 
 let announcing = false;
@@ -100,7 +128,9 @@ function announce(): void {
 /** Reads a binary message: a picture, which says as well that the screen changed. */
 function read(data: ArrayBuffer): LiveMessage {
   const id = new TextDecoder().decode(new Uint8Array(data, 0, ID));
-  for (const screen of shown) if (screen.id === id) screen.take(new Uint8Array(data, ID));
+  const picture = new Uint8Array(data, ID);
+  if (isShown(id) || leaving.has(id)) pictures.set(id, picture);
+  for (const screen of shown) if (screen.id === id) screen.take(picture);
   return { type: "screen", id, screen: BOOT };
 }
 
@@ -134,11 +164,14 @@ export function connectLive(): void {
     switch (message.type) {
       case "computer":
         listed.add(message.computer.id);
+        // What it shows when it runs again is something else.
+        if (message.computer.status !== "running") pictures.delete(message.computer.id);
         waiting.set(message.computer.id, message.computer);
         timer ??= setTimeout(flush, TOGETHER);
         break;
       case "gone":
         listed.delete(message.id);
+        pictures.delete(message.id);
         remove((id) => id === message.id);
         setControls(produce((all) => {
           for (const key of Object.keys(all)) if (key.startsWith(`${message.id}/`)) delete all[key];

@@ -56,7 +56,9 @@ export function createLivePicture(id: string, pixels: number, inView: Accessor<b
     setFailure(undefined);
   };
   createEffect(() => {
-    if (!isRunning()) setUrl(undefined);
+    if (isRunning()) return;
+    setUrl(undefined);
+    setFailure(undefined);
   });
   // The service looks at no screen that nobody sees. When it is watched again, its picture comes.
   createEffect(() => {

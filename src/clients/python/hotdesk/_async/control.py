@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .._io import AsyncRepeater, Opening, async_opening
-from ..errors import HotdeskError, WaitTimeout
+from ..errors import ConnectionFailed, HotdeskError, RateLimited, ServerError, WaitTimeout
 from ..rest.api.screens import (
     screens_answer_help,
     screens_ask_for_help,
@@ -51,11 +51,12 @@ class AsyncControlLease:
         self._screen = screen
         self._renewals: AsyncRepeater | None = None
         self._is_over = False
+        self._end = time.monotonic() + seconds
         self.state = state
         """The control when it was taken or renewed last: `expires_at`, `revision` and more."""
 
     async def __aenter__(self) -> AsyncControlLease:
-        self._renewals = AsyncRepeater(self._seconds / _RENEWALS, self.renew)
+        self._renewals = AsyncRepeater(self._seconds / _RENEWALS, self._renew_in_time)
         return self
 
     async def __aexit__(
@@ -81,6 +82,16 @@ class AsyncControlLease:
         renewals, self._renewals = self._renewals, None
         await renewals.stop()
         return renewals.failure
+
+    async def _renew_in_time(self) -> None:
+        """Renews it. When the service is not there, the next renewal may succeed, while there is time."""
+        began = time.monotonic()
+        try:
+            await self.renew()
+            self._end = began + self._seconds
+        except (ConnectionFailed, RateLimited, ServerError):
+            if time.monotonic() >= self._end:
+                raise
 
     async def renew(self) -> None:
         """Takes the screen for its time again. In `async with` this happens by itself."""

@@ -1,7 +1,7 @@
 // Control of a screen by one actor at a time, and requests for help (docs/api/screens.md, "Control").
 
 import { answerOf, init, type Api, type Call, type OnScreen, type Schemas } from "../calls.js";
-import { TimeoutError } from "../errors.js";
+import { ConnectionError, HotdeskError, TimeoutError } from "../errors.js";
 
 /** Seconds for which one request waits for a change: the most that the service allows. */
 const LONGEST_LOOK = 30;
@@ -136,13 +136,16 @@ export class Control {
 export class ControlLease implements AsyncDisposable {
   /** The control when it was taken or renewed last: `expires_at`, `revision` and more. */
   state: Schemas["ScreenControl"];
-  readonly #pause: number;
+  /** Milliseconds of control after a renewal. */
+  readonly #time: number;
   readonly #take: () => Promise<Schemas["ScreenControl"]>;
   readonly #release: (note?: string) => Promise<Schemas["ScreenControl"]>;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #renewal: Promise<void> = Promise.resolve();
   #failure: { error: unknown } | undefined;
   #isOver = false;
+  /** When the time of the control is over, in milliseconds of the clock of the program. */
+  #end: number;
 
   /** {@link Control.take} makes it. */
   constructor(
@@ -152,7 +155,8 @@ export class ControlLease implements AsyncDisposable {
     release: (note?: string) => Promise<Schemas["ScreenControl"]>,
   ) {
     this.state = state;
-    this.#pause = (seconds * 1000) / RENEWALS;
+    this.#time = seconds * 1000;
+    this.#end = performance.now() + this.#time;
     this.#take = take;
     this.#release = release;
     this.#schedule();
@@ -161,18 +165,23 @@ export class ControlLease implements AsyncDisposable {
   #schedule(): void {
     this.#timer = setTimeout(() => {
       this.#renewal = this.#renew();
-    }, this.#pause);
+    }, this.#time / RENEWALS);
     // In Node, a program that has nothing else to do ends, and its control with the time of the lease.
     (this.#timer as { unref?: () => void }).unref?.();
   }
 
   async #renew(): Promise<void> {
+    const began = performance.now();
     try {
       this.state = await this.#take();
-      if (!this.#isOver) this.#schedule();
+      this.#end = began + this.#time;
     } catch (error) {
-      this.#failure = { error };
+      if (!mayPass(error) || performance.now() >= this.#end) {
+        this.#failure = { error };
+        return;
+      }
     }
+    if (!this.#isOver) this.#schedule();
   }
 
   /** Hands the screen back; `note` is for the one who acts next. */
@@ -195,4 +204,9 @@ export class ControlLease implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#isOver) await this.handBack();
   }
+}
+
+/** Whether the next renewal may succeed: the service could not be reached, or is not ready. */
+function mayPass(error: unknown): boolean {
+  return error instanceof ConnectionError || (error instanceof HotdeskError && (error.status === 429 || error.status >= 500));
 }
