@@ -152,6 +152,15 @@ pub(crate) fn confine(
     }
 }
 
+/// Limits a resource of a child (setrlimit(2)).
+pub(crate) fn limit(command: &mut Command, resource: Resource, limit: u64) {
+    // SAFETY: between fork and exec the closure makes one system call, and allocates nothing.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(move || Ok(setrlimit(resource, limit, limit)?));
+    }
+}
+
 /// Takes over a descriptor that this process inherited, and passes it to no child. Call it once for each.
 pub(crate) fn take_fd(inherited: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call on a plain number has no other effect; afterwards the number is known to be open,
