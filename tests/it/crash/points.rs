@@ -193,6 +193,9 @@ async fn sweep(controller: RunningController, which: impl Fn(&Operation) -> bool
     }
     println!("{points} controllers killed; in order within {:?}", scene.worst);
     scene.remains.check(&[], consistency_timeout()).await;
+    println!("the host is in order");
+    drop(scene);
+    println!("all computers are removed");
 }
 
 /// Whether the verb needs memory snapshots.

@@ -14,13 +14,15 @@ use super::caller::{Caller, HttpAnswer, id_of};
 use super::check_cleanup;
 use super::host::{find_leftover, kill, loop_files, machines_of, names_in};
 use super::host_helper::{self, HostHelper};
-use super::process::{OwnedChild, end};
+use super::process::{OwnedChild, end, output_within};
 use super::small_disk::SmallDisk;
 use crate::harness::capability::{Capability, Skip};
 use crate::harness::program::{link_agent, program};
 
 /// Longest time until a controller prints its address, on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest time of a purge: the engine waits for up to 240 s for another operation on a machine.
+const PURGE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Number of log lines that a failed test prints.
 const SHOWN_LINES: usize = 40;
 /// Longest time of a status change: an emulated machine boots slowly beside other work.
@@ -443,7 +445,8 @@ pub fn purge(data: &Path) {
     let mut purge = Command::new(program());
     remove_test_variables(&mut purge);
     // The purge must work without an image: an operator may have removed it first.
-    let purged = purge.args(["purge", "--yes", "--image", "/nowhere", "--data-dir"]).arg(data).output();
+    purge.args(["purge", "--yes", "--image", "/nowhere", "--data-dir"]).arg(data);
+    let purged = output_within(&mut purge, PURGE_TIMEOUT);
     let reported = |it: &Output| String::from_utf8_lossy(&it.stdout).contains("Removed ");
     let done = purged.as_ref().is_ok_and(|it| it.status.success() && reported(it));
     check_cleanup(done, || format!("the computers of {} could not be removed: {purged:?}", data.display()));

@@ -1,8 +1,8 @@
 //! Child processes of tests, with a wait for readiness; none outlives its test.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use hotdesk::base::wait;
@@ -60,6 +60,55 @@ pub fn end(child: &mut Child) {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Runs a program to its end. After `timeout` it is killed and the error says in which system call each of its threads
+/// was. The streams are files: a process that inherits them cannot hold up the test.
+pub fn output_within(command: &mut Command, timeout: Duration) -> Result<Output, String> {
+    let shown = format!("{command:?}");
+    let failed = |error: std::io::Error| format!("{shown}: {error}");
+    let mut streams = [tempfile::tempfile().map_err(failed)?, tempfile::tempfile().map_err(failed)?];
+    let [stdout, stderr] = [streams[0].try_clone().map_err(failed)?, streams[1].try_clone().map_err(failed)?];
+    let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().map_err(failed)?;
+    let until = Instant::now() + timeout;
+    let mut hung = None;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        if hung.is_none() && Instant::now() > until {
+            hung = Some(blocked_threads(child.id()));
+            let _killed = child.kill();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let [stdout, stderr] = streams.each_mut().map(|stream| {
+        let mut bytes = Vec::new();
+        let read = stream.rewind().and_then(|()| stream.read_to_end(&mut bytes));
+        read.map(|_| bytes)
+    });
+    let output = Output { status, stdout: stdout.map_err(failed)?, stderr: stderr.map_err(failed)? };
+    match hung {
+        Some(threads) => Err(format!("{shown} did not end in {timeout:?}: {threads}; {output:?}")),
+        None => Ok(output),
+    }
+}
+
+/// The name, the system call and the kernel's stack of each thread of a process (proc_pid_task(5)).
+fn blocked_threads(pid: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_thread = |thread: fs::DirEntry| {
+        let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        format!(
+            "{} in {} at {}",
+            read("comm").trim(),
+            read("syscall").trim(),
+            read("stack").replace('\n', " ")
+        )
+    };
+    threads.map(of_thread).collect::<Vec<String>>().join("; ")
 }
 
 /// Whether a process runs. A zombie does not.
