@@ -220,6 +220,19 @@ def keyboard(scene: Scene) -> None:
     expect(page.get_by_role("option")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="one")).to_be_visible()
+    # A tab and an operation of a computer, by both names. The title of the window follows.
+    page.goto("/console")
+    expect(page.get_by_role("link", name="one", exact=True)).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("stop one")
+    expect(page.get_by_role("option")).to_have_text(["Stop one Action"])
+    page.get_by_role("combobox", name="Page or computer").fill("files one")
+    expect(page.get_by_role("option")).to_have_text(["one: Files Page"])
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/files$"))
+    expect(page).to_have_title("one: Files · hotdesk")
+    page.get_by_role("link", name="Computers", exact=True).click()
+    expect(page).to_have_title("Computers · hotdesk")
 
 
 def deleted_elsewhere(scene: Scene) -> None:

@@ -7,6 +7,7 @@ import Plus from "lucide-solid/icons/plus";
 import { createEffect, createMemo, createSignal, For, onCleanup, Show } from "solid-js";
 import { computers, connection } from "../../api/live";
 import { NotifyMe } from "../../app/help";
+import { createTitle } from "../../app/title";
 import type { Computer } from "../../api/service";
 import { Button, confirm, Empty, IconButton, Loading, Select } from "../../ui";
 import { BULK, count, fit, perform, type Bulk } from "./bulk";
@@ -27,6 +28,7 @@ type Query = Record<"search" | "status" | "workspace" | "sort" | "view" | "new",
 
 /** The page. */
 export default function Page() {
+  createTitle(() => "Computers");
   const [query, setQuery] = useSearchParams<Query>();
   const [selected, setSelected] = createSignal<ReadonlySet<string>>(new Set());
   const [progress, setProgress] = createSignal<string>();
