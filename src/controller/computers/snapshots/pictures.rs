@@ -38,8 +38,12 @@ impl FleetState {
             Ok(Ok(())) => return,
             // A defect, or a hostile computer that sent something else than a small picture.
             Ok(Err(error)) if error.kind == Kind::Internal => {
-                let computer = computer.id;
-                tracing::warn!(%computer, %snapshot, failure = format_args!("{error:#}"), "a snapshot has no picture");
+                tracing::warn!(
+                    computer = %computer.id,
+                    %snapshot,
+                    failure = format_args!("{error:#}"),
+                    "a snapshot has no picture"
+                );
                 return;
             }
             Ok(Err(error)) => format!("{error:#}"),

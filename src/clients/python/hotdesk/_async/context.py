@@ -1,4 +1,4 @@
-"""What `async with` enters and leaves."""
+"""Base classes of what `async with` enters and leaves."""
 
 from __future__ import annotations
 
