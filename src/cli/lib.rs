@@ -156,7 +156,7 @@ enum Command {
     Config(serve::Options),
     /// Print the OpenAPI document.
     Openapi,
-    /// Print a shell completion script. It completes commands, and names of computers, workspaces, snapshots and templates.
+    /// Print a shell completion script. It completes commands, and names of computers and of what they have.
     Completions {
         /// Shell.
         shell: CompletionShell,

@@ -5,7 +5,7 @@ use axum::http::{Request, StatusCode, header};
 use bytes::Bytes;
 
 use super::{Guest, QUICK_TIMEOUT, failure, uri, within};
-use hotdesk_domain::desktop::image::detect_media_type;
+use hotdesk_domain::desktop::image::check_image;
 use hotdesk_domain::desktop::resolution::{MAX_AREA, Size, max_image_bytes};
 use hotdesk_domain::error::Result;
 use hotdesk_http::headers::image_headers::{IfNoneMatch, ImageHeaders};
@@ -18,10 +18,16 @@ pub(super) const MAX_IMAGE: usize = 128 * 1024 * 1024;
 /// take screenshots of another screen than the boot screen may have made it as large as a screen can be; only the agent knows.
 fn max_bytes(query: &ScreenshotQuery, boot_screen: Size) -> usize {
     let screen = if query.screen.is_none() { boot_screen.pixels() } else { MAX_AREA };
-    let region = query.region.as_deref().and_then(area);
-    let pixels = [region, query.max_pixels].into_iter().flatten().fold(screen, u32::min);
+    let pixels = max_pixels(query).min(screen);
     let asked = query.max_bytes.map_or(MAX_IMAGE, |bytes| bytes as usize);
     max_image_bytes(pixels).min(asked).min(MAX_IMAGE)
+}
+
+/// The most pixels that the header of an image may claim for a query: those that the query asks for, and never more than the
+/// largest screen has. The stored size of the boot screen is no bound, because programs of the computer may have changed it.
+fn max_pixels(query: &ScreenshotQuery) -> u32 {
+    let region = query.region.as_deref().and_then(area);
+    [region, query.max_pixels].into_iter().flatten().fold(MAX_AREA, u32::min)
 }
 
 /// The pixels of a region `x,y,width,height`; `None` for any other text, which the agent refuses.
@@ -55,14 +61,15 @@ impl Guest {
     /// ignored. `boot_screen` is the stored size of the boot screen.
     ///
     /// # Errors
-    /// Those of [`Guest::call`]; `Internal` when the answer is no PNG, JPEG or WebP, or too large for the screen.
+    /// Those of [`Guest::call`]; `Internal` when the answer is no PNG, JPEG or WebP, or has more bytes or pixels than the
+    /// query asks for.
     pub async fn screenshot(
         &self,
         query: &ScreenshotQuery,
         boot_screen: Size,
         if_none_match: &IfNoneMatch,
     ) -> Result<ConditionalScreenshot> {
-        let most = max_bytes(query, boot_screen);
+        let (most, most_pixels) = (max_bytes(query, boot_screen), max_pixels(query));
         let query = ScreenshotQuery { response_format: Some("binary".to_owned()), ..query.clone() };
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = uri("/screenshot", query)?;
@@ -83,9 +90,9 @@ impl Guest {
                 });
             }
             let bytes = self.answers.collect(response.into_body(), most).await?;
-            // A hostile guest may send any media type, so the type is detected from the bytes.
+            // A hostile guest may send any media type and any size, so both are read from the bytes.
             let mime_type =
-                detect_media_type(&bytes).ok_or_else(|| failure::invalid_answer(&"not an image"))?;
+                check_image(&bytes, most_pixels).map_err(|fault| failure::invalid_answer(&fault))?;
             Ok(ConditionalScreenshot::Image(Image { bytes, mime_type, headers }))
         };
         within(QUICK_TIMEOUT, exchange).await
@@ -116,6 +123,14 @@ mod tests {
             (query(None, Some("x"), None, None), max_image_bytes(1280 * 720)),
         ] {
             assert_eq!(max_bytes(&asked, boot), expected, "{asked:?}");
+        }
+        for (asked, expected) in [
+            (query(None, None, None, None), MAX_AREA),
+            (query(None, Some("5,5,64,32"), Some(57_600), None), 64 * 32),
+            (query(Some("screen-100"), Some("0,0,9999,9999"), Some(57_600), None), 57_600),
+            (query(None, None, Some(u32::MAX), None), MAX_AREA),
+        ] {
+            assert_eq!(max_pixels(&asked), expected, "{asked:?}");
         }
     }
 }

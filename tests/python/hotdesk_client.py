@@ -76,6 +76,24 @@ def use_a_terminal(computer: Computer) -> None:
         for _ in terminal:
             pass
         assert terminal.exit_code == 5, terminal.exit_code
+    with computer.terminal() as terminal:
+        terminal.send("echo at''once\r")
+        written, end = "", time.monotonic() + 60
+        while "atonce" not in written:
+            assert time.monotonic() < end, written
+            # A look without a wait finds what is there.
+            try:
+                written += terminal.read(timeout=0) or ""
+            except hotdesk.WaitTimeout:
+                time.sleep(0.02)
+    unused = computer.terminal()
+    unused.close()
+    try:
+        unused.send("echo never\r")
+    except hotdesk.SocketClosed as error:
+        assert error.code == 1000, error
+    else:
+        raise AssertionError("a terminal that was closed was opened")
 
 
 def copy_files(computer: Computer, folder: Path) -> None:
@@ -170,6 +188,15 @@ async def with_async(name: str, folder: Path) -> None:
                 if event.type == "file_change" and event.data["path"].endswith("/async.txt"):
                     break
             await made
+        async with computer.terminal() as terminal:
+            await terminal.send("echo at''once\r")
+            written, end = "", time.monotonic() + 60
+            while "atonce" not in written:
+                assert time.monotonic() < end, written
+                try:
+                    written += await terminal.read(timeout=0) or ""
+                except hotdesk.WaitTimeout:
+                    await asyncio.sleep(0.02)
         assert await computer.files.read_text("Desktop/async.txt") == "by async\n"
         await computer.files.write("written.txt", "by async")
         assert [it.size for it in await computer.files.list() if it.name == "written.txt"] == [8]

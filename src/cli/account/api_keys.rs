@@ -6,6 +6,7 @@ use clap::Subcommand;
 use reqwest::Method;
 
 use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::watch::Watch;
 use crate::client::{Session, resolve};
 use crate::failure::Outcome;
 use crate::output::{self, Column, Confirmation, ListView};
@@ -22,6 +23,8 @@ pub enum Command {
         workspace: Option<String>,
         #[command(flatten)]
         view: ListView,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Create an API key and print it. It is not shown again.
     Create {
@@ -47,7 +50,9 @@ pub enum Command {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List { workspace, view } => list(workspace, view, session).await,
+        Command::List { workspace, view, watch } => {
+            watch.run(async || list(workspace.as_deref(), view, session).await).await
+        }
         Command::Create { name, workspace } => create(name, workspace, session).await,
         Command::Delete { key, confirmation } => {
             let id = resolve::key(&session.api, &key).await?;
@@ -59,9 +64,9 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     }
 }
 
-async fn list(workspace: Option<String>, view: ListView, session: &Session) -> Outcome<()> {
+async fn list(workspace: Option<&str>, view: ListView, session: &Session) -> Outcome<()> {
     let workspace = match workspace {
-        Some(wanted) => Some(resolve::workspace(&session.api, &wanted).await?),
+        Some(wanted) => Some(resolve::workspace(&session.api, wanted).await?),
         None => None,
     };
     let query: Vec<(&str, &str)> = workspace.iter().map(|id| ("workspace_id", id.as_str())).collect();

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::watch::Watch;
 use crate::client::{Session, resolve};
 use crate::failure::Outcome;
 use crate::output::{self, Column, Confirmation, ListView};
@@ -18,7 +19,12 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(180);
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List clients.
-    List(ListView),
+    List {
+        #[command(flatten)]
+        view: ListView,
+        #[command(flatten)]
+        watch: Watch,
+    },
     /// Create a client with its own workspace and API key. The key is not shown again.
     Create(ClientOptions),
     /// Print the monthly usage of a client.
@@ -73,7 +79,7 @@ pub struct UsageOptions {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List(view) => list(view, session).await,
+        Command::List { view, watch } => watch.run(async || list(view, session).await).await,
         Command::Create(options) => create(options, session).await,
         Command::Usage(options) => usage(&options, session).await,
         Command::Delete { client, computers, confirmation } => {

@@ -1,4 +1,5 @@
-//! Shell completion with the names of computers, workspaces, snapshots and templates, which it asks from the server.
+//! Shell completion with the names of computers, workspaces, snapshots, templates, clients, services and triggers, which it
+//! asks from the server.
 //!
 //! ```text
 //! Tab -> completion script -> hotdesk -- WORDS, with the shell in _HOTDESK_COMPLETE -> request -> candidates
@@ -11,6 +12,7 @@ use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
+use serde::de::DeserializeOwned;
 
 use super::{Session, resolve};
 use crate::failure::Outcome;
@@ -19,7 +21,10 @@ use hotdesk_domain::computer::template::reference::OWN;
 use hotdesk_wire::computer::ComputerList;
 use hotdesk_wire::computer::snapshot::SnapshotList;
 use hotdesk_wire::computer::template::{Template, TemplateList};
+use hotdesk_wire::identity::client::ClientList;
 use hotdesk_wire::identity::workspace::WorkspaceList;
+use hotdesk_wire::programs::service::ServiceList;
+use hotdesk_wire::programs::trigger::TriggerList;
 
 /// Environment variable with which a completion script names its shell. Not `COMPLETE`, clap's default: a program in a
 /// computer could have set that for the agent.
@@ -58,6 +63,9 @@ fn with_candidates(command: Command) -> Command {
         "workspace" => arg.add(ArgValueCandidates::new(workspaces)),
         "snapshot" => arg.add(ArgValueCandidates::new(snapshots)),
         "template" => arg.add(ArgValueCandidates::new(templates)),
+        "client" => arg.add(ArgValueCandidates::new(clients)),
+        "service" => arg.add(ArgValueCandidates::new(services)),
+        "trigger" => arg.add(ArgValueCandidates::new(triggers)),
         _ => arg,
     });
     command.mut_subcommands(|inner| if inner.get_name() == "admin" { inner } else { with_candidates(inner) })
@@ -103,6 +111,37 @@ fn templates() -> Vec<CompletionCandidate> {
     };
     // A key of one workspace gets the second list alone.
     [list(&["templates"]), list(&["templates", "global"])].into_iter().flatten().collect()
+}
+
+fn clients() -> Vec<CompletionCandidate> {
+    ask(async |session, _| {
+        let list: ClientList = session.api.get(&["v1", "accounts"], &[], TIMEOUT).await?.decode()?;
+        Ok(list.accounts.iter().map(|it| candidate(&it.external_id, &it.id, &it.name)).collect())
+    })
+}
+
+fn services() -> Vec<CompletionCandidate> {
+    names_in_computer::<ServiceList>("services", |list| list.services.into_iter().map(|it| it.name).collect())
+}
+
+fn triggers() -> Vec<CompletionCandidate> {
+    names_in_computer::<TriggerList>("triggers", |list| list.triggers.into_iter().map(|it| it.name).collect())
+}
+
+/// Names of what the computer of the command line has. Its agent tells them and is not trusted, so only plain words are
+/// offered.
+fn names_in_computer<List: DeserializeOwned>(
+    what: &'static str,
+    names: fn(List) -> Vec<String>,
+) -> Vec<CompletionCandidate> {
+    ask(async |session, line| {
+        let Some(computer) = named_computer(line) else { return Ok(Vec::new()) };
+        let id = resolve::computer(&session.api, &computer).await?;
+        let path = ["computers", id.as_str(), what];
+        let list: List = session.api.get(&path, &[], TIMEOUT).await?.decode()?;
+        let plain = names(list).into_iter().filter(|name| is_plain(name));
+        Ok(plain.map(CompletionCandidate::new).collect())
+    })
 }
 
 /// Runs requests for the server and key of the command line so far. Without an answer there are no candidates: the prompt

@@ -7,7 +7,7 @@ use super::printable;
 use super::share::seconds;
 use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::{Session, resolve};
-use crate::computers::ComputerArg;
+use crate::computers::{ComputerArg, ComputerListArg};
 use crate::failure::Outcome;
 use crate::output;
 use hotdesk_wire::computer::port::{NewPortTicket, Port, PortList, PortTicket};
@@ -17,7 +17,7 @@ use hotdesk_wire::computer::port::{NewPortTicket, Port, PortList, PortTicket};
 pub enum Command {
     /// List the ports that the template of a computer declares, with their URLs.
     #[command(visible_alias = "ls")]
-    List(ComputerArg),
+    List(ComputerListArg),
     /// Create a link that opens a port in a browser once, without a key.
     Link {
         #[command(flatten)]
@@ -36,7 +36,9 @@ pub enum Command {
 /// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List(target) => list(session, &target).await,
+        Command::List(ComputerListArg { target, watch }) => {
+            watch.run(async || list(session, &target).await).await
+        }
         Command::Link { target, port, ttl } => link(session, &target, port, ttl).await,
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::printable;
 use crate::client::api::{ApiResponse, REQUEST_TIMEOUT};
+use crate::client::watch::Watch;
 use crate::client::{Session, resolve};
 use crate::computers::{ComputerArg, ComputerListArg};
 use crate::failure::Outcome;
@@ -28,7 +29,12 @@ pub enum Command {
     #[command(visible_alias = "ls")]
     List(ComputerListArg),
     /// List the last runs of a trigger, the newest first.
-    Runs(TriggerArg),
+    Runs {
+        #[command(flatten)]
+        trigger: TriggerArg,
+        #[command(flatten)]
+        watch: Watch,
+    },
     /// Run the actions of a trigger now, in the background.
     Fire {
         #[command(flatten)]
@@ -48,7 +54,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
         Command::List(ComputerListArg { target, watch }) => {
             watch.run(async || list(session, &target).await).await
         }
-        Command::Runs(trigger) => runs(session, &trigger).await,
+        Command::Runs { trigger, watch } => watch.run(async || runs(session, &trigger).await).await,
         Command::Fire { trigger, event } => fire(session, &trigger, event).await,
     }
 }

@@ -16,7 +16,7 @@ use hotdesk_engine::{EngineFindings, Finding, Offer, Severity};
 /// When the configuration is invalid, or standard output cannot be written.
 pub fn run(options: &serve::Options, json: bool) -> Outcome {
     let settings = options.load()?.engine_settings()?;
-    let progress = Progress::waiting("checking this host");
+    let progress = Progress::operation("doctor", "checking this host");
     let engines: Vec<EngineFindings> = hotdesk_engine::checks(&settings)
         .into_iter()
         .map(|engine| {
@@ -27,7 +27,7 @@ pub fn run(options: &serve::Options, json: bool) -> Outcome {
             EngineFindings { offer: engine.offer, findings: findings.collect(), left_out: Vec::new() }
         })
         .collect();
-    drop(progress);
+    progress.complete();
     let all: Vec<&Finding> = engines.iter().flat_map(|engine| &engine.findings).collect();
     let missing = all.iter().filter(|finding| finding.severity() == Severity::Failed).count();
     if json {

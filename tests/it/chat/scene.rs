@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::fake_control::FakeControl;
 use crate::harness::caller::HttpAnswer;
 use crate::harness::models::{ScriptedModels, Turn};
+use crate::harness::picture::PNG_HEADER;
 use crate::harness::simulation::Simulation;
 
 /// Name of the scripted model.
@@ -29,7 +30,7 @@ pub const MODEL: &str = "scripted";
 /// Longest wait for something that happens at once on an idle machine.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 /// What the agent's pictures contain.
-const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+const PICTURE: &[u8] = PNG_HEADER;
 
 /// Requests to the agents, and their next answers.
 #[derive(Clone)]

@@ -1,6 +1,9 @@
 //! Completion scripts and manual pages.
 
+use serde_json::json;
+
 use super::person::Shell;
+use super::{ID, OTHER, one_computer};
 use crate::harness::simulation::Simulation;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,6 +48,36 @@ async fn shells_complete_the_names_of_computers_workspaces_snapshots_and_templat
     let ask = "_HOTDESK_COMPLETE=fish hotdesk -- hotdesk computers get x";
     let ended = unreachable.run_in_bash(ask).await;
     assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (0, "", ""), "{ended:?}");
+}
+
+#[tokio::test]
+async fn shells_complete_the_names_of_clients_and_of_what_a_computer_has() {
+    let (server, shell) = one_computer().await;
+    let service = |name: &str| {
+        json!({"name": name, "status": "running", "pid": 1, "exit_code": null, "signal": null,
+            "since_seconds": 1, "log": "/var/log/web"})
+    };
+    // A name from a computer is offered only if it is one plain word.
+    let services = ["web", "a b", "$(reboot)", "\u{1b}[2J"].map(service);
+    let to = format!("GET /api/computers/{ID}/services");
+    server.respond(&to, 200, json!({"services": services, "hooks": [], "health": []}));
+    let trigger = json!({"name": "nightly", "title": null, "source": "cron", "status": "watching", "error": null,
+        "next_at": null, "run_count": 0, "dropped": 0, "runs": []});
+    server.respond(&format!("GET /api/computers/{ID}/triggers"), 200, json!({"triggers": [trigger]}));
+    let client = json!({"id": OTHER, "external_id": "acme", "name": "Acme", "workspace_id": ID,
+        "max_computers": null, "computers_used": 0, "monthly_ai_cap_usd": null, "billed_to": "operator",
+        "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z"});
+    server.respond("GET /api/v1/accounts", 200, json!({"accounts": [client], "clients": [client]}));
+    for (words, expected) in [
+        (format!("services stop {ID}"), "web\n"),
+        (format!("triggers fire {ID}"), "nightly\n"),
+        ("clients delete".to_owned(), "acme\tAcme\n"),
+    ] {
+        let ask = format!("_HOTDESK_COMPLETE=fish hotdesk -- hotdesk {words} ''");
+        let offered = shell.run_in_bash(&ask).await.expect_success();
+        let names: String = offered.split_inclusive('\n').filter(|line| !line.starts_with('-')).collect();
+        assert_eq!(names, expected, "{words}: {offered}");
+    }
 }
 
 #[tokio::test]

@@ -49,7 +49,16 @@ async fn a_watched_list_follows_the_server_until_an_interrupt() {
 #[tokio::test]
 async fn a_list_is_watched_only_on_a_terminal_and_by_people() {
     let (server, shell) = one_computer().await;
-    for list in [&["ls"][..], &["workspaces", "list"], &["ps", "first light"], &["templates", "list"]] {
+    for list in [
+        &["ls"][..],
+        &["workspaces", "list"],
+        &["ps", "first light"],
+        &["templates", "list"],
+        &["ports", "list", "first light"],
+        &["triggers", "runs", "first light", "nightly"],
+        &["clients", "list"],
+        &["api-keys", "list"],
+    ] {
         let watched = [list, &["--watch"]].concat();
         shell.run(&watched).await.expect_failure(2, &["--watch needs a terminal"]);
         shell.run(&[&watched[..], &["--json"]].concat()).await.expect_failure(2, &["--json"]);

@@ -21,6 +21,7 @@ use crate::harness::browser::{Browser, person};
 use crate::harness::caller::{Caller, id_of};
 use crate::harness::controller::RunningController;
 use crate::harness::models::Turn;
+use crate::harness::picture::PNG_HEADER;
 use crate::harness::simulation::Simulation;
 use crate::harness::socket::{Client, SocketEvent};
 use crate::mcp::resources::PaintedScreen;
@@ -319,7 +320,7 @@ async fn a_page_that_shows_pictures_is_sent_them_with_the_changes() {
     plain.watch(&[&desk]).await;
     assert_eq!(plain.next().await, changed);
     let shows = json!({"type": "watch", "ids": [&desk], "pixels": 50_000});
-    let picture = SocketEvent::Binary([desk.as_bytes(), b"\x89PNG\r\n\x1a\n"].concat());
+    let picture = SocketEvent::Binary([desk.as_bytes(), PNG_HEADER].concat());
     page.send(shows.clone()).await;
     // The first look at so many pixels may still be to come.
     let mut first = page.0.next().await;
@@ -365,6 +366,31 @@ async fn a_page_that_shows_pictures_is_told_why_there_is_none() {
     page.until("screen", |message| message["id"] == second.as_str()).await;
     assert_eq!(controller.command(format!("/computers/{second}/start")).await.status, 200);
     page.until("no_picture", |message| message["id"] == second.as_str()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t4_a_page_is_sent_no_picture_that_claims_more_pixels_than_it_shows() {
+    // A PNG of 300 x 200 pixels without its data.
+    let claim = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x01\x2c\0\0\0\xc8\x08\x02\0\0\0";
+    let marks = [
+        ("x-hotdesk-frame", "f-1"),
+        ("x-hotdesk-screen", "default"),
+        ("x-hotdesk-scale", "1"),
+        ("x-hotdesk-width", "1"),
+        ("x-hotdesk-height", "1"),
+        ("connection", "close"),
+    ];
+    let agent = Router::new().route("/screenshot", get(async move || (marks, claim.to_vec())));
+    let controller = Simulation::boot_with(agent).await;
+    let home = controller.workspace("home").await;
+    let desk = controller.computer(&home, "desk").await;
+    let browser = signed_in(&controller).await;
+    let (mut page, _) = Page::list(&controller, &browser).await;
+    page.send(json!({"type": "watch", "ids": [&desk], "pixels": 59_999})).await;
+    let told = page.until("no_picture", |_| true).await;
+    assert_eq!(told["error"], "The computer's agent sent an invalid answer", "{told}");
+    page.send(json!({"type": "watch", "ids": [&desk], "pixels": 60_000})).await;
+    assert!(page.until_picture().await.ends_with(claim));
 }
 
 fn changed(screen: &str) -> Event {

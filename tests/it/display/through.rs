@@ -136,7 +136,7 @@ async fn t4_what_a_hostile_agent_says_of_a_picture_is_read_strictly() {
             headers.insert("x-hotdesk-other", HeaderValue::from_static("pwned"));
             let known = request.headers().contains_key("if-none-match") || query.contains("quality=1");
             let status = if known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
-            (status, headers, Bytes::from_static(b"\x89PNG\r\n\x1a\n"))
+            (status, headers, Bytes::from_static(picture::PNG_HEADER))
         }),
     );
     let tasks = Tasks::new();

@@ -1,7 +1,12 @@
-//! Sizes of PNG, JPEG and WebP files.
+//! Sizes of PNG, JPEG and WebP files, and headers of pictures for simulated agents.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+
+/// A PNG of one pixel without its data. The controller reads no more of a picture than its header.
+pub const PNG_HEADER: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0";
+/// The same as JPEG.
+pub const JPEG_HEADER: &[u8] = b"\xff\xd8\xff\xc0\0\x0b\x08\0\x01\0\x01\x01\x01\x11\0";
 
 /// Width and height of a PNG, JPEG or WebP file. Panics when a PNG or JPEG is truncated.
 pub fn size(bytes: &[u8]) -> (u32, u32) {

@@ -33,6 +33,7 @@ use tokio::net::UnixListener;
 
 use super::caller::{Caller, HttpAnswer, id_of};
 use super::host::names_in;
+use super::picture::PNG_HEADER;
 
 /// Longest time for the tasks of a controller to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -390,8 +391,7 @@ pub fn default_agent() -> Router {
                 json!({"path": "/root/Desktop/x", "outcome": "created"})
             }
             "/screenshot" => {
-                return ([(header::CONNECTION, "close")], Bytes::from_static(b"\x89PNG\r\n\x1a\n"))
-                    .into_response();
+                return ([(header::CONNECTION, "close")], Bytes::from_static(PNG_HEADER)).into_response();
             }
             _ => json!({"success": true, "action": "wait"}),
         };

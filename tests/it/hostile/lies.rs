@@ -194,8 +194,7 @@ async fn t4_what_an_agent_claims_beside_its_answer_is_dropped() {
         json!([{"computer_id": liar, "outcome": "created", "path": "/root/Desktop/a.txt"}])
     );
 
-    // The controller checks only the first bytes of an image and never decodes it, so its claimed size does
-    // no harm.
+    // The controller never decodes an image, but its clients do.
     tasks.drain(IMMEDIATE_TIMEOUT).await;
     let giant = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x06\0\0\0\0\0\0\0";
     let mut head = format!(
@@ -206,12 +205,9 @@ async fn t4_what_an_agent_claims_beside_its_answer_is_dropped() {
     head.extend_from_slice(giant);
     let tasks = Tasks::new();
     answer_with(&Attack::new("a giant", head, Then::Close), controller.replace_agent(&liar), &tasks);
-    let image = call(&controller, &liar, "binary").send().await.expect("an answer");
-    assert_eq!(
-        (image.status().as_u16(), &image.headers()["content-type"]),
-        (200, &"image/png".parse().unwrap())
-    );
-    assert_eq!(image.bytes().await.expect("a body").as_ref(), giant);
+    let refused = fetch_json(call(&controller, &liar, "binary")).await;
+    let error = &refused.body["error"];
+    assert_eq!((refused.status, error), (500, &json!("The computer's agent sent an invalid answer")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::routing::get;
 
 use crate::floors::{root, rust_files};
+use crate::harness::picture::PNG_HEADER;
 
 mod attack;
 mod connections;
@@ -30,7 +31,7 @@ const LARGE_SCREEN: &str = "screen-2";
 
 /// Routes of an agent whose screenshots are as large as a hostile guest makes them.
 fn large_pictures() -> Router {
-    let picture = Bytes::from([&b"\x89PNG\r\n\x1a\n"[..], &[0; PICTURE_BYTES]].concat());
+    let picture = Bytes::from([PNG_HEADER, &[0; PICTURE_BYTES]].concat());
     Router::new().route("/screenshot", get(async move || ([(header::CONTENT_TYPE, "image/png")], picture)))
 }
 

@@ -1,7 +1,10 @@
-//! Disk space of stored screenshots: T20 (docs/security.md).
+//! Disk space of stored screenshots, and sizes that pictures claim: T20, T4 (docs/security.md).
 
 use std::path::Path;
 
+use axum::Router;
+use axum::http::header;
+use axum::routing::get;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
@@ -59,4 +62,25 @@ async fn t4_a_picture_is_no_larger_than_the_boot_screen() {
         assert_eq!(fetch_json(controller.request(Method::GET, &path)).await.status, 500, "{part}");
     }
     assert_eq!(stored_bytes(&controller.data_dir().join("blobs/screenshots")), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t4_a_picture_claims_no_more_pixels_than_asked_for() {
+    // A PNG of 300 x 200 pixels without its data.
+    let claim = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x01\x2c\0\0\0\xc8\x08\x02\0\0\0";
+    let answer = async move || ([(header::CONNECTION, "close")], claim.to_vec());
+    let controller = Simulation::boot_with(Router::new().route("/screenshot", get(answer))).await;
+    let computer = controller.computer(&controller.workspace("demo").await, "desk").await;
+    for (query, status) in [
+        ("", 200),
+        ("&max_pixels=60000", 200),
+        ("&max_pixels=59999", 500),
+        ("&region=0,0,300,200", 200),
+        ("&region=0,0,300,199", 500),
+        ("&region=0,0,300,200&max_pixels=59999", 500),
+    ] {
+        let path = format!("/computers/{computer}/screenshot?response_format=binary{query}");
+        let answer = controller.request(Method::GET, &path).send().await.expect("an answer");
+        assert_eq!(answer.status().as_u16(), status, "{query}");
+    }
 }

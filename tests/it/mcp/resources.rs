@@ -16,6 +16,7 @@ use super::streams::Messages;
 use super::tools::agent;
 use crate::events::source::wait_for;
 use crate::harness::agent::fetch_json;
+use crate::harness::picture::PNG_HEADER;
 
 fn uri(computer: &str) -> String {
     format!("hotdesk://computers/{computer}/screen")
@@ -107,7 +108,7 @@ impl PaintedScreen {
         ];
         match held {
             true => (StatusCode::NOT_MODIFIED, marks).into_response(),
-            false => (marks, b"\x89PNG\r\n\x1a\n".to_vec()).into_response(),
+            false => (marks, PNG_HEADER.to_vec()).into_response(),
         }
     }
 

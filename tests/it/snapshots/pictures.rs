@@ -16,14 +16,17 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::agent::fetch_json;
+use crate::harness::picture::{JPEG_HEADER, PNG_HEADER};
 use crate::harness::simulation::Simulation;
 
 /// Longest time until a removed computer's blobs are gone, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Most attempts at a picture, which may delay a snapshot by two seconds: on a busy machine one is left out.
 const ATTEMPTS: u32 = 10;
-/// What the agents send as a picture: the beginning of a JPEG decides about its type.
-const JPEG: &[u8] = b"\xff\xd8\xff\xe0 the screen";
+/// What the agents send as a picture.
+const JPEG: &[u8] = JPEG_HEADER;
+/// A JPEG that claims 65,535 pixels squared.
+const GIANT: &[u8] = b"\xff\xd8\xff\xc0\0\x0b\x08\xff\xff\xff\xff\x01\x01\x11\0";
 
 /// A running computer whose agent answers a request for a screenshot like this.
 struct Scene {
@@ -80,7 +83,9 @@ async fn a_picture_is_small_served_with_its_tag_and_removed_with_its_snapshot() 
     let counted = Arc::clone(&asked);
     let answer = async move |RawQuery(query): RawQuery| -> Response {
         let query = query.unwrap_or_default();
-        for part in ["format=jpeg", "scale=0.375", "max_bytes=131072", "response_format=binary"] {
+        for part in
+            ["format=jpeg", "scale=0.375", "max_bytes=131072", "max_pixels=230400", "response_format=binary"]
+        {
             assert!(query.contains(part), "{part} is missing in {query}");
         }
         counted.fetch_add(1, Ordering::SeqCst);
@@ -120,7 +125,8 @@ async fn a_snapshot_is_made_without_a_picture_that_is_none_or_does_not_come() {
     let never = Router::new().route("/screenshot", get(never));
     let large: &'static [u8] = Vec::leak([JPEG, &[0; 200 * 1024]].concat());
     for (what, routes) in [
-        ("no JPEG", screenshots(b"\x89PNG\r\n\x1a\n")),
+        ("no JPEG", screenshots(PNG_HEADER)),
+        ("a claim of too many pixels", screenshots(GIANT)),
         ("no picture", screenshots(b"<html>")),
         ("too large", screenshots(large)),
         ("no answer", never),

@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 
 use super::{TIMEOUT, entries, go_back, places};
 use crate::harness::agent::fetch_json;
+use crate::harness::picture::JPEG_HEADER;
 use crate::harness::simulation::{Setup, Simulation, default_agent};
 
-const JPEG: &[u8] = b"\xff\xd8\xff\xe0 picture";
+const JPEG: &[u8] = JPEG_HEADER;
 
 /// The timeline of an agent, as a test wrote it.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ import re
 import time
 
 from playwright.sync_api import Page, Route, expect
-from scene import TIMEOUT, Scene, closed, run
+from scene import DESK, TIMEOUT, Scene, closed, run
 
 # A browser that keeps the notifications, and one of a phone, where no page may show one.
 NOTIFIED = """window.notified = [];
@@ -38,6 +38,15 @@ def pictures(scene: Scene) -> None:
     # Its place has a size before its content has arrived.
     expect(picture).not_to_have_js_property("naturalWidth", 0)
     assert picture.evaluate("it => it.naturalWidth") > 100, "the picture has a screen"
+    # It has the pixels of its place, in steps of 32.
+    place, wide = picture.evaluate("it => [it.clientWidth * Math.min(devicePixelRatio, 2), it.naturalWidth]")
+    assert place - 2 <= wide <= place + 34, f"a picture {wide} pixels wide in a place of {place}"
+    # A narrow window has one column, whose pictures are larger.
+    page.set_viewport_size({"width": 700, "height": DESK["height"]})
+    shown = "document.querySelector('main li img')"
+    awaits(page, f"{shown}.clientWidth > 600 && {shown}.naturalWidth >= {shown}.clientWidth - 2")
+    page.set_viewport_size(DESK)
+    expect(picture).to_have_js_property("naturalWidth", wide)
     before = picture.get_attribute("src")
     scene.api("POST", f"/computers/{scene.computer['id']}/launch", {"argv": ["xterm", "-bg", "#aa0000"], "wait_seconds": 30})
     expect(picture).not_to_have_attribute("src", before)
@@ -211,6 +220,19 @@ def keyboard(scene: Scene) -> None:
     expect(page.get_by_role("option")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="one")).to_be_visible()
+    # A tab and an operation of a computer, by both names. The title of the window follows.
+    page.goto("/console")
+    expect(page.get_by_role("link", name="one", exact=True)).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("stop one")
+    expect(page.get_by_role("option")).to_have_text(["Stop one Action"])
+    page.get_by_role("combobox", name="Page or computer").fill("files one")
+    expect(page.get_by_role("option")).to_have_text(["one: Files Page"])
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/files$"))
+    expect(page).to_have_title("one: Files · hotdesk")
+    page.get_by_role("link", name="Computers", exact=True).click()
+    expect(page).to_have_title("Computers · hotdesk")
 
 
 def deleted_elsewhere(scene: Scene) -> None:

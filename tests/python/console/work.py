@@ -162,8 +162,9 @@ def send(scene: Scene, page: Page) -> None:
     assert len(pieces) > 3 and pieces[2] == pieces[3] != "0", f"the upload did not go on where it broke: {pieces}"
     assert scene.bash(f"sha256sum {FOLDER}/big.bin").split()[0] == hashlib.sha256(BIG).hexdigest()
 
-    choose(page, [("notes.txt", "text/plain", FIRST), ("dot.png", "image/png", picture()), ("empty.txt", "text/plain", b"")])
-    for name in ("notes.txt", "dot.png", "empty.txt"):
+    pictures = [("dot.png", "image/png", picture(2)), ("huge.png", "image/png", picture(60_000))]
+    choose(page, [("notes.txt", "text/plain", FIRST), *pictures, ("empty.txt", "text/plain", b"")])
+    for name in ("notes.txt", "dot.png", "huge.png", "empty.txt"):
         expect(transfers.filter(has_text=name)).to_contain_text("done")
         expect(page.get_by_role("link", name=name)).to_be_visible()
     assert scene.bash(f"stat -c %s {FOLDER}/empty.txt").strip() == "0"
@@ -186,14 +187,14 @@ def choose(page: Page, chosen: list[tuple[str, str, bytes]]) -> None:
     chooser.value.set_files([{"name": name, "mimeType": kind, "buffer": content} for name, kind, content in chosen])
 
 
-def picture() -> bytes:
-    """A picture of 2×2 red pixels."""
+def picture(side: int) -> bytes:
+    """A picture of 2×2 red pixels, which claims to have so many on each side."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     rows = (b"\0" + b"\xff\0\0" * 2) * 2
-    header = struct.pack(">IIBBBBB", 2, 2, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
@@ -244,6 +245,10 @@ def preview(page: Page) -> None:
     shown = page.get_by_role("img", name="dot.png")
     expect(shown).to_be_visible()
     expect(shown).to_have_js_property("naturalWidth", 2)
+    page.get_by_role("link", name="Back to the folder").click()
+    # A browser would need gigabytes for what its header claims.
+    page.get_by_role("link", name="huge.png").click()
+    expect(page.get_by_text("The picture has too many pixels to be shown here")).to_be_visible()
     page.get_by_role("link", name="Back to the folder").click()
     page.get_by_role("link", name="big.bin").click()
     expect(page.get_by_role("heading", name="No preview")).to_be_visible()

@@ -21,6 +21,8 @@ CONNECT_TIMEOUT = 60.0
 """Seconds until a socket is open: a socket of a computer that starts waits up to 45 s."""
 
 NORMAL_END = 1000
+_TURN = 0.001
+"""Seconds that a look for a message takes at least: without time asyncio would not look, and miss one that is there."""
 
 T = TypeVar("T")
 
@@ -146,8 +148,9 @@ class AsyncSocket:
 
     async def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None at the normal end. Raises `SocketClosed`, and `WaitTimeout` after `timeout` seconds."""
+        allowed = None if timeout is None else max(timeout, _TURN)
         try:
-            return await asyncio.wait_for(self._connection.recv(), timeout)
+            return await asyncio.wait_for(self._connection.recv(), allowed)
         except (TimeoutError, asyncio.TimeoutError):
             raise WaitTimeout(f"no message within {timeout} s") from None
         except ConnectionClosed as error:
@@ -209,7 +212,8 @@ def _check_end(error: ConnectionClosed) -> None:
         raise closed from error
 
 
-_REFUSED = (OSError, TimeoutError, InvalidHandshake, InvalidMessage)
+# Before Python 3.11 the timeout of asyncio is another class.
+_REFUSED = (OSError, TimeoutError, asyncio.TimeoutError, InvalidHandshake, InvalidMessage)
 
 
 async def async_connect(url: str, password: str) -> AsyncSocket:

@@ -5,9 +5,12 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use hotdesk_base::ids::ComputerId;
 use hotdesk_base::time::UnixMillis;
-use hotdesk_domain::desktop::image::detect_media_type;
-use hotdesk_domain::desktop::screen::timeline::{MAX_PAGE_ENTRIES, MAX_PICTURE_BYTES, MAX_RECORD_BYTES};
+use hotdesk_domain::desktop::image::check_image;
+use hotdesk_domain::desktop::screen::timeline::{
+    MAX_PAGE_ENTRIES, MAX_PICTURE_BYTES, MAX_PICTURE_PIXELS, MAX_RECORD_BYTES,
+};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_wire::agent::timeline::{GuestTimeline, GuestTimelineEntry};
@@ -37,29 +40,42 @@ pub(super) struct FetchedEntry {
     pub(super) pictures: Pictures,
 }
 
-/// Checks an answer. Entries out of order end it, and a wrong picture is left out.
+/// Checks an answer of a computer. Entries out of order end it, and a wrong picture is left out.
 ///
 /// # Errors
 /// `Internal` for an answer without a usable series.
-pub(super) fn check(page: &mut GuestTimeline, after: u64, received: UnixMillis) -> Result<Vec<FetchedEntry>> {
+pub(super) fn check(
+    page: &mut GuestTimeline,
+    computer: ComputerId,
+    after: u64,
+    received: UnixMillis,
+) -> Result<Vec<FetchedEntry>> {
     let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if page.series.is_empty() || page.series.len() > MAX_SERIES || !is_word(&page.series) {
         return Err(Error::internal("an agent's timeline has no series"));
     }
     let mut last = after;
-    let mut checked = Vec::new();
+    let (mut checked, mut refused) = (Vec::new(), Vec::new());
     for entry in page.entries.drain(..).take(MAX_PAGE_ENTRIES) {
         // Numbers are stored as signed ones.
         if entry.number <= last || i64::try_from(entry.number).is_err() {
             break;
         }
         last = entry.number;
-        checked.push(check_entry(entry, received)?);
+        checked.push(check_entry(entry, received, &mut refused)?);
+    }
+    // One line for all of them.
+    if let Some(why) = refused.first() {
+        tracing::warn!(%computer, pictures = refused.len(), %why, "refused pictures of a timeline");
     }
     Ok(checked)
 }
 
-fn check_entry(entry: GuestTimelineEntry, received: UnixMillis) -> Result<FetchedEntry> {
+fn check_entry(
+    entry: GuestTimelineEntry,
+    received: UnixMillis,
+    refused: &mut Vec<String>,
+) -> Result<FetchedEntry> {
     let record = bounded(entry.record);
     let text = serde_json::to_string(&record).map_err(Error::internal)?;
     let text = if text.len() <= MAX_RECORD_BYTES {
@@ -74,7 +90,7 @@ fn check_entry(entry: GuestTimelineEntry, received: UnixMillis) -> Result<Fetche
         by: entry.by.and_then(|by| by.parse().ok()),
         screen: record.screen,
         record: text,
-        pictures: [picture(entry.before), picture(entry.after)],
+        pictures: [picture(entry.before, refused), picture(entry.after, refused)],
     })
 }
 
@@ -100,13 +116,33 @@ fn keep_word(text: &mut String) {
     }
 }
 
-/// Decodes a small JPEG; `None` for anything else.
-fn picture(text: Option<String>) -> Option<Vec<u8>> {
+/// Decodes the small JPEG of an entry. Returns `None` without one, and for anything else, with the reason in `refused`.
+fn picture(text: Option<String>, refused: &mut Vec<String>) -> Option<Vec<u8>> {
+    match small_jpeg(&text?) {
+        Ok(bytes) => Some(bytes),
+        Err(why) => {
+            refused.push(why);
+            None
+        }
+    }
+}
+
+/// Decodes a small JPEG.
+///
+/// # Errors
+/// Why it is none, for the log.
+fn small_jpeg(text: &str) -> Result<Vec<u8>, String> {
     // Base64 has four characters for three bytes.
-    let text = text.filter(|text| text.len() <= MAX_PICTURE_BYTES.div_ceil(3) * 4)?;
-    let bytes = STANDARD.decode(text).ok()?;
-    let is_jpeg = detect_media_type(&bytes) == Some("image/jpeg");
-    Some(bytes).filter(|bytes| is_jpeg && bytes.len() <= MAX_PICTURE_BYTES)
+    if text.len() > MAX_PICTURE_BYTES.div_ceil(3) * 4 {
+        return Err(format!("more than {MAX_PICTURE_BYTES} bytes"));
+    }
+    let bytes = STANDARD.decode(text).map_err(|_| "no base64".to_owned())?;
+    match check_image(&bytes, MAX_PICTURE_PIXELS) {
+        Ok("image/jpeg") if bytes.len() <= MAX_PICTURE_BYTES => Ok(bytes),
+        Ok("image/jpeg") => Err(format!("more than {MAX_PICTURE_BYTES} bytes")),
+        Ok(other) => Err(format!("{other}, not JPEG")),
+        Err(fault) => Err(fault.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -114,7 +150,12 @@ mod tests {
     use super::*;
     use hotdesk_wire::desktop::effect::{Area, WindowName};
 
-    const JPEG: &[u8] = b"\xff\xd8\xff\xe0 picture";
+    /// A JPEG of one pixel, without its tables and data.
+    const JPEG: &[u8] = b"\xff\xd8\xff\xc0\0\x0b\x08\0\x01\0\x01\x01\x01\x11\0";
+    /// The same of 65,535 pixels squared.
+    const GIANT: &[u8] = b"\xff\xd8\xff\xc0\0\x0b\x08\xff\xff\xff\xff\x01\x01\x11\0";
+    /// A PNG of one pixel, without its data.
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0";
 
     fn page(entries: Vec<GuestTimelineEntry>) -> GuestTimeline {
         GuestTimeline { series: "a-1".to_owned(), entries, ..GuestTimeline::default() }
@@ -125,7 +166,7 @@ mod tests {
     }
 
     fn checked(entries: Vec<GuestTimelineEntry>) -> Vec<FetchedEntry> {
-        check(&mut page(entries), 2, UnixMillis::new(1_000_000)).unwrap()
+        check(&mut page(entries), ComputerId::random(), 2, UnixMillis::new(1_000_000)).unwrap()
     }
 
     #[test]
@@ -143,14 +184,21 @@ mod tests {
         assert_eq!(checked((3..1000).map(entry).collect()).len(), MAX_PAGE_ENTRIES);
         for series in ["", "a b", "\u{e9}", &"x".repeat(65)] {
             let mut bad = GuestTimeline { series: series.to_owned(), ..page(Vec::new()) };
-            assert!(check(&mut bad, 0, UnixMillis::EPOCH).is_err(), "{series}");
+            assert!(check(&mut bad, ComputerId::random(), 0, UnixMillis::EPOCH).is_err(), "{series}");
         }
     }
 
     #[test]
     fn pictures_are_small_jpegs_and_actors_are_known_kinds() {
         let large = [JPEG, &[0; MAX_PICTURE_BYTES]].concat();
-        for (bytes, expected) in [(JPEG, true), (&b"<svg xmlns="[..], false), (&large[..], false)] {
+        for (bytes, expected) in [
+            (JPEG, true),
+            (GIANT, false),
+            (PNG, false),
+            (&b"\xff\xd8\xff\xe0 picture"[..], false),
+            (&b"<svg xmlns="[..], false),
+            (&large[..], false),
+        ] {
             let after = Some(STANDARD.encode(bytes));
             let found = checked(vec![GuestTimelineEntry { after, ..entry(3) }]);
             assert_eq!(found[0].pictures[1].as_deref(), expected.then_some(bytes));

@@ -182,7 +182,7 @@ impl ActionTimelines {
             };
             let mut answer = guest.timeline(&query).await?;
             let after = known.filter(|known| known.series == answer.series).map_or(0, |known| known.number);
-            let entries = check(&mut answer, after, clock::now())?;
+            let entries = check(&mut answer, computer, after, clock::now())?;
             in_progress = answer.in_progress > 0;
             let Some(last) = entries.last().map(|entry| entry.number) else { break };
             self.keep(computer, &answer.series, entries, bounds).await?;

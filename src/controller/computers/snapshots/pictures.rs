@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use crate::computers::runner::registry::FleetState;
 use hotdesk_base::ids::SnapshotId;
-use hotdesk_domain::desktop::image::detect_media_type;
 use hotdesk_domain::desktop::resolution::Size;
-use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_guest::{ConditionalScreenshot, Guest};
 use hotdesk_http::headers::image_headers::IfNoneMatch;
 use hotdesk_store::fleet::computers::Computer;
@@ -17,6 +16,8 @@ use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
 /// Longest side in pixels: a card in a list of snapshots, also on a screen of double density.
 const LONGEST_SIDE: u16 = 480;
+/// Most pixels of a picture, also of a screen that programs have made larger than it is stored.
+const MAX_PIXELS: u32 = LONGEST_SIDE as u32 * LONGEST_SIDE as u32;
 /// Quality of the JPEG: text of a window can be guessed, and a screen has about 25 KB.
 const QUALITY: u8 = 75;
 /// Largest picture in bytes; the agent lowers the quality to reach it.
@@ -35,6 +36,16 @@ impl FleetState {
         let taken = tokio::time::timeout(TIMEOUT, self.try_snapshot_picture(computer, snapshot, guest)).await;
         let failure = match taken {
             Ok(Ok(())) => return,
+            // A defect, or a hostile computer that sent something else than a small picture.
+            Ok(Err(error)) if error.kind == Kind::Internal => {
+                tracing::warn!(
+                    computer = %computer.id,
+                    %snapshot,
+                    failure = format_args!("{error:#}"),
+                    "a snapshot has no picture"
+                );
+                return;
+            }
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => format!("not within {TIMEOUT:?}"),
         };
@@ -55,6 +66,7 @@ impl FleetState {
             format: Some("jpeg".to_owned()),
             quality: Some(QUALITY),
             scale: Some(scale(boot_screen)),
+            max_pixels: Some(MAX_PIXELS),
             max_bytes: Some(MAX_BYTES),
             ..ScreenshotQuery::default()
         };
@@ -63,7 +75,7 @@ impl FleetState {
             return Err(Error::internal("the agent returned no image for an unconditional request"));
         };
         // The route of pictures says that they are JPEG.
-        if detect_media_type(&image.bytes) != Some("image/jpeg") {
+        if image.mime_type != "image/jpeg" {
             return Err(Error::internal("the agent returned no JPEG"));
         }
         let stored = self.snapshot_pictures.put(computer.owner, &image.bytes, MAX_BYTES as usize).await?;

@@ -23,7 +23,7 @@ use crate::computers::fleet::Fleet;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::resolution::Size;
-use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_guest::ConditionalScreenshot;
 use hotdesk_http::headers::image_headers::IfNoneMatch;
 use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
@@ -310,6 +310,7 @@ async fn look_each_second(
 ) -> Infallible {
     let mut frame: Option<Arc<str>> = None;
     let mut failures = 0;
+    let mut has_warned = false;
     // Of the last frame.
     let mut frame_pixels = None;
     loop {
@@ -331,7 +332,14 @@ async fn look_each_second(
                 INTERVAL
             }
             Err(error) => {
-                tracing::debug!(%computer, error = format_args!("{error:#}"), "could not look at a screen");
+                // A defect, or a hostile computer that sent something else than a small picture. Once for each
+                // watch: the next looks find the same.
+                if error.kind == Kind::Internal && !has_warned {
+                    has_warned = true;
+                    tracing::warn!(%computer, error = format_args!("{error:#}"), "could not look at a screen");
+                } else {
+                    tracing::debug!(%computer, error = format_args!("{error:#}"), "could not look at a screen");
+                }
                 let is_news = pixels.is_some() && pictures.fail(&error.message);
                 let is_first = sender.borrow().is_none();
                 if is_first || is_news {

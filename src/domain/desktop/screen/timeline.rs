@@ -14,6 +14,9 @@ pub const MAX_MEGABYTES: u32 = 1024;
 pub const PICTURE_SIZE: [f64; 2] = [160.0, 90.0];
 /// Largest small picture in bytes. Usual ones have 2 to 6 KB; noise of this size has about 15 KB.
 pub const MAX_PICTURE_BYTES: usize = 32 * 1024;
+/// Most pixels that the header of a small picture may claim: a list shows hundreds, and a browser decodes each of these to
+/// at most 1 MB. It is far more than [`PICTURE_SIZE`], because a screen may grow while its picture is taken.
+pub const MAX_PICTURE_PIXELS: u32 = 256 * 1024;
 /// Largest record of an action in bytes, as JSON. Real ones have some hundred; a title has at most some KB.
 pub const MAX_RECORD_BYTES: usize = 16 * 1024;
 /// Most entries of one answer of an agent.

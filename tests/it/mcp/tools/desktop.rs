@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::agent;
+use crate::harness::picture::PNG_HEADER;
 use crate::mcp::scene::Scene;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +58,7 @@ async fn tools_say_what_they_are_and_do_it() {
         &base64::engine::general_purpose::STANDARD,
         seen["content"][1]["data"].as_str().unwrap(),
     );
-    let query = String::from_utf8_lossy(&image.unwrap()[8..]).into_owned();
+    let query = String::from_utf8_lossy(&image.unwrap()[PNG_HEADER.len()..]).into_owned();
     assert!(
         query.contains("format=jpeg") && query.contains("max_bytes=700000") && query.contains("region="),
         "{query}"

@@ -12,6 +12,8 @@ use axum::extract::Request;
 use axum::routing::{delete, get, post};
 use serde_json::{Value, json};
 
+use crate::harness::picture::PNG_HEADER;
+
 /// An agent whose routes return the request that they got.
 pub fn agent() -> Router {
     let echo = |action: &'static str| {
@@ -46,7 +48,7 @@ pub fn agent() -> Router {
             true => vec![0_u8; 700_000],
             false => query.into_bytes(),
         };
-        (marks, [b"\x89PNG\r\n\x1a\n".as_slice(), &image].concat())
+        (marks, [PNG_HEADER, &image].concat())
     });
     let element = json!({"id": "e1", "role": "button", "name": "OK", "x": 1, "y": 2, "width": 3, "height": 4,
         "states": [], "actions": ["click"], "window": "w", "app": "a", "pid": 7});

@@ -41,11 +41,13 @@ const [controls, setControls] = createStore<Record<string, Schemas["ScreenContro
 const [connection, setConnection] = createSignal<"connecting" | "live" | "lost">("connecting");
 const listeners = new Set<(message: LiveMessage) => void>();
 const inView = new Map<string, number>();
-const shown = new Set<ShownScreen>();
+/** Screens whose pictures are shown, by computer. */
+const shown = new Map<string, Set<ShownScreen>>();
 /** Newest pictures of the screens in `shown` and `leaving`, by computer. */
 const pictures = new Map<string, Uint8Array<ArrayBuffer>>();
 /** Timers of screens that have left the view, by computer. */
 const leaving = new Map<string, ReturnType<typeof setTimeout>>();
+const decoder = new TextDecoder();
 
 let socket: WebSocket | undefined;
 let pause = FIRST_PAUSE;
@@ -87,23 +89,29 @@ export interface ShownScreen {
 
 /** Shows the pictures of a screen in view until the owner is disposed. */
 export function watchPictures(screen: ShownScreen): void {
-  shown.add(screen);
-  stay(screen.id);
-  const present = pictures.get(screen.id);
+  const { id } = screen;
+  const screens = shown.get(id) ?? new Set();
+  shown.set(id, screens.add(screen));
+  stay(id);
+  const present = pictures.get(id);
   if (present) screen.take(present);
   onCleanup(() => {
-    shown.delete(screen);
-    if (isShown(screen.id)) return;
+    screens.delete(screen);
+    if (screens.size > 0) return;
+    shown.delete(id);
     const timer = setTimeout(() => {
-      leaving.delete(screen.id);
-      pictures.delete(screen.id);
+      leaving.delete(id);
+      pictures.delete(id);
     }, LEAVING);
-    leaving.set(screen.id, timer);
+    leaving.set(id, timer);
   });
-  watchScreen(screen.id);
+  watchScreen(id);
 }
 
-const isShown = (id: string) => [...shown].some((screen) => screen.id === id);
+/** Returns how many screens show their pictures. */
+export function shownScreens(): number {
+  return shown.size;
+}
 
 /** Keeps the picture of a screen that has come back. */
 function stay(id: string): void {
@@ -120,18 +128,29 @@ function announce(): void {
   queueMicrotask(() => {
     announcing = false;
     if (socket?.readyState !== WebSocket.OPEN) return;
-    const pixels = Math.max(...[...shown].map((screen) => screen.pixels));
+    const pixels = Math.max(...[...shown.values()].flatMap((screens) => [...screens].map((screen) => screen.pixels)));
     socket.send(JSON.stringify({ type: "watch", ids: [...inView.keys()], ...(shown.size > 0 && { pixels }) }));
   });
 }
 
-/** Reads a binary message: a picture, which says as well that the screen changed. */
+/**
+ * Reads a binary message: a picture, which says as well that the screen changed. Programs often paint what a small picture does
+ * not show; the same picture is not shown again.
+ */
 function read(data: ArrayBuffer): LiveMessage {
-  const id = new TextDecoder().decode(new Uint8Array(data, 0, ID));
+  const id = decoder.decode(new Uint8Array(data, 0, ID));
   const picture = new Uint8Array(data, ID);
-  if (isShown(id) || leaving.has(id)) pictures.set(id, picture);
-  for (const screen of shown) if (screen.id === id) screen.take(picture);
+  const screens = shown.get(id);
+  const present = pictures.get(id);
+  if (screens || leaving.has(id)) pictures.set(id, picture);
+  if (!present || !isSame(present, picture)) for (const screen of screens ?? []) screen.take(picture);
   return { type: "screen", id, screen: BOOT };
+}
+
+function isSame(one: Uint8Array, other: Uint8Array): boolean {
+  if (one.length !== other.length) return false;
+  for (let at = 0; at < one.length; at += 1) if (one[at] !== other[at]) return false;
+  return true;
 }
 
 /** Connects, and again whenever the connection is lost. */
@@ -187,8 +206,11 @@ export function connectLive(): void {
       case "control":
         setControls(`${message.id}/${message.screen}`, reconcile(message.control));
         break;
-      case "screen":
       case "no_picture":
+        // The next one is shown, also if it is the same.
+        pictures.delete(message.id);
+        break;
+      case "screen":
       case "thread":
         break;
     }

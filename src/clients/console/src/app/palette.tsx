@@ -5,13 +5,17 @@ import Search from "lucide-solid/icons/search";
 import { createMemo, createResource, createSignal, For, onCleanup, onMount } from "solid-js";
 import { computers } from "../api/live";
 import { person } from "../api/session";
+import { can, perform } from "../pages/computer/lifecycle/operations";
 import { Dialog } from "../ui/dialog";
 import { valueOf } from "../ui/loaded";
+import { TABS } from "./tabs";
 
 interface Command {
   label: string;
   /** What it is, such as "Computer". */
   kind: string;
+  /** Words of which one must be searched for: each computer has many of these, so its name alone finds none of them. */
+  of?: string;
   run: () => void;
 }
 
@@ -28,10 +32,17 @@ const PAGES = [
   ["API keys", "/console/settings/keys"],
   ["Secrets", "/console/settings/secrets"],
   ["Members", "/console/settings/members"],
+  ["Workspaces", "/console/settings/workspaces"],
+  ["Clients and usage", "/console/settings/clients"],
+  ["Capacity and plan", "/console/settings/capacity"],
+  ["Streaming", "/console/settings/streaming"],
+  ["Browser sessions", "/console/settings/sessions"],
   ["Documentation", "/docs"],
 ] as const;
 /** The page that only the operator sees. */
 const HOST = ["Host", "/console/host"] as const;
+/** Operations that the page of a computer does without a question. */
+const OPERATIONS = [["start", "Start"], ["resume", "Resume"], ["suspend", "Suspend"], ["stop", "Stop"]] as const;
 
 /** The palette and its button. */
 export function Palette() {
@@ -41,16 +52,40 @@ export function Palette() {
   const [text, setText] = createSignal("");
   const [chosen, setChosen] = createSignal(0);
 
+  /** Tabs and operations of all computers. */
+  const details = (): Command[] => Object.values(computers).flatMap((computer) => [
+    ...TABS.map(({ id, name }) => ({
+      label: `${computer.name}: ${name}`,
+      kind: "Page",
+      of: name,
+      run: () => navigate(`/console/computers/${computer.id}/${id}`),
+    })),
+    ...OPERATIONS
+      // A stop of one that is suspended gives its memory up.
+      .filter(([operation]) => can(computer, operation) && !(operation === "stop" && computer.status === "suspended"))
+      .map(([operation, name]) => ({
+        label: `${name} ${computer.name}`,
+        kind: "Action",
+        of: name,
+        run: () => void perform(computer, operation),
+      })),
+  ]);
+
   const commands = createMemo((): Command[] => {
     const wanted = text().trim().toLowerCase().split(/\s+/);
     const paths = valueOf(who)?.is_operator ? [...PAGES, HOST] : PAGES;
-    const pages = paths.map(([label, path]) => ({ label, kind: "Page", run: () => navigate(path) }));
-    const machines = Object.values(computers).map((computer) => ({
+    const pages = paths.map(([label, path]): Command => ({ label, kind: "Page", run: () => navigate(path) }));
+    const machines = Object.values(computers).map((computer): Command => ({
       label: computer.name,
       kind: "Computer",
       run: () => navigate(`/console/computers/${computer.id}`),
     }));
-    return [...pages, ...machines].filter((it) => wanted.every((word) => it.label.toLowerCase().includes(word))).slice(0, MOST);
+    return [...pages, ...machines, ...(text().trim() === "" ? [] : details())]
+      .filter(({ label, of }) => {
+        const fits = (it: string) => (word: string) => it.toLowerCase().includes(word);
+        return wanted.every(fits(label)) && (of === undefined || wanted.some(fits(of)));
+      })
+      .slice(0, MOST);
   });
 
   const close = () => {

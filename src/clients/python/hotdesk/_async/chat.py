@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -28,6 +27,7 @@ from ..rest.models.change_thread import ChangeThread
 from ..rest.models.chat_run import ChatRun
 from ..rest.models.chat_usage import ChatUsage
 from ..rest.models.screen_actor import ScreenActor
+from .context import AsyncClosing
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -48,7 +48,7 @@ _PAUSE = 1.0
 """Seconds between two looks at the steps of a run that goes on."""
 
 
-class AsyncChatStream:
+class AsyncChatStream(AsyncClosing):
     """A run of a model, as it happens: iteration yields what it writes and waits for, and ends with the run.
 
     It is begun by `async with`, or by its first use. Leaving it early ends the run, unless `background` is true.
@@ -71,17 +71,8 @@ class AsyncChatStream:
         self.answer: ChatAnswer | None = None
         """What came of the run; None until it has ended."""
 
-    async def __aenter__(self) -> AsyncChatStream:
+    async def _enter(self) -> None:
         await self._begin()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Leaves the run. It ends within a second, unless `background` is true."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any
 
 import httpx
@@ -12,12 +11,13 @@ import httpx
 from .. import _retries, _settings
 from .._io import async_sleep
 from ..errors import ConnectionFailed, NoAnswer, api_error
+from .context import AsyncClosing
 from .secrets import AsyncSecrets
 from .streaming import AsyncConnections
 from .templates import AsyncTemplates
 
 
-class AsyncClient:
+class AsyncClient(AsyncClosing):
     """A service, with an API key. It may be shared by tasks.
 
     Args:
@@ -61,17 +61,6 @@ class AsyncClient:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.origin!r})"
-
-    async def __aenter__(self) -> AsyncClient:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from io import BytesIO
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from .._io import Opening, async_opening, async_sleep
@@ -76,6 +75,7 @@ from ..rest.types import UNSET, Unset
 from ..templates import whole
 from .chat import AsyncChat
 from .client import AsyncClient
+from .context import AsyncClosing
 from .control import AsyncControl
 from .files import AsyncFiles
 from .recordings import AsyncRecordings
@@ -131,7 +131,7 @@ def _area(region: Region | None) -> Area | None:
     return Area(x=x, y=y, width=width, height=height)
 
 
-class AsyncComputer:
+class AsyncComputer(AsyncClosing):
     """A computer of a service.
 
     `AsyncComputer("desk")` is one that exists, and `AsyncComputer.create()` makes one. Leaving `async with` deletes a
@@ -237,16 +237,10 @@ class AsyncComputer:
             if client is None:
                 await service.close()
 
-    async def __aenter__(self) -> AsyncComputer:
+    async def _enter(self) -> None:
         await self.target()
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         try:
             if self._is_temporary:
                 await self.delete()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .._io import AsyncRepeater, Opening, async_opening
@@ -22,6 +21,7 @@ from ..rest.models.help_request import HelpRequest
 from ..rest.models.last_hand_back import LastHandBack
 from ..rest.models.screen_control import ScreenControl
 from ..rest.models.take_control import TakeControl
+from .context import AsyncContext
 
 if TYPE_CHECKING:
     from .computer import AsyncComputer
@@ -35,7 +35,7 @@ _GRACE = 10.0
 _BOOT_SCREEN = "default"
 
 
-class AsyncControlLease:
+class AsyncControlLease(AsyncContext):
     """Control of a screen that this program has. `async with` renews it, and hands the screen back at the end.
 
     When it cannot be renewed, for example because an admin gave the screen to somebody else, the end of the block raises
@@ -55,16 +55,10 @@ class AsyncControlLease:
         self.state = state
         """The control when it was taken or renewed last: `expires_at`, `revision` and more."""
 
-    async def __aenter__(self) -> AsyncControlLease:
+    async def _enter(self) -> None:
         self._renewals = AsyncRepeater(self._seconds / _RENEWALS, self._renew_in_time)
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _leave(self, error: BaseException | None) -> None:
         failure = await self._stop_renewals()
         if not self._is_over:
             try:

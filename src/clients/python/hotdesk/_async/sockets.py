@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 from urllib.parse import urlencode
 
 from .._io import CONNECT_TIMEOUT, AsyncSocket, Message, async_connect
@@ -14,18 +13,19 @@ from ..errors import HotdeskError, SocketClosed, WaitTimeout
 from ..events import Event
 from ..rest.api.computers import computers_vnc_password
 from ..rest.api.events import events_catalogue
+from .context import AsyncClosing
 
 if TYPE_CHECKING:
     from .computer import AsyncComputer
 
-S = TypeVar("S", bound="AsyncStream")
+T = TypeVar("T")
 
 _INPUT_PIECE = 64 * 1024
 """Characters of one input message. The service takes at most 2 MiB, and JSON may need twelve bytes for a character."""
 
 
-class AsyncStream:
-    """A socket that is opened by `async with`, or by its first use."""
+class AsyncStream(AsyncClosing, Generic[T]):
+    """A socket that is opened by `async with`, or by its first use. Iteration yields what it sends, until its end."""
 
     _channel = ""
 
@@ -35,17 +35,21 @@ class AsyncStream:
         self._socket: AsyncSocket | None = None
         self._ended = False
 
-    async def __aenter__(self: S) -> S:
+    async def _enter(self) -> None:
         await self._open()
+
+    def __aiter__(self) -> AsyncIterator[T]:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+    async def __anext__(self) -> T:
+        item = await self._item(None)
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+    async def _item(self, timeout: float | None) -> T | None:
+        """The next item; None at the end. Raises `WaitTimeout` after `timeout` seconds."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Closes the socket."""
@@ -56,6 +60,8 @@ class AsyncStream:
     async def _open(self) -> AsyncSocket:
         if self._socket is not None:
             return self._socket
+        if self._ended:
+            raise SocketClosed(1000, "the socket was closed")
         client, id = await self._computer.target()
         password = (await computers_vnc_password.asyncio(client, id)).password
         query = f"?{urlencode(self._query)}" if self._query else ""
@@ -73,12 +79,35 @@ class AsyncStream:
     async def _begin(self, socket: AsyncSocket) -> None:
         """Sends and receives what comes before the first message for the caller."""
 
-    async def _next(self, timeout: float | None = None) -> Message | None:
+    async def _next(self, timeout: float | None) -> Message | None:
         if self._ended:
             return None
         message = await (await self._open()).receive(timeout)
         self._ended = message is None
         return message
+
+    async def _next_of(self, kind: str, timeout: float | None) -> dict[str, Any] | None:
+        """The next message of a type, as JSON; None at the end. Those of other types go to `_other`."""
+        left = _countdown(timeout)
+        while True:
+            message = await self._next(left())
+            if message is None:
+                return None
+            parsed = _parsed(message)
+            if parsed.get("type") == kind:
+                return parsed
+            self._other(parsed)
+
+    def _other(self, message: dict[str, Any]) -> None:
+        """Takes a message of another type than the awaited one."""
+
+
+def _countdown(timeout: float | None) -> Callable[[], float | None]:
+    """Tells how much of a timeout is left, at least 0; None without one."""
+    if timeout is None:
+        return lambda: None
+    end = time.monotonic() + timeout
+    return lambda: max(end - time.monotonic(), 0.0)
 
 
 def _parsed(message: Message | None) -> dict[str, Any]:
@@ -91,7 +120,7 @@ def _parsed(message: Message | None) -> dict[str, Any]:
     return parsed
 
 
-class AsyncEvents(AsyncStream):
+class AsyncEvents(AsyncStream[Event]):
     """Events of a computer, as they happen. Iteration ends when `close` is called; it raises `SocketClosed` when the
     computer stops."""
 
@@ -111,27 +140,17 @@ class AsyncEvents(AsyncStream):
         while _parsed(await socket.receive(CONNECT_TIMEOUT)).get("type") != "subscribed":
             pass
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
-        event = await self.next()
-        if event is None:
-            raise StopAsyncIteration
-        return event
+    async def _item(self, timeout: float | None) -> Event | None:
+        message = await self._next_of("event", timeout)
+        if message is None:
+            return None
+        self.dropped = message.get("dropped", self.dropped)
+        event = message["event"]
+        return Event(event["type"], event["timestamp"], event.get("data") or {})
 
     async def next(self, timeout: float | None = None) -> Event | None:
         """The next event; None at the end. Raises `WaitTimeout` after `timeout` seconds."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            message = await self._next(None if end is None else max(end - time.monotonic(), 0.0))
-            if message is None:
-                return None
-            parsed = _parsed(message)
-            if parsed.get("type") == "event":
-                self.dropped = parsed.get("dropped", self.dropped)
-                event = parsed["event"]
-                return Event(event["type"], event["timestamp"], event.get("data") or {})
+        return await self._item(timeout)
 
     async def wait_for(self, check: Callable[[Event], bool], timeout: float = 60.0) -> Event:
         """The next event for which `check` is true; the others are lost. Raises `WaitTimeout`."""
@@ -144,7 +163,7 @@ class AsyncEvents(AsyncStream):
                 return event
 
 
-class AsyncTerminal(AsyncStream):
+class AsyncTerminal(AsyncStream[str]):
     """An interactive login shell in the computer: iteration yields what it writes, and ends with the shell.
 
     Everything that was started in it ends when the terminal is closed.
@@ -167,27 +186,17 @@ class AsyncTerminal(AsyncStream):
         """Changes the size."""
         await (await self._open()).send(json.dumps({"type": "resize", "cols": cols, "rows": rows}))
 
-    def __aiter__(self) -> AsyncIterator[str]:
-        return self
+    async def _item(self, timeout: float | None) -> str | None:
+        message = await self._next_of("output", timeout)
+        return None if message is None else str(message["data"])
 
-    async def __anext__(self) -> str:
-        text = await self.read()
-        if text is None:
-            raise StopAsyncIteration
-        return text
+    def _other(self, message: dict[str, Any]) -> None:
+        if message.get("type") == "exit":
+            self.exit_code = message["code"]
 
     async def read(self, timeout: float | None = None) -> str | None:
         """What the shell wrote next; None after its end. Raises `WaitTimeout` after `timeout` seconds."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            message = await self._next(None if end is None else max(end - time.monotonic(), 0.0))
-            if message is None:
-                return None
-            parsed = _parsed(message)
-            if parsed.get("type") == "output":
-                return str(parsed["data"])
-            if parsed.get("type") == "exit":
-                self.exit_code = parsed["code"]
+        return await self._item(timeout)
 
     async def read_until(self, text: str, timeout: float = 60.0) -> str:
         """What the shell writes, up to the piece in which `text` appears. Raises `WaitTimeout`, or `SocketClosed` when
@@ -207,7 +216,7 @@ class AsyncTerminal(AsyncStream):
         return written
 
 
-class AsyncAudio(AsyncStream):
+class AsyncAudio(AsyncStream[bytes]):
     """What a computer plays: iteration yields frames of 20 ms, signed 16-bit little-endian samples. Silence too."""
 
     _channel = "audio"
@@ -222,19 +231,14 @@ class AsyncAudio(AsyncStream):
     async def _begin(self, socket: AsyncSocket) -> None:
         _parsed(await socket.receive(CONNECT_TIMEOUT))
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        frame = await self.read()
-        if frame is None:
-            raise StopAsyncIteration
-        return frame
-
-    async def read(self, timeout: float | None = None) -> bytes | None:
-        """The next frame; None at the end. Raises `WaitTimeout` after `timeout` seconds."""
+    async def _item(self, timeout: float | None) -> bytes | None:
+        left = _countdown(timeout)
         while True:
-            message = await self._next(timeout)
+            message = await self._next(left())
             if message is None or isinstance(message, bytes):
                 return message
             _parsed(message)
+
+    async def read(self, timeout: float | None = None) -> bytes | None:
+        """The next frame; None at the end. Raises `WaitTimeout` after `timeout` seconds."""
+        return await self._item(timeout)

@@ -1,10 +1,12 @@
 //! Actions of a call before they are sent, and pictures of the agent.
 
+use std::fmt::Display;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-use hotdesk_domain::desktop::image::detect_media_type;
+use hotdesk_domain::desktop::image::check_image;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_model::conversation::Image;
 use hotdesk_wire::desktop::action::Action;
@@ -114,14 +116,15 @@ fn options_mut(action: &mut Action) -> Option<&mut Options> {
     }
 }
 
-/// Decodes a picture of the agent, which is not trusted.
-pub(super) fn picture_of(shown: &ScreenshotBase64) -> Result<Image> {
-    let wrong = |why: &str| Error::failed("The computer's agent sent an invalid picture").context(why);
-    let bytes = STANDARD.decode(&shown.image).map_err(|_| wrong("not base64"))?;
+/// Decodes a picture of the agent, which is not trusted. `pixels` is the most that was asked for.
+pub(super) fn picture_of(shown: &ScreenshotBase64, pixels: u32) -> Result<Image> {
+    let wrong =
+        |why: &dyn Display| Error::failed("The computer's agent sent an invalid picture").context(why);
+    let bytes = STANDARD.decode(&shown.image).map_err(|_| wrong(&"not base64"))?;
     if bytes.len() > MAX_IMAGE as usize {
-        return Err(wrong("larger than requested"));
+        return Err(wrong(&"larger than requested"));
     }
-    let media_type = detect_media_type(&bytes).ok_or_else(|| wrong("no image"))?;
+    let media_type = check_image(&bytes, pixels).map_err(|fault| wrong(&fault))?;
     Ok(Image { media_type: media_type.to_owned(), data: Bytes::from(bytes) })
 }
 
@@ -208,11 +211,14 @@ mod tests {
             height: 1,
             shown: Default::default(),
         };
-        let png = STANDARD.encode([0x89, b'P', b'N', b'G']);
-        assert_eq!(picture_of(&shown(&png)).unwrap().media_type, "image/png");
-        let large = STANDARD.encode([&[0x89, b'P', b'N', b'G'][..], &vec![0; MAX_IMAGE as usize]].concat());
-        for bad in ["", "!", "PHN2Zz4=", &large] {
-            assert!(picture_of(&shown(bad)).is_err(), "{:?}", &bad[..bad.len().min(20)]);
+        let png = |width: u32| {
+            [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &width.to_be_bytes(), &[0, 0, 0, 10]].concat()
+        };
+        let encoded = |width: u32| STANDARD.encode(png(width));
+        assert_eq!(picture_of(&shown(&encoded(10)), 100).unwrap().media_type, "image/png");
+        let large = STANDARD.encode([png(10), vec![0; MAX_IMAGE as usize]].concat());
+        for bad in ["", "!", "PHN2Zz4=", "iVBORw0KGgo=", &large, &encoded(11), &encoded(u32::MAX)] {
+            assert!(picture_of(&shown(bad), 100).is_err(), "{:?}", &bad[..bad.len().min(20)]);
         }
     }
 }

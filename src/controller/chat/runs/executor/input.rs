@@ -73,7 +73,7 @@ impl Executor {
         }
         let shown = done.results.into_iter().rev().find_map(|item| item.result?.screenshot);
         match shown {
-            Some(shown) if sees_part => result.image = Some(picture_of(&shown)?),
+            Some(shown) if sees_part => result.image = Some(picture_of(&shown, self.pixels)?),
             Some(shown) => result.image = Some(self.note_frame(&shown)?),
             None if wants_picture || result.is_error => self.show(&mut result).await?,
             None => {}
@@ -93,7 +93,7 @@ impl Executor {
     }
 
     fn note_frame(&mut self, shown: &ScreenshotBase64) -> Result<Image> {
-        let image = picture_of(shown)?;
+        let image = picture_of(shown, self.pixels)?;
         if let Some(id) = &shown.shown.frame {
             self.frame = Some(Frame { id: id.clone(), width: shown.width, height: shown.height });
         }

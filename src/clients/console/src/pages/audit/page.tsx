@@ -4,6 +4,7 @@ import { useSearchParams } from "@solidjs/router";
 import { createMemo, createResource, Show } from "solid-js";
 import { computers } from "../../api/live";
 import { answerOf, api } from "../../api/service";
+import { createTitle } from "../../app/title";
 import { Button, Field, Select, valueOf } from "../../ui";
 import { Entries } from "./entries";
 import { fromLocal, queryOf, toLocal, type Filters } from "./filters";
@@ -14,6 +15,7 @@ const NAMES = Object.keys(NONE) as (keyof Filters)[];
 
 /** The page. The filters are in its address. */
 export default function Page() {
+  createTitle(() => "Audit log");
   const [query, setQuery] = useSearchParams<Record<keyof Filters, string>>();
   const [workspaces] = createResource(async () => (await answerOf(api.GET("/workspaces"))).workspaces);
   const [keys] = createResource(async () => (await answerOf(api.GET("/keys"))).keys);

@@ -32,7 +32,6 @@ function Body(props: { page: Page }) {
     document.title = `${page.title} · hotdesk`;
     scrollToFragment(hash);
   }));
-  onCleanup(() => { document.title = "hotdesk"; });
 
   /** What scrolls sideways must be reachable by keyboard; what does not should be no stop. */
   const markScrolling = () => {

@@ -22,6 +22,12 @@ export interface CardProps {
   onOperation: (operation: Bulk) => void;
 }
 
+/** What a card needs besides. */
+interface PicturedProps extends CardProps {
+  /** Pixels of its picture. */
+  pixels: number;
+}
+
 /** Who is on the boot screen, in a sentence; undefined when nobody holds it. Control ends with a stop, which is not told. */
 function holder(computer: Computer): string | undefined {
   if (computer.status !== "running") return undefined;
@@ -53,13 +59,13 @@ function Selection(props: CardProps) {
 const hardware = (computer: Computer) => `${computer.cpu} CPU, ${computer.ram} GB, ${computer.disk_size_gb} GB disk`;
 
 /** A card of the grid. Its links are plain ones, which the router follows as well: an `A` also follows the address, for each card. */
-export function Card(props: CardProps) {
+export function Card(props: PicturedProps) {
   const [ref, inView] = createInView();
   const href = () => `/console/computers/${props.computer.id}`;
   return (
     <li class="fleet-card card" ref={ref}>
       <a class="fleet-picture" href={href()} tabindex="-1" aria-hidden="true">
-        <Show when={inView()} fallback={<span class="fleet-words" />}><Thumbnail computer={props.computer} /></Show>
+        <Show when={inView()} fallback={<span class="fleet-words" />}><Thumbnail computer={props.computer} pixels={props.pixels} /></Show>
       </a>
       <div class="fleet-line">
         <Selection {...props} />

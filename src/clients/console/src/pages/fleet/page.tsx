@@ -7,11 +7,13 @@ import Plus from "lucide-solid/icons/plus";
 import { createEffect, createMemo, createSignal, For, onCleanup, Show } from "solid-js";
 import { computers, connection } from "../../api/live";
 import { NotifyMe } from "../../app/help";
+import { createTitle } from "../../app/title";
 import type { Computer } from "../../api/service";
 import { Button, confirm, Empty, IconButton, Loading, Select } from "../../ui";
 import { BULK, count, fit, perform, type Bulk } from "./bulk";
 import { Card, Row } from "./card";
 import { choiceOf, chosen, SORTS, workspacesOf } from "./choice";
+import { createPicturePixels } from "./columns";
 import { NewComputer } from "./new";
 import "./fleet.css";
 
@@ -26,6 +28,7 @@ type Query = Record<"search" | "status" | "workspace" | "sort" | "view" | "new",
 
 /** The page. */
 export default function Page() {
+  createTitle(() => "Computers");
   const [query, setQuery] = useSearchParams<Query>();
   const [selected, setSelected] = createSignal<ReadonlySet<string>>(new Set());
   const [progress, setProgress] = createSignal<string>();
@@ -42,6 +45,7 @@ export default function Page() {
     onCleanup(() => clearTimeout(timer));
   });
   const picked = createMemo(() => shown().filter(({ id }) => selected().has(id)));
+  const [grid, pixels] = createPicturePixels();
   const workspaces = createMemo(() => workspacesOf(all()));
   const isList = () => query.view === "list";
   const set = (name: keyof Query, value: string) => setQuery({ [name]: value || undefined }, { replace: true });
@@ -131,9 +135,9 @@ export default function Page() {
           </Empty>
         }>
           <Show when={isList()} fallback={
-            <ul class="fleet-grid" aria-label="Computers">
+            <ul class="fleet-grid" aria-label="Computers" ref={grid}>
               <For each={made()}>
-                {(id) => <Show when={computers[id]} keyed>{(computer) => <Card {...propsOf(computer)} />}</Show>}
+                {(id) => <Show when={computers[id]} keyed>{(computer) => <Card {...propsOf(computer)} pixels={pixels()} />}</Show>}
               </For>
             </ul>
           }>

@@ -4,6 +4,7 @@ import { createResource, Show } from "solid-js";
 import { createFetched, every } from "../../api/fetched";
 import { answerOf, api } from "../../api/service";
 import { person } from "../../api/session";
+import { createTitle } from "../../app/title";
 import { Empty, Loaded, Since } from "../../ui";
 import { FetchState } from "../../ui/loaded";
 import { pageVisible } from "../../ui/visible";
@@ -18,6 +19,7 @@ const PAUSE = 15_000;
 
 /** The page. Others than the operator learn why they see nothing. */
 export default function Page() {
+  createTitle(() => "Host");
   const [who, { refetch }] = createResource(person);
   return (
     <>

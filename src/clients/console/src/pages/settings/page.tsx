@@ -3,6 +3,7 @@
 import { A, useParams } from "@solidjs/router";
 import { For, lazy, Suspense } from "solid-js";
 import { Dynamic } from "solid-js/web";
+import { createTitle } from "../../app/title";
 import { Loading } from "../../ui";
 
 /** The tabs; the first is that of the address without one. */
@@ -21,6 +22,7 @@ const TABS = [
 export default function Page() {
   const params = useParams<{ tab?: string }>();
   const tab = () => TABS.find((tab) => tab.id === params.tab) ?? TABS[0];
+  createTitle(() => `Settings: ${tab().name}`);
   return (
     <>
       <div class="bar"><h1>Settings</h1><span class="grow" /><a href="/settings" rel="external">Account and sign-in</a></div>

@@ -113,7 +113,7 @@ export function BuildPanel(props: {
               </Show>
               <Show when={status() !== "ready"}>
                 <Button look="primary" busy={busy() === "build"} onClick={() => void begin()}>
-                  {status() === "failed" ? "Build again" : "Build"}
+                  {busy() === "build" ? "Beginning…" : status() === "failed" ? "Build again" : "Build"}
                 </Button>
               </Show>
             </>

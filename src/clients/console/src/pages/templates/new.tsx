@@ -4,6 +4,7 @@ import { useBeforeLeave, useNavigate, useSearchParams } from "@solidjs/router";
 import { HotdeskError } from "@hotdesk/client";
 import { createResource, createSignal, onCleanup, onMount, Show } from "solid-js";
 import { answerOf, api, type Schemas } from "../../api/service";
+import { createTitle } from "../../app/title";
 import { Button, confirm, LinkButton, Loaded, notify, Switch } from "../../ui";
 import { definition, Editor } from "./editor";
 import { nextVersion, pageOf, parseReference } from "./reference";
@@ -43,6 +44,7 @@ async function textFrom(ref: string): Promise<string> {
 
 /** The page. */
 export default function Page() {
+  createTitle(() => "New template");
   const [query] = useSearchParams<{ from: string }>();
   const [text, { refetch }] = createResource(() => query.from ?? "", (from) => (from === "" ? EXAMPLE : textFrom(from)));
   return (

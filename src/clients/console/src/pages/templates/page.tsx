@@ -5,6 +5,7 @@ import LayoutTemplate from "lucide-solid/icons/layout-template";
 import Plus from "lucide-solid/icons/plus";
 import { createMemo, createResource, For, Show, type JSX } from "solid-js";
 import { answerOf, api, type Schemas } from "../../api/service";
+import { createTitle } from "../../app/title";
 import { Empty, Field, LinkButton, Loaded, Since } from "../../ui";
 import { hardwareOf, pageOf, parseReference, textOf, type Reference } from "./reference";
 import { Star, TemplateStatus } from "./parts";
@@ -47,6 +48,7 @@ async function load() {
 
 /** The page. */
 export default function Page() {
+  createTitle(() => "Templates");
   const [all, { refetch }] = createResource(load);
   const [query, setQuery] = useSearchParams<{ q: string }>();
   const wanted = createMemo(() => (query.q ?? "").trim().toLowerCase());

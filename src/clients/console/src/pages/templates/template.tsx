@@ -5,6 +5,7 @@ import Rocket from "lucide-solid/icons/rocket";
 import { createMemo, createResource, createSignal, For, Match, Show, Switch } from "solid-js";
 import { answerOf, api, type Schemas } from "../../api/service";
 import { person } from "../../api/session";
+import { createTitle } from "../../app/title";
 import { attempt, Button, confirm, Empty, Failure, LinkButton, Loading, Menu, notify, Since } from "../../ui";
 import { BuildPanel } from "./build-panel";
 import { Launch, Star, TemplateStatus } from "./parts";
@@ -30,6 +31,7 @@ async function load(path: Path) {
 /** The page. */
 export default function Page() {
   const params = useParams<{ namespace: string; name: string; version?: string }>();
+  createTitle(() => `${params.name}${params.version === undefined ? "" : `@${params.version}`}`);
   const path = createMemo(() => ({ namespace: params.namespace, name: params.name }), undefined, {
     equals: (a, b) => a.namespace === b.namespace && a.name === b.name,
   });
@@ -55,6 +57,7 @@ export default function Page() {
       <Match when={found.loading}><Loading what="the template" /></Match>
       <Match when={true}>
         <Empty title="No such version">
+          <p>It was deleted, or the address has another number.</p>
           <LinkButton href={pageOf(path())}>Go to the newest version</LinkButton>
         </Empty>
       </Match>

@@ -4,6 +4,7 @@ import { useNavigate, useParams, useSearchParams } from "@solidjs/router";
 import ArrowLeft from "lucide-solid/icons/arrow-left";
 import { createMemo, createSignal, Show } from "solid-js";
 import { computers } from "../../api/live";
+import { createTitle } from "../../app/title";
 import { beginThread } from "../../chat/begin";
 import { Composer, createModels, NoModel } from "../../chat/composer";
 import type { Question } from "../../chat/conversation";
@@ -19,6 +20,7 @@ import "./threads.css";
  * active or archived ones.
  */
 export default function Page() {
+  createTitle(() => "Threads");
   const params = useParams<{ id?: string }>();
   const [search] = useSearchParams<{ computer: string; status: string }>();
   const navigate = useNavigate();

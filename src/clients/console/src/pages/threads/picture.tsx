@@ -14,7 +14,7 @@ export function Picture(props: { computer: string }) {
   const name = () => computers[id]?.name ?? "the computer";
   const isRunning = () => computers[id]?.status === "running";
   const [ref, inView] = createInView("0px");
-  const { url, failure } = createLivePicture(id, PIXELS, inView);
+  const { url, failure } = createLivePicture(id, () => PIXELS, inView);
   return (
     <figure class="threads-picture" ref={ref}>
       <a href={`/console/computers/${id}/screen`} title="Open the screen">

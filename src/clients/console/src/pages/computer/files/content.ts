@@ -1,11 +1,14 @@
 // What a file is, and how much of it a page shows.
 
+import { claimedPixels, HEADER_BYTES } from "./picture-size";
 import { contentPath, factsOf, fetchBytes } from "./requests";
 
 /** Largest text in bytes that is shown and edited: an editor of a page stays quick with it. */
 const MOST_TEXT = 1024 * 1024;
 /** Largest picture in bytes that is shown: a photograph of a good camera has fewer. */
 const MOST_PICTURE = 32 * 1024 * 1024;
+/** Most pixels of a picture that is shown, as its header claims: cameras have up to 100 megapixels, which are 400 MB when decoded. */
+const MOST_PIXELS = 110_000_000;
 /** Media types that browsers show as pictures. */
 const PICTURES = /^image\/(png|jpeg|gif|webp|avif|bmp|svg\+xml|x-icon|vnd\.microsoft\.icon)$/;
 
@@ -36,7 +39,12 @@ export async function contentOf(computer: string, path: string, signal: AbortSig
   }
   if (PICTURES.test(media)) {
     if (size > MOST_PICTURE) return { kind: "none", why: "The picture is too large to be shown here: download it." };
-    return { kind: "picture", bytes: await get() };
+    const bytes = await get();
+    const head = new Uint8Array(await bytes.slice(0, HEADER_BYTES).arrayBuffer());
+    const pixels = claimedPixels(head, media);
+    if (pixels === undefined) return { kind: "none", why: "Its size cannot be read, so it may be damaged: download it." };
+    if (pixels > MOST_PIXELS) return { kind: "none", why: "The picture has too many pixels to be shown here: download it." };
+    return { kind: "picture", bytes };
   }
   if (size > MOST_TEXT) return { kind: "none", why: "Files of more than 1 MiB are not shown here: download it." };
   const bytes = await get();

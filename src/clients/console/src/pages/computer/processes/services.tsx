@@ -5,9 +5,8 @@ import { createSignal, For, Show } from "solid-js";
 import { createFetched, every } from "../../../api/fetched";
 import { createRows } from "../../../api/rows";
 import { answerOf, api, watching, type Schemas } from "../../../api/service";
-import { attempt, Button, Table } from "../../../ui";
+import { attempt, Button, Since, Table } from "../../../ui";
 import { FetchState } from "../../../ui/loaded";
-import { since } from "../../../ui/values";
 import { pageVisible } from "../../../ui/visible";
 import { plain } from "./follow";
 import { Growing } from "./output";
@@ -53,7 +52,7 @@ export function Services(props: { computer: string }) {
                   <tr>
                     <td><strong>{service.name}</strong></td>
                     <td><span class="status" data-status={service.status}>{stateOf(service)}</span></td>
-                    <td>{since(Date.now() - service.since_seconds * 1000)}</td>
+                    <td><Since time={new Date(Date.now() - service.since_seconds * 1000).toISOString()} /></td>
                     <td class="processes-actions">
                       <Show when={service.status === "running"} fallback={action(service, "start", "Start")}>
                         {action(service, "restart", "Restart")}

@@ -3,6 +3,7 @@
 import { createSignal, Match, Show, Switch } from "solid-js";
 import type { Computer } from "../../../api/service";
 import { Button, Empty } from "../../../ui";
+import { reasonOf } from "../../fleet/words";
 import { can, perform, PROGRESS, type Operation } from "../lifecycle/operations";
 
 /** The words, and the button that helps. */
@@ -15,9 +16,8 @@ export function Asleep(props: { computer: Computer }) {
   };
   const help = (): Operation | undefined => (["resume", "start"] as const).find((operation) => can(props.computer, operation));
   const reason = () => {
-    if (props.computer.status_reason === "auto_stop") return "Nobody used it, so it went to sleep by itself. ";
-    if (props.computer.status_reason === "trial_ended") return "The trial of its account has ended. ";
-    return "";
+    const words = reasonOf(props.computer);
+    return words === undefined ? "" : `${words} `;
   };
   return (
     <Switch fallback={
@@ -37,7 +37,7 @@ export function Asleep(props: { computer: Computer }) {
       </Match>
       <Match when={props.computer.status === "error"}>
         <Empty title={`${props.computer.name} failed`}>
-          <p>A step failed, so nothing of it runs. Its disk is kept: start it to try again.</p>
+          <p>{reason() || "A step failed, so nothing of it runs. "}Its disk is kept: start it to try again.</p>
           <Help operation={help()} busy={busy()} onRun={run} />
         </Empty>
       </Match>

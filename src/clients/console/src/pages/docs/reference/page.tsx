@@ -1,8 +1,9 @@
 // API reference: every operation of the OpenAPI document, by subject.
 
 import { A, useLocation } from "@solidjs/router";
-import { createEffect, createMemo, createSignal, For, onCleanup, Show } from "solid-js";
+import { createEffect, createMemo, createSignal, For, Show } from "solid-js";
 import reference, { type Operation as Described } from "virtual:docs/reference";
+import { createTitle } from "../../../app/title";
 import { Empty, Field, LinkButton } from "../../../ui";
 import { scrollToFragment } from "../fold";
 import { Operation } from "./operation";
@@ -16,8 +17,7 @@ const addressOf = (it: Described) => `/docs/reference/${slug(it.tag)}#${it.id}`;
 /** The reference of a subject; of all of them when it is empty. */
 export default function Page(props: { subject: string }) {
   const tag = createMemo(() => reference.tags.find((it) => slug(it.name) === props.subject));
-  createEffect(() => { document.title = `${tag()?.name ?? "API reference"} · hotdesk`; });
-  onCleanup(() => { document.title = "hotdesk"; });
+  createTitle(() => tag()?.name ?? "API reference");
   return (
     <Show when={props.subject !== ""} fallback={<Contents />}>
       <Show when={tag()} keyed fallback={
