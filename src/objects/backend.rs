@@ -6,22 +6,38 @@
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use object_store::aws::{AmazonS3Builder, Checksum};
-use object_store::local::LocalFileSystem;
-use object_store::{ClientOptions, RetryConfig};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use rusty_s3::Credentials;
 use serde::Deserialize;
 
+use super::folder::FolderStore;
+use super::s3::S3Store;
 use super::{Objects, TIMEOUT};
 use hotdesk_base::secret::Secret;
 use hotdesk_base::step_error::StepError;
 
-/// Retries of one request, and their timeout in total. Both are small, because callers retry too.
-const RETRIES: usize = 2;
-const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Region in the signature when none is set. S3 servers other than Amazon's accept it.
 const DEFAULT_REGION: &str = "us-east-1";
+/// Characters that Amazon or Google advise against in names of objects. Prefixes keep the form of version
+/// 0.1.0, because its copies are below them.
+const NOT_IN_NAMES: &AsciiSet = &CONTROLS
+    .add(b'\\')
+    .add(b'{')
+    .add(b'^')
+    .add(b'}')
+    .add(b'%')
+    .add(b'`')
+    .add(b']')
+    .add(b'"')
+    .add(b'>')
+    .add(b'[')
+    .add(b'~')
+    .add(b'<')
+    .add(b'#')
+    .add(b'|')
+    .add(b'*')
+    .add(b'?');
 
 /// Location of the object store.
 #[derive(Clone, Debug, Default)]
@@ -104,15 +120,7 @@ fn open_folder(settings: &ObjectStoreSettings) -> Result<Objects, StepError> {
     // Mode 0700: the objects hold the memory of computers.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(StepError::at(folder.display().to_string()))?;
-    let store = LocalFileSystem::new_with_prefix(&folder).map_err(unusable)?;
-    let mut objects = Objects::over(Arc::new(store.with_fsync(true)), TIMEOUT);
-    objects.folder = Some(folder);
-    Ok(objects)
-}
-
-/// The text of the store's library names the store and the cause.
-fn unusable(error: object_store::Error) -> StepError {
-    StepError::new(error.to_string())
+    Ok(Objects::over(Arc::new(FolderStore::new(folder)), TIMEOUT))
 }
 
 fn open_bucket(
@@ -121,28 +129,15 @@ fn open_bucket(
     credentials: &S3Credentials,
 ) -> Result<Objects, StepError> {
     let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
-    // A process has one provider. The call fails when another one is installed, which works as well.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let client = ClientOptions::new().with_timeout(TIMEOUT).with_connect_timeout(RETRY_TIMEOUT / 6);
-    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() };
     let region = if settings.region.is_empty() { DEFAULT_REGION } else { &settings.region };
-    let mut builder = AmazonS3Builder::new()
-        .with_bucket_name(bucket)
-        .with_region(region)
-        .with_access_key_id(credentials.access_key_id.reveal())
-        .with_secret_access_key(credentials.secret_access_key.reveal())
-        .with_checksum_algorithm(Checksum::SHA256)
-        .with_client_options(client)
-        .with_retry(retry);
-    if !settings.endpoint.is_empty() {
-        builder = builder
-            .with_endpoint(&settings.endpoint)
-            .with_allow_http(settings.endpoint.starts_with("http://"));
-    }
-    if let Some(token) = &credentials.session_token {
-        builder = builder.with_token(token.reveal());
-    }
-    let store = builder.build().map_err(unusable)?;
+    let amazon = format!("https://s3.{region}.amazonaws.com");
+    let endpoint = if settings.endpoint.is_empty() { &amazon } else { &settings.endpoint };
+    let (id, secret) = (credentials.access_key_id.reveal(), credentials.secret_access_key.reveal());
+    let signer = match &credentials.session_token {
+        Some(token) => Credentials::new_with_token(id, secret, token.reveal()),
+        None => Credentials::new(id, secret),
+    };
+    let store = S3Store::new(endpoint, bucket, region, signer, TIMEOUT)?;
     let mut objects = Objects::over(Arc::new(store), TIMEOUT);
     objects.secrets = [Some(&credentials.access_key_id), Some(&credentials.secret_access_key)]
         .into_iter()
@@ -150,7 +145,20 @@ fn open_bucket(
         .flatten()
         .cloned()
         .collect();
-    Ok(prefix.split('/').filter(|part| !part.is_empty()).fold(objects, |objects, part| objects.within(part)))
+    Ok(prefix
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .fold(objects, |objects, part| objects.within(&name_part(part))))
+}
+
+/// Encodes one part of a prefix.
+fn name_part(part: &str) -> String {
+    match part {
+        // A URL would resolve them.
+        "." => "%2E".to_owned(),
+        ".." => "%2E%2E".to_owned(),
+        _ => utf8_percent_encode(part, NOT_IN_NAMES).to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -178,10 +186,33 @@ mod tests {
         assert!(open().unwrap_err().to_string().contains("0600"));
         mode(0o600);
         let opened = open().unwrap();
-        assert_eq!(opened.root.as_ref(), "a/b");
+        assert_eq!(opened.root, "a/b");
         assert!(!format!("{opened:?}").contains("hunter2"));
         std::fs::write(&file, "secret_access_key = hunter2").unwrap();
         let refused = format!("{:#}", open().unwrap_err());
         assert!(refused.contains("TOML") && !refused.contains("hunter2"), "{refused}");
+    }
+    #[test]
+    fn prefixes_keep_their_form_of_earlier_versions() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("credentials");
+        std::fs::write(&file, "access_key_id = \"one\"\nsecret_access_key = \"hunter2\"\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        for (url, expected) in [
+            ("s3://bucket", ""),
+            ("s3://bucket/", ""),
+            ("s3://bucket//a//b/", "a/b"),
+            ("s3://bucket/a b/c+d=e&f:g", "a b/c+d=e&f:g"),
+            ("s3://bucket/./../...", "%2E/%2E%2E/..."),
+            ("s3://bucket/50%/{a}/b~#?", "50%25/%7Ba%7D/b%7E%23%3F"),
+            ("s3://bucket/é", "%C3%A9"),
+        ] {
+            assert_eq!(Objects::open(&settings(url), Some(&file)).unwrap().root, expected, "{url}");
+        }
+        for (url, endpoint) in [("s3://", ""), ("s3:///a", ""), ("s3://bucket", "s3.example.org")] {
+            let wrong = ObjectStoreSettings { endpoint: endpoint.to_owned(), ..settings(url) };
+            let refused = Objects::open(&wrong, Some(&file)).unwrap_err().to_string();
+            assert!(refused.contains("of the object store"), "{refused}");
+        }
     }
 }

@@ -8,24 +8,24 @@
 //! remove the remains of a crash.
 
 mod backend;
+mod folder;
 mod label;
 mod manifest;
+mod s3;
+mod store;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt};
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
 
 pub use self::backend::{ObjectStoreSettings, S3Credentials};
 pub use self::label::Label;
 pub use self::manifest::{
     MANIFEST_BYTES, Manifest, ManifestFile, PART_BYTES, Part, STORED_PART_BYTES, checksum, pack, unpack,
 };
+pub use self::store::{ObjectError, ObjectStore};
 use hotdesk_base::secret::Secret;
 
 /// Timeout of one request: 4 MiB over a line of 1 Mbit/s take 34 s.
@@ -33,34 +33,12 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest error text of a store that is passed on, in characters.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// Error of a request to the object store. `{:#}` adds the store's text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ObjectError {
-    /// The object does not exist.
-    Missing,
-    /// The store is unreachable, refused or failed. The text is for the log and has no secrets.
-    Failed(String),
-}
-
-impl fmt::Display for ObjectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("no such object"),
-            Self::Failed(detail) if f.alternate() => write!(f, "the object store failed: {detail}"),
-            Self::Failed(_) => f.write_str("the object store failed"),
-        }
-    }
-}
-
-impl std::error::Error for ObjectError {}
-
 /// A folder of an object store, such as that of one controller; cheap to clone.
 #[derive(Clone)]
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
-    root: Path,
-    /// The local folder behind `store`; `None` for a bucket.
-    folder: Option<PathBuf>,
+    /// Name of the folder in the store; empty for the whole store.
+    root: String,
     timeout: Duration,
     /// Texts that are removed from errors.
     secrets: Vec<Secret>,
@@ -68,20 +46,20 @@ pub struct Objects {
 
 impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Objects").field("root", &self.root.as_ref()).finish_non_exhaustive()
+        f.debug_struct("Objects").field("root", &self.root).finish_non_exhaustive()
     }
 }
 
 impl Objects {
     /// Uses any store, with this timeout of each request.
     pub fn over(store: Arc<dyn ObjectStore>, timeout: Duration) -> Self {
-        Self { store, root: Path::default(), folder: None, timeout, secrets: Vec::new() }
+        Self { store, root: String::new(), timeout, secrets: Vec::new() }
     }
 
     /// Returns the sub-folder of this name. Controllers that share a store use one each.
     #[must_use]
     pub fn within(&self, name: &str) -> Self {
-        Self { root: self.root.clone().join(name), ..self.clone() }
+        Self { root: below(&self.root, name), ..self.clone() }
     }
 
     /// Stores an object, or replaces the one of that name.
@@ -89,8 +67,8 @@ impl Objects {
     /// # Errors
     /// `Failed` when the store fails or the request times out; the object may be stored then.
     pub async fn put(&self, label: &Label, name: &str, bytes: Bytes) -> Result<(), ObjectError> {
-        let path = self.path(label).join(name);
-        self.with_timeout(self.store.put(&path, bytes.into())).await.map(drop)
+        let name = below(&self.folder(label), name);
+        self.with_timeout(self.store.put(&name, bytes)).await
     }
 
     /// Reads an object of at most `most` bytes.
@@ -99,20 +77,8 @@ impl Objects {
     /// `Missing` when it does not exist; `Failed` when it is longer, the store fails or the request times
     /// out.
     pub async fn get(&self, label: &Label, name: &str, most: usize) -> Result<Vec<u8>, ObjectError> {
-        let path = self.path(label).join(name);
-        self.with_timeout(async {
-            let mut pieces = self.store.get(&path).await?.into_stream();
-            let mut all = Vec::new();
-            while let Some(piece) = pieces.try_next().await? {
-                if all.len() + piece.len() > most {
-                    let source = format!("the object is longer than {most} bytes").into();
-                    return Err(object_store::Error::Generic { store: "object", source });
-                }
-                all.extend_from_slice(&piece);
-            }
-            Ok(all)
-        })
-        .await
+        let name = below(&self.folder(label), name);
+        self.with_timeout(self.store.get(&name, most)).await
     }
 
     /// Removes all objects of a copy. A copy without objects is no error.
@@ -120,32 +86,8 @@ impl Objects {
     /// # Errors
     /// `Failed` when the store fails or a request times out; some objects may be removed then.
     pub async fn remove(&self, label: &Label) -> Result<(), ObjectError> {
-        let path = self.path(label);
-        let found = self.with_timeout(self.store.list(Some(&path)).try_collect::<Vec<_>>()).await?;
-        let paths = futures_util::stream::iter(found.into_iter().map(|object| Ok(object.location)));
-        let mut deleted = self.store.delete_stream(paths.boxed());
-        while let Some(next) = self.next(&mut deleted).await {
-            match next {
-                Ok(_) | Err(ObjectError::Missing) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let Some(folder) = &self.folder else { return Ok(()) };
-        // The store does not list the temporary file of an interrupted write.
-        let folder = folder.join(path.as_ref());
-        let removed = hotdesk_base::tasks::spawn_blocking(move || {
-            let removed = std::fs::remove_dir_all(&folder);
-            // Removes the computer's folder too, once it is empty.
-            let _not_empty = folder.parent().map(std::fs::remove_dir);
-            removed
-        });
-        match removed.await {
-            Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(ObjectError::Failed(error.to_string()))
-            }
-            Ok(Ok(()) | Err(_)) => Ok(()),
-            Err(error) => Err(ObjectError::Failed(error.to_string())),
-        }
+        // A copy has thousands of objects, so all their removals have no common timeout.
+        self.store.remove(&self.folder(label)).await.map_err(|error| self.convert_error(error))
     }
 
     /// Lists the copies that have an object, in no particular order. Other names are skipped.
@@ -155,54 +97,38 @@ impl Objects {
     pub async fn labels(&self) -> Result<Vec<Label>, ObjectError> {
         let mut found = Vec::new();
         for computer in self.folders(&self.root).await? {
-            for copy in self.folders(&computer).await? {
-                let inside = copy
-                    .prefix_match(&self.root)
-                    .map(|parts| parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/"));
-                found.extend(inside.and_then(|text| text.parse::<Label>().ok()));
+            for copy in self.folders(&below(&self.root, &computer)).await? {
+                found.extend(below(&computer, &copy).parse::<Label>().ok());
             }
         }
         Ok(found)
     }
 
-    async fn folders(&self, path: &Path) -> Result<Vec<Path>, ObjectError> {
-        match self.with_timeout(self.store.list_with_delimiter(Some(path))).await {
-            Ok(listed) => Ok(listed.common_prefixes),
-            Err(ObjectError::Missing) => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+    async fn folders(&self, folder: &str) -> Result<Vec<String>, ObjectError> {
+        self.with_timeout(self.store.folders(folder)).await
     }
 
-    fn path(&self, label: &Label) -> Path {
-        label.to_string().split('/').fold(self.root.clone(), |path, part| path.join(part))
-    }
-
-    async fn next<T>(
-        &self,
-        stream: &mut (impl futures_util::Stream<Item = object_store::Result<T>> + Unpin),
-    ) -> Option<Result<T, ObjectError>> {
-        match tokio::time::timeout(self.timeout, stream.next()).await {
-            Ok(next) => next.map(|it| it.map_err(|error| self.convert_error(error))),
-            Err(_) => Some(Err(timed_out())),
-        }
+    /// Name of the folder of a copy.
+    fn folder(&self, label: &Label) -> String {
+        below(&self.root, &label.to_string())
     }
 
     async fn with_timeout<T>(
         &self,
-        work: impl Future<Output = object_store::Result<T>>,
+        work: impl Future<Output = Result<T, ObjectError>>,
     ) -> Result<T, ObjectError> {
         match tokio::time::timeout(self.timeout, work).await {
             Ok(done) => done.map_err(|error| self.convert_error(error)),
-            Err(_) => Err(timed_out()),
+            Err(_) => Err(ObjectError::Failed("no answer in time".to_owned())),
         }
     }
 
-    /// Converts an error of the store: shortened and without secrets.
-    fn convert_error(&self, error: object_store::Error) -> ObjectError {
-        if let object_store::Error::NotFound { .. } = error {
-            return ObjectError::Missing;
-        }
-        let mut text = error.to_string();
+    /// Shortens an error of the store and removes secrets from it.
+    fn convert_error(&self, error: ObjectError) -> ObjectError {
+        let mut text = match error {
+            ObjectError::Missing => return ObjectError::Missing,
+            ObjectError::Failed(text) => text,
+        };
         for secret in &self.secrets {
             text = text.replace(secret.reveal(), "***");
         }
@@ -210,15 +136,20 @@ impl Objects {
     }
 }
 
-fn timed_out() -> ObjectError {
-    ObjectError::Failed("no answer in time".to_owned())
+/// Name of something in a folder of the store.
+fn below(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
 #[cfg(test)]
 mod tests {
+    use rusty_s3::Credentials;
+
     use super::*;
+    use crate::folder::FolderStore;
+    use crate::s3::S3Store;
+    use crate::s3::test_server::TestServer;
     use hotdesk_base::ids::ComputerId;
-    use object_store::memory::InMemory;
 
     fn a_label() -> Label {
         Label { computer: ComputerId::random(), generation: 3, operation: uuid::Uuid::new_v4() }
@@ -231,9 +162,13 @@ mod tests {
             url: temp.path().join("copies").display().to_string(),
             ..ObjectStoreSettings::default()
         };
-        for objects in
-            [Objects::over(Arc::new(InMemory::new()), TIMEOUT), Objects::open(&settings, None).unwrap()]
-        {
+        let server = TestServer::start();
+        let credentials = Credentials::new("an-id", "hunter2");
+        let bucket = S3Store::new(&server.origin, TestServer::BUCKET, "us-east-1", credentials, TIMEOUT);
+        for objects in [
+            Objects::over(Arc::new(bucket.unwrap()), TIMEOUT).within("some").within("prefix"),
+            Objects::open(&settings, None).unwrap(),
+        ] {
             let (mine, others) = (objects.within("one"), objects.within("two"));
             assert_eq!(mine.labels().await.unwrap(), []);
             let (first, second) = (a_label(), a_label());
@@ -254,6 +189,9 @@ mod tests {
             }
         }
         assert_eq!(std::fs::read_dir(temp.path().join("copies/one")).unwrap().count(), 1);
+        let names = server.names();
+        assert_eq!(names.len(), 1);
+        assert!(names[0].starts_with("some/prefix/one/") && names[0].ends_with("/part-0"), "{names:?}");
     }
 
     #[tokio::test]
@@ -274,12 +212,11 @@ mod tests {
 
     #[test]
     fn errors_are_short_and_without_secrets() {
-        let mut objects = Objects::over(Arc::new(InMemory::new()), TIMEOUT);
+        let mut objects = Objects::over(Arc::new(FolderStore::new("/nonexistent".into())), TIMEOUT);
         objects.secrets = vec![Secret::new("hunter2")];
-        let source = format!("signed with hunter2{}", "x".repeat(1000)).into();
-        let ObjectError::Failed(text) =
-            objects.convert_error(object_store::Error::Generic { store: "S3", source })
-        else {
+        assert_eq!(objects.convert_error(ObjectError::Missing), ObjectError::Missing);
+        let text = format!("signed with hunter2{}", "x".repeat(1000));
+        let ObjectError::Failed(text) = objects.convert_error(ObjectError::Failed(text)) else {
             panic!("it failed")
         };
         assert!(text.contains("***") && !text.contains("hunter2") && text.len() <= MAX_ERROR_CHARS, "{text}");

@@ -1,20 +1,13 @@
 //! In-memory object store with faults: it can wait, fail, and lose or change bytes.
 
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
-use hotdesk::objects::Objects;
-use object_store::memory::InMemory;
-use object_store::path::Path;
-use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
-};
+use bytes::Bytes;
+use hotdesk::objects::{ObjectError, ObjectStore, Objects};
 use tokio::sync::watch;
 
 /// Timeout of a store request: long enough for a busy machine, short enough for requests that hang on
@@ -34,7 +27,7 @@ pub enum Corruption {
 
 #[derive(Debug)]
 pub struct FaultyStore {
-    inner: InMemory,
+    objects: Mutex<BTreeMap<String, Vec<u8>>>,
     open: watch::Sender<bool>,
     /// Number of puts and gets that will fail.
     pub puts_fail: AtomicU32,
@@ -48,7 +41,7 @@ pub struct FaultyStore {
 impl FaultyStore {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            inner: InMemory::new(),
+            objects: Mutex::default(),
             open: watch::Sender::new(true),
             puts_fail: AtomicU32::new(0),
             gets_fail: AtomicU32::new(0),
@@ -68,22 +61,19 @@ impl FaultyStore {
 
     /// The names of all objects.
     pub async fn names(&self) -> Vec<String> {
-        let listed = self.inner.list(None).map(|meta| meta.expect("listed").location.to_string());
-        let mut names: Vec<String> = listed.collect().await;
-        names.sort();
-        names
+        self.objects.lock().expect("no panic").keys().cloned().collect()
     }
 
     pub async fn read(&self, name: &str) -> Vec<u8> {
-        self.inner.get(&Path::from(name)).await.expect("an object").bytes().await.expect("bytes").to_vec()
+        self.objects.lock().expect("no panic").get(name).expect("an object").clone()
     }
 
     pub async fn write(&self, name: &str, bytes: &[u8]) {
-        self.inner.put(&Path::from(name), bytes.to_vec().into()).await.expect("stored");
+        self.objects.lock().expect("no panic").insert(name.to_owned(), bytes.to_vec());
     }
 
     pub async fn remove(&self, name: &str) {
-        self.inner.delete(&Path::from(name)).await.expect("removed");
+        self.objects.lock().expect("no panic").remove(name);
     }
 }
 
@@ -92,69 +82,61 @@ fn take(count: &AtomicU32) -> bool {
     count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok()
 }
 
-fn broken() -> Error {
-    Error::Generic { store: "faulty", source: "on purpose".into() }
+fn broken() -> ObjectError {
+    ObjectError::Failed("on purpose".to_owned())
 }
 
-impl fmt::Display for FaultyStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("faulty")
-    }
+/// The part of a name behind a folder.
+fn inside<'a>(name: &'a str, folder: &str) -> Option<&'a str> {
+    if folder.is_empty() { Some(name) } else { name.strip_prefix(folder)?.strip_prefix('/') }
 }
 
 #[async_trait]
 impl ObjectStore for FaultyStore {
-    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+    async fn put(&self, name: &str, bytes: Bytes) -> Result<(), ObjectError> {
         let mut open = self.open.subscribe();
         open.wait_for(|open| *open).await.map_err(|_| broken())?;
         if take(&self.puts_fail) {
             return Err(broken());
         }
-        let corruption = if location.as_ref().contains("/part-") {
-            self.corrupt_next.lock().expect("no panic").take()
-        } else {
-            None
-        };
-        let mut bytes: Vec<u8> = payload.iter().flat_map(|piece| piece.to_vec()).collect();
+        let corruption =
+            if name.contains("/part-") { self.corrupt_next.lock().expect("no panic").take() } else { None };
+        let mut bytes = bytes.to_vec();
         let half = bytes.len() / 2;
         match corruption {
             None => {}
             Some(Corruption::Truncated) => bytes.truncate(half),
             Some(Corruption::Flipped) => bytes[half] ^= 1,
-            Some(Corruption::Lost) => {
-                return Ok(PutResult { e_tag: None, version: None, extensions: Default::default() });
-            }
+            Some(Corruption::Lost) => return Ok(()),
         }
-        self.inner.put_opts(location, bytes.into(), opts).await
+        self.objects.lock().expect("no panic").insert(name.to_owned(), bytes);
+        Ok(())
     }
 
-    async fn put_multipart_opts(&self, _: &Path, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        Err(broken())
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+    async fn get(&self, name: &str, most: usize) -> Result<Vec<u8>, ObjectError> {
         if take(&self.gets_hang) {
             std::future::pending::<()>().await;
         }
         if take(&self.gets_fail) {
             return Err(broken());
         }
-        self.inner.get_opts(location, options).await
+        let objects = self.objects.lock().expect("no panic");
+        let object = objects.get(name).ok_or(ObjectError::Missing)?;
+        if object.len() > most {
+            return Err(ObjectError::Failed("the object is too long".to_owned()));
+        }
+        Ok(object.clone())
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
+    async fn remove(&self, folder: &str) -> Result<(), ObjectError> {
+        self.objects.lock().expect("no panic").retain(|name, _| inside(name, folder).is_none());
+        Ok(())
     }
 
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
-        Err(broken())
+    async fn folders(&self, folder: &str) -> Result<Vec<String>, ObjectError> {
+        let objects = self.objects.lock().expect("no panic");
+        let names =
+            objects.keys().filter_map(|name| Some(inside(name, folder)?.split_once('/')?.0.to_owned()));
+        Ok(names.collect::<BTreeSet<_>>().into_iter().collect())
     }
 }
