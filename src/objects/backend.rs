@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use object_store::RetryConfig;
 use object_store::aws::{AmazonS3Builder, Checksum};
 use object_store::local::LocalFileSystem;
-use object_store::{ClientOptions, RetryConfig};
 use serde::Deserialize;
 
+use super::client::BucketConnector;
 use super::{Objects, TIMEOUT};
 use hotdesk_base::secret::Secret;
 use hotdesk_base::step_error::StepError;
@@ -123,7 +124,6 @@ fn open_bucket(
     let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
     // A process has one provider. The call fails when another one is installed, which works as well.
     drop(rustls::crypto::ring::default_provider().install_default());
-    let client = ClientOptions::new().with_timeout(TIMEOUT).with_connect_timeout(RETRY_TIMEOUT / 6);
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() };
     let region = if settings.region.is_empty() { DEFAULT_REGION } else { &settings.region };
     let mut builder = AmazonS3Builder::new()
@@ -132,12 +132,10 @@ fn open_bucket(
         .with_access_key_id(credentials.access_key_id.reveal())
         .with_secret_access_key(credentials.secret_access_key.reveal())
         .with_checksum_algorithm(Checksum::SHA256)
-        .with_client_options(client)
+        .with_http_connector(BucketConnector { allows_http: settings.endpoint.starts_with("http://") })
         .with_retry(retry);
     if !settings.endpoint.is_empty() {
-        builder = builder
-            .with_endpoint(&settings.endpoint)
-            .with_allow_http(settings.endpoint.starts_with("http://"));
+        builder = builder.with_endpoint(&settings.endpoint);
     }
     if let Some(token) = &credentials.session_token {
         builder = builder.with_token(token.reveal());

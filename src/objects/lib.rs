@@ -8,6 +8,7 @@
 //! remove the remains of a crash.
 
 mod backend;
+mod client;
 mod label;
 mod manifest;
 
