@@ -33,7 +33,6 @@ pub trait ApiRouter: Sized {
 }
 
 /// Documented handlers in two forms. A router calls one of them, so that the program has the code of that one.
-#[derive(Debug)]
 pub struct DocumentedHandlers<S, D> {
     /// Adds the handlers to served routes.
     pub serve: S,
