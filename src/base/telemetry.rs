@@ -4,10 +4,10 @@ use std::io::IsTerminal;
 
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::{FilterExt, FilterFn};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{FilterExt, FilterFn, ParseError, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::step_error::StepError;
 
@@ -16,13 +16,13 @@ use crate::step_error::StepError;
 const LEVEL_CAPS: [(&str, LevelFilter); 2] =
     [("rmcp", LevelFilter::WARN), ("tungstenite", LevelFilter::INFO)];
 
-/// Installs the process's log subscriber. `filter` has `tracing`'s directive form, for example
-/// `info,hotdesk=debug`.
+/// Installs the process's log subscriber. `filter` has levels, for all modules or those whose path begins so, for
+/// example `info,hotdesk=debug`.
 ///
 /// # Errors
 /// When the filter does not parse or a subscriber is already installed.
 pub fn init(filter: &str, json: bool) -> Result<(), StepError> {
-    let filter = EnvFilter::try_new(filter).map_err(StepError::at(format!("log filter {filter:?}")))?;
+    let filter = parse(filter).map_err(StepError::at(format!("log filter {filter:?}")))?;
     let capped = FilterFn::new(|metadata| is_shown(metadata.target(), *metadata.level()));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -30,6 +30,13 @@ pub fn init(filter: &str, json: bool) -> Result<(), StepError> {
     let lines = if json { lines.json().boxed() } else { lines.boxed() };
     let installed = tracing_subscriber::registry().with(lines.with_filter(filter.and(capped))).try_init();
     installed.map_err(StepError::at("log subscriber"))
+}
+
+/// Reads a filter. `EnvFilter` would also filter by fields of spans, for which the program would contain an engine of
+/// regular expressions.
+fn parse(filter: &str) -> Result<Targets, ParseError> {
+    let levels: Vec<&str> = filter.split(',').map(str::trim).filter(|level| !level.is_empty()).collect();
+    levels.join(",").parse()
 }
 
 /// Whether [`LEVEL_CAPS`] allow lines of a module at a level.
@@ -41,6 +48,26 @@ fn is_shown(target: &str, level: Level) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_have_levels_of_all_modules_and_of_some() {
+        for (filter, target, level, shown) in [
+            ("info", "hotdesk_http::edge", Level::INFO, true),
+            ("info", "hotdesk_http::edge", Level::DEBUG, false),
+            ("info,hotdesk=debug", "hotdesk_http::edge", Level::DEBUG, true),
+            ("info,hotdesk=debug", "hyper::proto", Level::DEBUG, false),
+            ("info, hotdesk=debug,", "hotdesk_http::edge", Level::DEBUG, true),
+            ("info,hotdesk=off", "hotdesk_http::edge", Level::ERROR, false),
+            ("", "hotdesk_http::edge", Level::ERROR, true),
+            ("", "hotdesk_http::edge", Level::WARN, false),
+        ] {
+            let filter_of = parse(filter).unwrap();
+            assert_eq!(filter_of.would_enable(target, &level), shown, "{filter}: {target} at {level}");
+        }
+        for bad in ["hotdesk=loud", "a=info=debug"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn crates_that_log_secrets_are_capped() {

@@ -28,10 +28,9 @@ pub fn config(options: &serve::Options, json: bool) -> Outcome<()> {
 /// `hotdesk openapi`.
 ///
 /// # Errors
-/// When the document cannot be serialized, or standard output cannot be written.
+/// When the document cannot be decompressed, or standard output cannot be written.
 pub fn openapi() -> Outcome<()> {
-    let text = hotdesk_controller::api::openapi::text()?;
-    output::line(text.trim_end())
+    output::bytes(&hotdesk_controller::api::openapi::recorded()?)
 }
 
 /// `hotdesk completions`.

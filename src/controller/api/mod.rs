@@ -9,8 +9,8 @@ use axum::extract::Request;
 use axum::http::{HeaderName, Uri, header};
 use axum::routing::{any, get};
 use tower::ServiceExt;
-use utoipa_axum::router::OpenApiRouter;
 
+use crate::api::api_router::{ApiRouter, ServedRoutes};
 use crate::identity::{auth, oauth, pages};
 use crate::web::{console, cors, hosts, metrics, transport_security, unread_answers, viewer};
 use crate::{App, AppState, audit, relay};
@@ -19,6 +19,7 @@ use hotdesk_http::edge;
 pub mod access;
 pub mod account;
 mod admission;
+mod api_router;
 pub mod chat;
 pub mod desktop;
 pub mod fleet;
@@ -32,9 +33,9 @@ pub mod templates;
 /// Responses with a credential are never cached, A6 (docs/authentication-rules.md); RFC 6749 section 5.1.
 const NO_STORE: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "no-store")];
 
-/// Returns every documented route with its OpenAPI document.
-fn documented() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+/// Returns every documented route: to serve it, or with its description for the OpenAPI document.
+fn documented<R: ApiRouter>() -> R {
+    R::new()
         .merge(fleet::router())
         .merge(desktop::router())
         .merge(access::router())
@@ -49,9 +50,8 @@ fn documented() -> OpenApiRouter<AppState> {
 /// and the route of the MCP server.
 pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
     let shared = Arc::clone(&app);
-    let (routes, document) = documented().split_for_parts();
-    let idempotency_layer = idempotency::IdempotencyLayer::new(Arc::clone(&app), &document);
-    let document = openapi::Document::new(document);
+    let (routes, operations) = documented::<ServedRoutes>().into_parts();
+    let idempotency_layer = idempotency::IdempotencyLayer::new(Arc::clone(&app), operations);
     let identified = |routes: Router<AppState>| {
         routes
             .route_layer(axum::middleware::from_fn(passive_reads::mark))
@@ -76,7 +76,7 @@ pub fn router(app: AppState, mcp: Router<AppState>) -> Router {
         .route("/computers/{id}/tcp/{port}", get(relay::ports::tcp::open))
         .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch));
     let for_people = Router::new()
-        .route("/openapi.json", cors::allow_any_origin(get(move || document.clone().answer())))
+        .route("/openapi.json", cors::allow_any_origin(get(openapi::answer)))
         .route("/desktops/{id}/ws/{channel}", get(relay::socket::open))
         .route("/port-hosts/{*path}", any(relay::ports::http::at_host))
         .route("/port-hosts/", any(relay::ports::http::at_host))

@@ -6,16 +6,15 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::web::source::Source;
 use hotdesk_http::error_response::Result;
 
 /// Returns the routes of the service itself.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(health)).routes(routes!(metrics))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(health)).routes(routes!(metrics))
 }
 
 /// `GET /health`.

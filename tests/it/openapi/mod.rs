@@ -5,7 +5,10 @@ mod forms;
 mod strict;
 
 use std::collections::BTreeSet;
+use std::io::Read;
 
+use flate2::read::GzDecoder;
+use hotdesk::controller::api::openapi;
 use reqwest::Method;
 use serde_json::Value;
 
@@ -30,10 +33,9 @@ const INDEX: [(&str, &str); 15] = [
     ("post", "/files/upload"),
 ];
 
-/// The document that the code generates.
+/// The document that the code makes.
 pub fn document() -> Value {
-    serde_json::from_str(&hotdesk::controller::api::openapi::text().expect("a document"))
-        .expect("the document is JSON")
+    serde_json::from_str(&openapi::build().expect("a document")).expect("the document is JSON")
 }
 
 /// Every operation of the document: method, path and operation object.
@@ -87,16 +89,28 @@ fn descriptions_are_short_sentences_and_more_than_a_word() {
     assert!(found.is_empty(), "descriptions of the OpenAPI document to rewrite: {found:#?}");
 }
 
+/// The recorded document.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/openapi.json");
+
 #[test]
 fn the_recorded_document_is_the_one_that_the_code_makes() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/openapi.json");
-    let recorded = std::fs::read_to_string(file).unwrap_or_default();
-    let generated = hotdesk::controller::api::openapi::text().expect("a document");
-    let first = recorded.lines().zip(generated.lines()).position(|(old, new)| old != new).map(|at| at + 1);
-    assert!(
-        recorded.trim_end() == generated.trim_end(),
-        "the API's description changed (line {first:?}): hotdesk openapi > packaging/openapi.json, and read the diff"
+    let made = openapi::build().expect("a document");
+    let recorded = std::fs::read_to_string(RECORDED).unwrap_or_default();
+    if recorded == made {
+        return;
+    }
+    let fresh = concat!(env!("CARGO_TARGET_TMPDIR"), "/openapi.json");
+    std::fs::write(fresh, &made).expect("a written document");
+    let first = recorded.lines().zip(made.lines()).position(|(old, new)| old != new).map(|at| at + 1);
+    panic!(
+        "the API's description changed (line {first:?}): `cp {fresh} packaging/openapi.json`, and read the diff"
     );
+}
+
+#[test]
+fn the_program_has_the_recorded_document() {
+    let recorded = std::fs::read(RECORDED).expect("the recorded document");
+    assert!(openapi::recorded().expect("a document") == recorded, "the build did not embed {RECORDED}");
 }
 
 #[test]
@@ -186,7 +200,14 @@ async fn every_documented_operation_is_routed() {
         };
         assert!(expected.contains(&status), "{method} {path} answers {status}");
     }
-    let served: Value =
-        controller.bare(Method::GET, "/openapi.json").send().await.unwrap().json().await.unwrap();
-    assert_eq!(served, document());
+    let plain = controller.bare(Method::GET, "/openapi.json").send().await.expect("an answer");
+    assert!(!plain.headers().contains_key("content-encoding"));
+    assert_eq!(plain.json::<Value>().await.expect("JSON"), document());
+    let request = controller.bare(Method::GET, "/openapi.json").header("accept-encoding", "gzip");
+    let compressed = request.send().await.expect("an answer");
+    assert_eq!(compressed.headers()["content-encoding"], "gzip");
+    let mut text = String::new();
+    let bytes = compressed.bytes().await.expect("a body");
+    GzDecoder::new(&*bytes).read_to_string(&mut text).expect("gzip");
+    assert_eq!(text, openapi::build().expect("a document"));
 }

@@ -3,6 +3,7 @@
 mod import;
 mod layout;
 mod own_paths;
+mod reference;
 mod registry;
 mod unpack;
 

@@ -16,6 +16,7 @@ use tokio::io::AsyncWriteExt;
 use super::layout::{
     Descriptor, Index, MAX_DOCUMENT, Manifest, blob_path, check_layer_count, choose, is_index, parse,
 };
+use super::reference;
 use crate::failure::Outcome;
 use hotdesk_engine::check_free;
 
@@ -40,9 +41,9 @@ pub async fn pull(text: &str, layout: &Path, most_bytes: u64) -> Outcome<()> {
 }
 
 async fn pull_within(text: &str, layout: &Path, most_bytes: u64, manifest_timeout: Duration) -> Outcome<()> {
-    let reference: Reference = text
-        .parse()
-        .map_err(|error| format!("{text} is no file, no folder and no reference to an image: {error}"))?;
+    let reference = reference::parse(text).map_err(|error| {
+        format!("{text} is no file, no folder and no reference to an image: {}", error.text())
+    })?;
     let registry = reference.resolve_registry().to_owned();
     let failed = |error| format!("cannot pull {reference}: {error}");
     // Another part of the program may have chosen it already.

@@ -1,12 +1,11 @@
 //! Audit log over HTTP, with its rules of visibility.
 
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::{App, AppState};
 use hotdesk_base::ids::{AccountId, ComputerId};
@@ -25,8 +24,8 @@ const DEFAULT_PAGE: u32 = 100;
 const MAX_PAGE: u32 = 500;
 
 /// Returns the route of the log.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list))
 }
 
 /// Lists the audit log, newest first.

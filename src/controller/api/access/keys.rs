@@ -4,10 +4,9 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use hotdesk_domain::audit::AuditOutcome;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
@@ -15,8 +14,8 @@ use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::identity::api_key::{CreateKey, KeyList, KeyQuery, MintedKey};
 
 /// Returns the routes of keys.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(delete))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list, create)).routes(routes!(delete))
 }
 
 /// Lists the account's keys, without their texts.

@@ -1,8 +1,6 @@
 //! API keys, SSH keys, secrets and the audit log over HTTP.
 
-use utoipa_axum::router::OpenApiRouter;
-
-use crate::AppState;
+use crate::api::api_router::ApiRouter;
 
 pub mod audit;
 pub mod keys;
@@ -10,10 +8,6 @@ pub mod secrets;
 pub mod ssh_keys;
 
 /// Returns the routes of keys, secrets and the audit log.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .merge(keys::router())
-        .merge(ssh_keys::router())
-        .merge(secrets::router())
-        .merge(audit::router())
+pub fn router<R: ApiRouter>() -> R {
+    R::new().merge(keys::router()).merge(ssh_keys::router()).merge(secrets::router()).merge(audit::router())
 }

@@ -3,10 +3,9 @@
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::secrets::Secrets;
 use hotdesk_domain::secret::SecretName;
 use hotdesk_http::error_response::Result;
@@ -18,8 +17,8 @@ use hotdesk_wire::identity::secret::{
 };
 
 /// Returns the routes of secrets.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(list_secrets))
         .routes(routes!(get_secret, set_secret, delete_secret))
         .routes(routes!(sync_secrets))

@@ -4,10 +4,9 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_store::identity::ssh_keys::SshKey;
@@ -15,8 +14,8 @@ use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::identity::ssh_key::{CreateSshKey, SshKey as Record, SshKeyList};
 
 /// Returns the routes of SSH keys.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list_ssh_keys, add_ssh_key)).routes(routes!(delete_ssh_key))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list_ssh_keys, add_ssh_key)).routes(routes!(delete_ssh_key))
 }
 
 /// Lists the account's public SSH keys.

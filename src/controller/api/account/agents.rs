@@ -1,12 +1,11 @@
 //! Accounts that AI agents create for themselves, over HTTP.
 
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::api::NO_STORE;
 use crate::identity::accounts::challenges::ProofOfWork;
@@ -28,8 +27,8 @@ use hotdesk_wire::identity::agent_account::{
 };
 
 /// Returns the routes of agents' accounts.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(create)).routes(routes!(challenge)).routes(routes!(
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(create)).routes(routes!(challenge)).routes(routes!(
         claim_link,
         new_claim_link,
         revoke_claim_link

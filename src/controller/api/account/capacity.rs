@@ -3,10 +3,9 @@
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::plan::{AccountTerms, CapacityChange};
 use hotdesk_domain::computer::allowance::ResourceUse;
@@ -19,8 +18,8 @@ use hotdesk_wire::billing::capacity::{
 };
 
 /// Returns the routes of plans.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(capacity, change_capacity))
         .routes(routes!(subscription))
         .routes(routes!(compute_limits))

@@ -5,11 +5,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::NO_STORE;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::accounts::agents;
 use crate::identity::auth::keys;
 use hotdesk_domain::error::Error;
@@ -29,8 +28,8 @@ use hotdesk_wire::identity::client::{
 const CAP: &str = "monthly_ai_cap_usd";
 
 /// Returns the routes of clients.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update, remove))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list, create)).routes(routes!(get, update, remove))
 }
 
 /// Creates a client with its own workspace and a key that is scoped to it.

@@ -2,18 +2,17 @@
 
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_http::error_response::{HttpError, Result};
 use hotdesk_http::extract::Query;
 use hotdesk_wire::billing::host::{HostReport, HostReportQuery};
 
 /// Returns the route of the report.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(host))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(host))
 }
 
 /// Returns the report of the host: resources, engines, capacity, checks and leftovers.

@@ -1,8 +1,6 @@
 //! Plans, capacity, clients, agents' accounts, billing events and the host over HTTP.
 
-use utoipa_axum::router::OpenApiRouter;
-
-use crate::AppState;
+use crate::api::api_router::ApiRouter;
 
 mod agents;
 mod capacity;
@@ -13,8 +11,8 @@ mod webhook;
 mod webhook_secret;
 
 /// Returns the routes of accounts.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .merge(capacity::router())
         .merge(clients::router())
         .merge(usage::router())

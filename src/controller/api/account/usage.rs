@@ -5,10 +5,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use hotdesk_base::clock;
 use hotdesk_base::time::parse_month;
 use hotdesk_domain::billing::usage::{RETAINED_MONTHS, by_computer, retained_since, total};
@@ -24,8 +23,8 @@ use hotdesk_wire::identity::client::{ClientUsage, ComputerUsage, RecordSpend, Sp
 const MAX_TEXT: usize = 255;
 
 /// Returns the routes of usage.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(usage)).routes(routes!(spend))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(usage)).routes(routes!(spend))
 }
 
 /// Returns the usage of a client in a month.

@@ -6,9 +6,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
+use crate::api::api_router::{ApiRouter, routes};
 use crate::{App, AppState, audit};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerRef;
@@ -35,8 +34,8 @@ const MAX_CLOCK_AHEAD: Duration = Duration::from_secs(300);
 const MAX_ID: usize = 255;
 
 /// Returns the route of billing events.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(webhook))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(webhook))
 }
 
 /// Accepts a signed event of a payment service.

@@ -3,19 +3,18 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderName;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::NO_STORE;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::identity::access::check_account_wide;
 use hotdesk_http::error_response::Result;
 use hotdesk_wire::identity::webhook::WebhookSigningSecret;
 
 /// Returns the routes of the secret.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(webhook_secret))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(webhook_secret))
 }
 
 /// Returns the secret with which receivers check webhooks of the account's computers (Standard Webhooks).

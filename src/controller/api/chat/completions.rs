@@ -13,12 +13,11 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use utoipa::IntoResponses;
 use utoipa::openapi::{Content, Ref, RefOr, Response as Documented, ResponseBuilder};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::chat_errors::{self, THREAD_ID};
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::chat::runs::{RunEnd, RunEvent, RunHandle, RunRequest};
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_base::clock;
@@ -44,8 +43,8 @@ const MAX_TEXT: usize = 1024 * 1024;
 const LAST_EVENT: &str = "[DONE]";
 
 /// Returns the routes of chat completions and models.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(complete)).routes(routes!(models)).routes(routes!(model))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(complete)).routes(routes!(models)).routes(routes!(model))
 }
 
 /// Failures of a chat completion, whose bodies have the form of the OpenAI API.

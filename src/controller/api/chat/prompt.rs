@@ -8,8 +8,8 @@ use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use utoipa_axum::router::OpenApiRouter;
 
+use crate::api::api_router::ApiRouter;
 use crate::chat::runs::{EndReason, RunEnd, RunEvent, RunHandle, RunRequest};
 use crate::identity::auth::socket_auth;
 use crate::web::source::Source;
@@ -33,8 +33,8 @@ const MAX_REQUEST: usize = 256 * 1024;
 const MAX_MESSAGES: usize = 1024 * 1024;
 
 /// Returns the route of the socket. The OpenAPI document has no sockets.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().route(ROUTE, get(open))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().route(ROUTE, get(open))
 }
 
 /// `GET /ws/prompt?token=<API key>`.

@@ -8,10 +8,9 @@ use axum::extract::State;
 use axum::http::{HeaderValue, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::timeouts;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::identity::access::actor::Actor;
@@ -24,16 +23,16 @@ use hotdesk_wire::desktop::batch::{ActionList, Batch, BatchResult};
 use hotdesk_wire::desktop::effect::ActionResult;
 
 /// Returns the routes of actions.
-pub fn router() -> OpenApiRouter<AppState> {
-    single().routes(routes!(cursor_position)).routes(routes!(actions)).routes(routes!(wait))
+pub fn router<R: ApiRouter>() -> R {
+    single::<R>().routes(routes!(cursor_position)).routes(routes!(actions)).routes(routes!(wait))
 }
 
 macro_rules! action_routes {
     ($($(#[$doc:meta])* $variant:ident($body:ident) = $name:tt
         $({ handler: $handler:ident, summary: $summary:tt, answer: $answer:tt, })?,)*) => {
         /// Routes of single actions.
-        fn single() -> OpenApiRouter<AppState> {
-            OpenApiRouter::new()$($(.routes(routes!($handler)))?)*
+        fn single<R: ApiRouter>() -> R {
+            R::new()$($(.routes(routes!($handler)))?)*
         }
 
         $($(#[utoipa::path(post, path = concat!("/computers/{id}/", $name), tag = "actions", summary = $summary,

@@ -5,10 +5,9 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Method;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_http::error_response::Result;
@@ -17,8 +16,8 @@ use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::desktop::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
 
 /// Returns the routes of the clipboard.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(read, set))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(read, set))
 }
 
 /// Reads a screen's clipboard: text if there is any, otherwise a PNG image.

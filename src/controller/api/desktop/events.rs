@@ -3,17 +3,16 @@
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
 use hotdesk_wire::desktop::event::Catalogue;
 
 /// Returns the route of the catalogue.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(catalogue))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(catalogue))
 }
 
 /// Lists the event types of a computer, with their meaning and data.

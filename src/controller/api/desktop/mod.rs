@@ -6,9 +6,9 @@ use axum::Json;
 use axum::http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use utoipa_axum::router::OpenApiRouter;
 
 use crate::AppState;
+use crate::api::api_router::ApiRouter;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_guest::Guest;
@@ -29,8 +29,8 @@ pub mod tickets;
 mod timeouts;
 
 /// Returns the routes of desktops.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .merge(actions::router())
         .merge(clipboard::router())
         .merge(display::router())

@@ -5,11 +5,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::NO_STORE;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use crate::identity::auth::tickets::{DEFAULT_LIFE, MAX_LIFE};
 use crate::relay::ports::check_port;
@@ -26,8 +25,8 @@ use hotdesk_wire::computer::port::{NewPortTicket, Port, PortList, PortTicket};
 const UDP: &str = "udp";
 
 /// Returns the routes of ports.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(issue))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list)).routes(routes!(issue))
 }
 
 /// Lists the ports that the computer's template declares.

@@ -3,10 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_guest::QUICK_TIMEOUT;
@@ -15,8 +14,8 @@ use hotdesk_http::extract::Path;
 use hotdesk_wire::agent::Health;
 
 /// Returns the route of the readiness.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(readiness))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(readiness))
 }
 
 /// Returns whether a computer's desktop is usable, and what its programs use.

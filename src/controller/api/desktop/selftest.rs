@@ -6,10 +6,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use hotdesk_domain::limits::MAX_SELFTEST_SECONDS;
 use hotdesk_guest::QUICK_TIMEOUT;
@@ -18,8 +17,8 @@ use hotdesk_http::extract::Path;
 use hotdesk_wire::agent::selftest::SelfTest;
 
 /// Returns the route of the self-test.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(run))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(run))
 }
 
 /// Tests the computer's parts on a hidden screen and measures them.

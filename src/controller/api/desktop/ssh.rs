@@ -2,18 +2,17 @@
 
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
 use hotdesk_wire::computer::ssh::SshHostKeys;
 
 /// Returns the route of the host keys.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(ssh_host_keys))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(ssh_host_keys))
 }
 
 /// Returns the user and the public host keys of the computer's SSH server.

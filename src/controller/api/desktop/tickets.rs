@@ -6,10 +6,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::tickets::{DEFAULT_LIFE, DEFAULT_SCREEN, MAX_LIFE, Ticket};
 use crate::web::origin::Origin;
 use hotdesk_base::clock;
@@ -22,8 +21,8 @@ use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_wire::computer::ticket::{NewTicket, Ticket as Record, TicketMode};
 
 /// Returns the route of tickets.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(issue))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(issue))
 }
 
 /// Issues a ticket that opens one screen once, to view or to control it.

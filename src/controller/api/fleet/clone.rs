@@ -4,11 +4,10 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::snapshots;
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::web::origin::Origin;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::error::Error;
@@ -21,8 +20,8 @@ use hotdesk_wire::computer::Computer;
 use hotdesk_wire::computer::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
 
 /// Returns the routes of clones, forks and moves.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(clone)).routes(routes!(fork)).routes(routes!(move_to))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(clone)).routes(routes!(fork)).routes(routes!(move_to))
 }
 
 /// Clones a computer with its disk, without its memory.

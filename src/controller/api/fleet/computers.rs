@@ -1,11 +1,10 @@
 //! Computers over HTTP: create, read, list, rename and delete (docs/api/computers.md).
 
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::api::fleet::egress;
 use crate::computers::templates::LaunchSource;
@@ -36,11 +35,8 @@ use hotdesk_wire::desktop::action::Acknowledgement;
 const MAX_PAGE: u32 = 1000;
 
 /// Returns the routes of computers.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(list, create))
-        .routes(routes!(get, update, delete))
-        .routes(routes!(vnc_password))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list, create)).routes(routes!(get, update, delete)).routes(routes!(vnc_password))
 }
 
 /// Creates a computer.

@@ -3,10 +3,9 @@
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 use hotdesk_domain::error::Result as DomainResult;
 use hotdesk_http::error_response::Result;
@@ -14,8 +13,8 @@ use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_wire::computer::egress::{EgressPolicyRecord, EgressSetting};
 
 /// Returns the routes of egress policies.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(egress_policy, set_egress_policy))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(egress_policy, set_egress_policy))
 }
 
 /// Returns which destinations a computer reaches.

@@ -1,5 +1,6 @@
 //! Workspace files over HTTP (docs/api/files.md).
 
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::multipart::Field;
@@ -8,8 +9,6 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use http_body_util::BodyStream;
 use tokio::io::AsyncWriteExt;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::data_dir::blobs::BlobKind;
 use crate::data_dir::disk;
@@ -53,8 +52,8 @@ const CREDENTIALS_AT_ONCE: usize = 4;
 const EXPORT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(300);
 
 /// Returns the routes of files.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(upload))
         .routes(routes!(list))
         .routes(routes!(export))

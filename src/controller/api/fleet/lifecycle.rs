@@ -3,10 +3,9 @@
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::web::origin::Origin;
 use hotdesk_domain::computer::lifecycle::Command;
 use hotdesk_http::error_response::Result;
@@ -14,8 +13,8 @@ use hotdesk_http::extract::Path;
 use hotdesk_wire::computer::{Computer, Transition};
 
 /// Returns the routes of the lifecycle.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(start))
         .routes(routes!(stop))
         .routes(routes!(restart))

@@ -1,8 +1,6 @@
 //! Workspaces, computers, their lifecycle, and workspace files over HTTP.
 
-use utoipa_axum::router::OpenApiRouter;
-
-use crate::AppState;
+use crate::api::api_router::ApiRouter;
 
 pub mod clone;
 pub mod clone_errors;
@@ -18,8 +16,8 @@ pub mod suspension;
 pub mod workspaces;
 
 /// Returns the routes of the fleet.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .merge(workspaces::router())
         .merge(computers::router())
         .merge(egress::router())

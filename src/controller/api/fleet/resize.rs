@@ -4,10 +4,9 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::computers::resize::{DimensionResult, ResizeOutcome, ResizeParams};
 use hotdesk_domain::computer::lifecycle::{Status, not_running};
 use hotdesk_domain::computer::resize::{ResizeRequest, ceilings};
@@ -21,8 +20,8 @@ use hotdesk_wire::computer::resize::{
 };
 
 /// Returns the routes of resizes.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(resize, resize_by_patch, headroom))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(resize, resize_by_patch, headroom))
 }
 
 /// Changes the hardware of a running computer: live if its engine can, otherwise with one restart.

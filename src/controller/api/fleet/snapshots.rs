@@ -5,10 +5,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::snapshot::SnapshotState as Stage;
@@ -30,8 +29,8 @@ use hotdesk_wire::desktop::action::Acknowledgement;
 const MAX_PAGE: u32 = 1000;
 
 /// Returns the routes of snapshots.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(list, create))
         .routes(routes!(get, delete))
         .routes(routes!(snapshot_picture))

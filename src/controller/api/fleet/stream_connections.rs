@@ -7,10 +7,9 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::computers::rtmp::stream_connections::check_access;
 use hotdesk_domain::desktop::stream::{check_key, connection_name};
 use hotdesk_domain::name;
@@ -21,8 +20,8 @@ use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::desktop::stream::{Connection as Record, ConnectionList, SaveConnection};
 
 /// Returns the routes of saved connections.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list, save)).routes(routes!(remove))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list, save)).routes(routes!(remove))
 }
 
 /// Lists the saved streaming connections that the key may use, without their stream keys.

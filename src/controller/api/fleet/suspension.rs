@@ -4,10 +4,9 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use hotdesk_domain::computer::check_auto_stop;
 use hotdesk_domain::computer::lifecycle::{self, Status};
 use hotdesk_domain::error::Error;
@@ -22,8 +21,8 @@ use hotdesk_wire::computer::suspension::{
 const EXPECTED_SECONDS: u32 = 60;
 
 /// Returns the routes of suspension.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(suspend))
         .routes(routes!(suspension))
         .routes(routes!(resume))

@@ -4,11 +4,10 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::OlderName;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::computers::view;
 use crate::web::origin::Origin;
 use hotdesk_domain::computer::lifecycle::{self, Command};
@@ -29,8 +28,8 @@ use hotdesk_wire::identity::workspace::{
 const MAX_URL: usize = 2048;
 
 /// Returns the routes of workspaces.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(list, create))
         .routes(routes!(get, update, delete))
         .routes(routes!(delete_by_post))

@@ -23,8 +23,8 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
+use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
-use utoipa::openapi::{OpenApi, RefOr};
 
 use crate::web::caller::IdentifiedCaller;
 use crate::{AppState, audit};
@@ -41,17 +41,21 @@ use hotdesk_store::idempotency::{IdempotentRequest, RETENTION_LIMITS, RequestSta
 mod answer;
 mod body_buffer;
 mod fingerprint;
+mod rules;
 
 pub use body_buffer::BodyBuffers;
 
 use answer::Outcome;
-use fingerprint::FingerprintRule;
+use rules::FingerprintRule;
 
 /// How long the result of a key is stored (docs/api/conventions.md).
 const LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Seconds after which a client may retry while the first request is in progress, or while the service shuts
 /// down.
 const RETRY_SECONDS: u32 = 1;
+
+/// Methods of operations that change something.
+const CHANGING_METHODS: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 /// Requests in progress by the digest of their key.
 pub type RunningRequests = KeyedSemaphore<String>;
@@ -65,18 +69,17 @@ pub struct IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// Creates the layer for the operations of a document that change something and document no such header
-    /// themselves.
-    pub fn new(app: AppState, document: &OpenApi) -> Self {
-        let mut operations = HashMap::new();
-        for (path, item) in &document.paths.paths {
-            for (method, operation) in changing(item) {
-                if !names_a_key(operation) {
-                    operations.insert((method, path.clone()), FingerprintRule::of(operation));
-                }
-            }
-        }
-        Self { app, operations: Arc::new(operations) }
+    /// Creates the layer for those of the documented operations, given by method and path, that change
+    /// something and whose responses no agent stores.
+    pub fn new(app: AppState, documented: Vec<(Method, String)>) -> Self {
+        let stored_here = documented.into_iter().filter(|(method, path)| {
+            CHANGING_METHODS.contains(method) && !rules::is_stored_by_agent(method, path)
+        });
+        let operations = stored_here.map(|(method, path)| {
+            let rule = FingerprintRule::of(&method, &path);
+            ((method, path), rule)
+        });
+        Self { app, operations: Arc::new(operations.collect()) }
     }
 
     /// Returns the caller of a request that the layer handles, and the rule of its operation. Requests
@@ -88,7 +91,7 @@ impl IdempotencyLayer {
         let route = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
         let IdentifiedCaller(Ok(caller)) = request.extensions().get()? else { return None };
         let rule = self.operations.get(&(request.method().clone(), route))?;
-        Some((caller.clone(), rule.clone()))
+        Some((caller.clone(), *rule))
     }
 }
 

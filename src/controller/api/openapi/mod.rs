@@ -1,11 +1,15 @@
-//! OpenAPI document: generated from the routes, completed with what holds for all operations.
+//! OpenAPI document: recorded for the program, and built by tests from the routes and from what holds for all
+//! operations.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock};
+use std::io::Read;
+use std::sync::LazyLock;
 
 use axum::body::Bytes;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use axum::response::{IntoResponse, Response as HttpResponse};
+use flate2::read::GzDecoder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::server::Server;
@@ -14,10 +18,13 @@ use utoipa::openapi::{
     Content, InfoBuilder, LicenseBuilder, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder,
 };
 use utoipa::{IntoParams, PartialSchema, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
 
 mod schemas;
 
+use crate::AppState;
 use crate::api::idempotency;
+use crate::web::console::accepts_gzip;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_http::error_response::HttpError;
@@ -254,41 +261,46 @@ fn name_items(content: &mut Content) {
     }
 }
 
-/// The document of a router as JSON, completed and serialized when it is first read. It is large, so a start does not wait
-/// for it, and strangers who read it again and again cost little.
-#[derive(Clone)]
-pub struct Document(Arc<LazyLock<serde_json::Result<Bytes>, Complete>>);
+/// Compression of the recorded document (`packaging/dev/embed.rs`).
+static RECORDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/openapi.json.gz"));
 
-type Complete = Box<dyn FnOnce() -> serde_json::Result<Bytes> + Send>;
+/// The recorded document, decompressed when it is first read. Strangers who read it again and again cost little.
+static PLAIN: LazyLock<std::io::Result<Bytes>> = LazyLock::new(|| {
+    let mut plain = Vec::new();
+    GzDecoder::new(RECORDED).read_to_end(&mut plain)?;
+    Ok(plain.into())
+});
 
-impl Document {
-    /// The document of the routes that `paths` describes.
-    pub fn new(paths: OpenApi) -> Self {
-        let complete: Complete = Box::new(move || Ok(complete(paths).to_json()?.into()));
-        Self(Arc::new(LazyLock::new(complete)))
-    }
-
-    /// `GET /openapi.json`.
-    ///
-    /// # Errors
-    /// `Internal` when the document cannot be serialized.
-    pub async fn answer(self) -> Result<HttpResponse, HttpError> {
-        let json = (*self.0).as_ref().map_err(|error| Error::internal(error.to_string()))?;
-        Ok(([(CONTENT_TYPE, "application/json")], json.clone()).into_response())
-    }
+/// Returns the recorded document (`packaging/openapi.json`), for `hotdesk openapi` and for clients. The code
+/// that builds it is not in the installed program.
+///
+/// # Errors
+/// `Internal` when it cannot be decompressed.
+pub fn recorded() -> Result<Bytes> {
+    PLAIN.as_ref().cloned().map_err(|error| Error::internal(format!("the OpenAPI document: {error}")))
 }
 
-/// Returns the complete document.
+/// `GET /openapi.json`.
+///
+/// # Errors
+/// Those of [`recorded`].
+pub async fn answer(headers: HeaderMap) -> Result<HttpResponse, HttpError> {
+    let kind = [(CONTENT_TYPE, "application/json"), (VARY, "accept-encoding")];
+    if accepts_gzip(&headers) {
+        return Ok((kind, [(CONTENT_ENCODING, "gzip")], Bytes::from_static(RECORDED)).into_response());
+    }
+    Ok((kind, recorded()?).into_response())
+}
+
+/// Builds the complete document from the routes. Only tests need it: they compare it with the recorded one.
 pub fn document() -> OpenApi {
-    let (_, document) = super::documented().split_for_parts();
-    complete(document)
+    complete(super::documented::<OpenApiRouter<AppState>>().into_openapi())
 }
 
-/// Returns the document as JSON, for `hotdesk openapi` and for the test that compares it with
-/// `packaging/openapi.json`.
+/// Builds the document as JSON, in the form of `packaging/openapi.json`.
 ///
 /// # Errors
 /// `Internal` when it cannot be serialized.
-pub fn text() -> Result<String> {
-    document().to_pretty_json().map_err(Error::internal)
+pub fn build() -> Result<String> {
+    document().to_pretty_json().map(|json| json + "\n").map_err(Error::internal)
 }

@@ -4,11 +4,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::NO_STORE;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::devices::DevicePoll;
 use crate::web::origin::Origin;
 use crate::web::source::Source;
@@ -21,8 +20,8 @@ use hotdesk_wire::identity::device::{
 };
 
 /// Returns the routes of device approval.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(device_start)).routes(routes!(device_poll))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(device_start)).routes(routes!(device_poll))
 }
 
 /// Starts a device approval.

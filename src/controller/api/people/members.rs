@@ -4,11 +4,10 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::NO_STORE;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::web::origin::Origin;
 use hotdesk_base::clock;
 use hotdesk_base::time::UnixMillis;
@@ -21,8 +20,8 @@ use hotdesk_wire::identity::member::{
 };
 
 /// Returns the routes of members and invitations.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list, change, remove)).routes(routes!(invite, uninvite))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list, change, remove)).routes(routes!(invite, uninvite))
 }
 
 /// Lists the members of a workspace.

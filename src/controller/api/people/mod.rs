@@ -1,8 +1,6 @@
 //! Members, invitations, the profile, browser sessions, sign-in links and device approval over HTTP.
 
-use utoipa_axum::router::OpenApiRouter;
-
-use crate::AppState;
+use crate::api::api_router::ApiRouter;
 
 pub mod devices;
 pub mod members;
@@ -11,8 +9,8 @@ pub mod sessions;
 pub mod sign_in_links;
 
 /// Returns the routes of people.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .merge(members::router())
         .merge(profile::router())
         .merge(sessions::router())

@@ -3,17 +3,16 @@
 use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_wire::identity::profile::Profile;
 
 /// Returns the route of the profile.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(get))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(get))
 }
 
 /// Returns the account of the key.

@@ -2,10 +2,9 @@
 
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::identity::access::check_account_wide;
 use hotdesk_domain::identity::user_agent::browser_name;
@@ -16,10 +15,8 @@ use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::identity::session::{BrowserSession, BrowserSessionList};
 
 /// Returns the routes of browser sessions.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(list_browser_sessions, end_browser_sessions))
-        .routes(routes!(end_browser_session))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list_browser_sessions, end_browser_sessions)).routes(routes!(end_browser_session))
 }
 
 /// Lists the browsers that are signed in to the key's account.

@@ -4,11 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::api::NO_STORE;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use crate::web::origin::Origin;
 use hotdesk_http::error_response::Result;
@@ -16,8 +15,8 @@ use hotdesk_http::extract::Json as Body;
 use hotdesk_wire::identity::sign_in_link::{CreateSignInLink, SignInLink};
 
 /// Returns the route of the links.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(create_sign_in_link))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(create_sign_in_link))
 }
 
 /// Creates a link that signs one browser in to the key's account, once, within 15 minutes.

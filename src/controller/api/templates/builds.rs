@@ -6,11 +6,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use futures_util::stream;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::published::{check_author, check_builder};
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_http::error_response::Result;
@@ -20,8 +19,8 @@ use hotdesk_wire::computer::template::{BuildLogEntry, TemplateBuild};
 use hotdesk_wire::desktop::action::Acknowledgement;
 
 /// Returns the routes of builds.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(begin, status, cancel)).routes(routes!(events))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(begin, status, cancel)).routes(routes!(events))
 }
 
 /// Builds a template.

@@ -4,10 +4,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::computer::template::bounds::MAX_DOCUMENT_BYTES;
 use hotdesk_domain::computer::template::fault::FaultCode;
@@ -18,8 +16,8 @@ use hotdesk_http::extract::read_body;
 use hotdesk_wire::template::{self, InvalidTemplate, TemplateDefinition, TemplateError, ValidTemplate};
 
 /// Returns the routes of definition files.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(validate)).routes(routes!(schema))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(validate)).routes(routes!(schema))
 }
 
 /// Checks the definition file of a template, in YAML or JSON.

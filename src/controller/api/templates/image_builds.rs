@@ -5,9 +5,8 @@
 //! to that, sends the text of the caller as `image`, which may be a reference.
 
 use axum::routing::{get, post};
-use utoipa_axum::router::OpenApiRouter;
 
-use crate::AppState;
+use crate::api::api_router::ApiRouter;
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::HttpError;
@@ -17,8 +16,8 @@ const NO_IMAGES: &str = "This service pulls no images from a registry: write a d
 
 /// Returns the routes of image builds. They are not in the OpenAPI document, because none of them ever succeeds. Bodies and
 /// queries are not read.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .route("/builds/create", post(refuse))
         .route("/builds/update", post(refuse))
         .route("/builds/latest", get(find_none))

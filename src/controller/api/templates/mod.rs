@@ -1,5 +1,7 @@
 //! Templates over HTTP (docs/api/templates.md).
 
+use crate::api::api_router::ApiRouter;
+
 pub mod builds;
 mod definitions;
 mod image_builds;
@@ -8,13 +10,10 @@ mod runs;
 mod saved;
 mod stars;
 
-use utoipa_axum::router::OpenApiRouter;
-
-use crate::AppState;
-
 /// Returns the routes of templates.
-pub fn router() -> OpenApiRouter<AppState> {
-    definitions::router()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
+        .merge(definitions::router())
         .merge(published::router())
         .merge(builds::router())
         .merge(runs::router())

@@ -5,11 +5,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::definitions::{publication_refusal, read_definition};
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::computers::templates::catalogue;
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_base::ids::AccountId;
@@ -28,8 +27,8 @@ use hotdesk_wire::template::InvalidTemplate;
 const PICTURE_CACHE: &str = "public, max-age=86400";
 
 /// Returns the routes of published templates.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(list, publish))
         .routes(routes!(versions))
         .routes(routes!(get, delete))

@@ -3,11 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::published::{check_author, check_builder};
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::fleet::computers::{launch, launch_from};
 use crate::computers::templates::debug::FailedBuild;
 use crate::identity::auth::AuthenticatedCaller;
@@ -39,8 +38,8 @@ const ID_CHARACTERS: usize = 8;
 const RETRY_SECONDS: u32 = 60;
 
 /// Returns the routes of throw-away computers.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(run, stop)).routes(routes!(debug))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(run, stop)).routes(routes!(debug))
 }
 
 /// Launches a throw-away computer of a template.

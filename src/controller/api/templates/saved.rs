@@ -3,12 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::definitions::refusal;
 use super::published::{check_author, record};
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::computers::templates::save::definition_of;
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::computer::template::TemplateRef;
@@ -19,8 +18,8 @@ use hotdesk_wire::computer::template::{SaveTemplate, Template};
 use hotdesk_wire::template::InvalidTemplate;
 
 /// Returns the route of saved templates.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(save))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(save))
 }
 
 /// Saves the disk of a computer as a template, published and ready.

@@ -3,11 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::routing::get;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::published::{record, versions};
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::computer::template::TemplateRef;
 use hotdesk_domain::error::{Error, Kind};
@@ -16,8 +15,8 @@ use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_wire::computer::template::{StarTemplate, TemplateList, TemplateStar};
 
 /// Returns the routes of stars.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(list_starred))
         .routes(routes!(star))
         // The versions of a template with this name, whose path is that of stars.

@@ -74,7 +74,7 @@ fn decompressed(content: &[u8]) -> Result<Bytes> {
 
 /// Whether a client accepts gzip (RFC 9110 section 12.5.3). What the field says of `gzip` wins over what it
 /// says of `*`.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     let fields = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let (mut named, mut others) = (None, None);
     for coding in fields.flat_map(|field| field.split(',')) {

@@ -11,7 +11,7 @@ mod assets;
 mod live;
 mod shell;
 
-pub use assets::address as asset_address;
+pub use assets::{accepts_gzip, address as asset_address};
 pub use shell::shell;
 
 /// The build: one page, and assets whose names contain a hash of their content.

@@ -8,9 +8,10 @@ use std::thread;
 
 use ipnet::Ipv4Net;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    DecodeError, Emitable, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST,
+    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable, Parseable,
 };
+use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
@@ -19,7 +20,7 @@ use netlink_packet_route::link::{
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteType,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::libc::{RTM_DELLINK, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE, RTM_SETLINK};
 use nix::sched::{CloneFlags, setns};
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -71,14 +72,14 @@ impl Rtnl {
         let info = LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth), data]);
         let mut pair = LinkMessage::default();
         pair.attributes = vec![LinkAttribute::IfName(name.to_owned()), info];
-        self.request(RouteNetlinkMessage::NewLink(pair), NLM_F_CREATE | NLM_F_EXCL)
+        self.request(RTM_NEWLINK, pair, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Removes an interface, and with it the other end of its pair.
     pub(super) fn remove(&mut self, name: &str) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.attributes = vec![LinkAttribute::IfName(name.to_owned())];
-        self.request(RouteNetlinkMessage::DelLink(link), 0)
+        self.request(RTM_DELLINK, link, 0)
     }
 
     /// The number of an interface.
@@ -91,7 +92,7 @@ impl Rtnl {
         let mut link = LinkMessage::default();
         link.header.index = index;
         (link.header.flags, link.header.change_mask) = (LinkFlags::Up, LinkFlags::Up);
-        self.request(RouteNetlinkMessage::SetLink(link), 0)
+        self.request(RTM_SETLINK, link, 0)
     }
 
     /// Makes the kernel give an interface no IPv6 address when it is set up.
@@ -100,7 +101,7 @@ impl Rtnl {
         link.header.index = index;
         let mode = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
         link.attributes = vec![LinkAttribute::AfSpecUnspec(vec![mode])];
-        self.request(RouteNetlinkMessage::SetLink(link), 0)
+        self.request(RTM_SETLINK, link, 0)
     }
 
     /// Gives an interface an address, in a network with this number of fixed bits.
@@ -110,7 +111,7 @@ impl Rtnl {
         (message.header.prefix_len, message.header.index) = (prefix, index);
         let address = IpAddr::V4(address);
         message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
-        self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+        self.request(RTM_NEWADDR, message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Adds a route to all networks.
@@ -121,35 +122,34 @@ impl Rtnl {
         route.header.protocol = RouteProtocol::Boot;
         route.header.kind = RouteType::Unicast;
         route.attributes = vec![RouteAttribute::Gateway(RouteAddress::Inet(gateway))];
-        self.request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_EXCL)
+        self.request(RTM_NEWROUTE, route, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// The routes for IPv4 by which packets leave, of all tables.
     pub(super) fn routes(&mut self) -> io::Result<Vec<Route>> {
         let mut all = RouteMessage::default();
         all.header.address_family = AddressFamily::Inet;
-        self.send(RouteNetlinkMessage::GetRoute(all), NLM_F_DUMP)?;
+        self.send(RTM_GETROUTE, all, NLM_F_DUMP)?;
         let mut routes = Vec::new();
         self.receive(|message| {
-            if let RouteNetlinkMessage::NewRoute(message) = message {
-                // An interface that is gone meanwhile has no name.
-                routes.extend(to_route(&message, |index| netdevice::index_to_name(&self.socket, index).ok()));
-            }
+            // An interface that is gone meanwhile has no name.
+            routes.extend(to_route(&message, |index| netdevice::index_to_name(&self.socket, index).ok()));
         })?;
         Ok(routes)
     }
 
     /// Sends a request and waits until it is done.
-    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
-        self.send(message, flags | NLM_F_ACK)?;
+    fn request(&mut self, kind: u16, message: impl Emitable, flags: u16) -> io::Result<()> {
+        self.send(kind, message, flags | NLM_F_ACK)?;
         self.receive(drop)
     }
 
-    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    fn send(&mut self, kind: u16, message: impl Emitable, flags: u16) -> io::Result<()> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
         (header.flags, header.sequence_number) = (flags | NLM_F_REQUEST, self.sequence);
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        let mut message =
+            NetlinkMessage::new(header, NetlinkPayload::InnerMessage(RtnlRequest { kind, message }));
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
@@ -157,8 +157,8 @@ impl Rtnl {
         Ok(())
     }
 
-    /// Reads the answer to the last request, and passes its parts on.
-    fn receive(&self, mut part: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
+    /// Reads the answer to the last request, and passes its routes on.
+    fn receive(&self, mut route: impl FnMut(RouteMessage)) -> io::Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let length = retry_on_intr(|| {
@@ -174,12 +174,51 @@ impl Rtnl {
                 }
                 #[allow(clippy::wildcard_enum_match_arm)] // the crate's list is open
                 match answer.payload {
-                    NetlinkPayload::InnerMessage(message) => part(message),
+                    NetlinkPayload::InnerMessage(RtnlAnswer::Route(message)) => route(message),
                     NetlinkPayload::Done(done) => return outcome(done.code),
                     NetlinkPayload::Error(error) => return outcome(error.code.map_or(0, Into::into)),
                     _ => {}
                 }
             }
+        }
+    }
+}
+
+/// A request with its type, `RTM_...`. The list of all messages, `RouteNetlinkMessage`, would add much code for what
+/// nobody sends and reads.
+struct RtnlRequest<M> {
+    kind: u16,
+    message: M,
+}
+
+impl<M: Emitable> NetlinkSerializable for RtnlRequest<M> {
+    fn message_type(&self) -> u16 {
+        self.kind
+    }
+
+    fn buffer_len(&self) -> usize {
+        self.message.buffer_len()
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        self.message.emit(buffer);
+    }
+}
+
+/// A part of an answer.
+enum RtnlAnswer {
+    Route(RouteMessage),
+    /// What no request here asks for.
+    Other,
+}
+
+impl NetlinkDeserializable for RtnlAnswer {
+    type Error = DecodeError;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
+        match header.message_type {
+            RTM_NEWROUTE => RouteMessage::parse(payload).map(Self::Route),
+            _ => Ok(Self::Other),
         }
     }
 }

@@ -9,6 +9,7 @@ use futures_util::stream::try_unfold;
 
 use super::{parse, role, run, status, step_record};
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use crate::web::origin::Origin;
 use hotdesk_base::ids::ThreadId;
@@ -28,6 +29,11 @@ enum Position {
     Messages(i64),
     /// Number of the last step.
     Steps(i64),
+}
+
+/// Returns the route of exports.
+pub(super) fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(export))
 }
 
 /// Exports a thread as JSON lines: the thread, its messages with all parts, its steps.

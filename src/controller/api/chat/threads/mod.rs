@@ -9,10 +9,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::chat::threads::{MessageText, RequestedChange};
 use crate::data_dir::blobs::{BlobKind, BlobStore};
 use crate::identity::auth::AuthenticatedCaller;
@@ -39,15 +38,15 @@ const DEFAULT_PAGE: u32 = 50;
 const MAX_PAGE: u32 = 200;
 
 /// Returns the routes of threads.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(list, create))
-        .routes(routes!(overview::list_all))
+        .merge(overview::router())
         .routes(routes!(read, change, remove))
         .routes(routes!(make_title))
         .routes(routes!(stop))
         .routes(routes!(steps))
-        .routes(routes!(export::export))
+        .merge(export::router())
 }
 
 /// Lists the threads of a computer.

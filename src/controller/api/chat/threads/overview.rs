@@ -5,6 +5,7 @@ use axum::extract::State;
 
 use super::summary;
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_domain::desktop::thread::{RunState, ThreadCursor};
 use hotdesk_domain::error::Error;
@@ -17,6 +18,11 @@ use hotdesk_wire::chat::thread::{ThreadOverview, ThreadOverviewQuery};
 const DEFAULT_PAGE: u32 = 50;
 /// Most threads of a page: about 150 KB with their newest messages.
 const MAX_PAGE: u32 = 100;
+
+/// Returns the route of threads of all computers.
+pub(super) fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list_all))
+}
 
 /// Lists the threads of all computers to which the key has access.
 ///

@@ -6,10 +6,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use hotdesk_domain::desktop::screen::takeover::TakeFrom;
 use hotdesk_domain::error::Error;
@@ -27,8 +26,8 @@ use hotdesk_wire::desktop::action::control::{
 const TAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the routes of the control of screens.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(control, take_control))
         .routes(routes!(hand_back_control))
         .routes(routes!(ask_for_help))

@@ -7,10 +7,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use serde::Serialize;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_guest::percent_encode;
@@ -26,8 +25,8 @@ use hotdesk_wire::desktop::element::{
 const ELEMENT_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Returns the routes of elements.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(list))
         .routes(routes!(marked))
         .routes(routes!(click))

@@ -1,8 +1,6 @@
 //! Routes of the screen: screenshots, screens, their control, timelines, windows and accessible elements.
 
-use utoipa_axum::router::OpenApiRouter;
-
-use crate::AppState;
+use crate::api::api_router::ApiRouter;
 
 pub mod control;
 pub mod elements;
@@ -12,8 +10,8 @@ pub mod timeline;
 pub mod windows;
 
 /// Returns the routes of the screen.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .merge(control::router())
         .merge(elements::router())
         .merge(screens::router())

@@ -6,10 +6,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use hotdesk_domain::identity::access::actor::Actor;
 use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
@@ -21,8 +20,8 @@ use hotdesk_wire::desktop::action::{Acknowledgement, ResizeScreen, Screen, Scree
 const START_OR_END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the routes of screens.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(resize, delete))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(list, create)).routes(routes!(resize, delete))
 }
 
 /// Lists the computer's screens.

@@ -7,10 +7,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::data_dir::blobs::BlobKind;
 use crate::web::origin::Origin;
 use hotdesk_base::clock;
@@ -26,8 +25,8 @@ use hotdesk_wire::desktop::screenshot::{
 };
 
 /// Returns the route of screenshots.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(screenshot))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(screenshot))
 }
 
 /// Takes a screenshot.

@@ -11,12 +11,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::stream::try_unfold;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::AppState;
 use crate::api::access::audit::parse_time;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::fleet::snapshots::roll_back_to;
 use crate::audit::timeline::{ActorNames, named};
 use crate::identity::auth::AuthenticatedCaller;
@@ -45,8 +44,8 @@ const MAX_PAGE: u32 = 200;
 const EXPORT_PAGE: u32 = 50;
 
 /// Returns the routes of timelines.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(list_timeline))
         .routes(routes!(export_timeline))
         .routes(routes!(timeline_before))

@@ -4,10 +4,9 @@ use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::actions::act;
 use crate::api::desktop::timeouts;
 use hotdesk_guest::{ActionReply, QUICK_TIMEOUT, percent_encode};
@@ -19,8 +18,8 @@ use hotdesk_wire::desktop::bash::Bash;
 use hotdesk_wire::programs::exec::{BashResult, Exec, ExecResult, SessionList};
 
 /// Returns the routes of commands and Python sessions.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(bash))
         .routes(routes!(exec))
         .routes(routes!(sessions))

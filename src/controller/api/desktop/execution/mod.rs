@@ -1,8 +1,6 @@
 //! Routes that run things: commands, processes and graphical programs.
 
-use utoipa_axum::router::OpenApiRouter;
-
-use crate::AppState;
+use crate::api::api_router::ApiRouter;
 
 pub mod exec;
 pub mod processes;
@@ -11,8 +9,8 @@ pub mod services;
 pub mod triggers;
 
 /// Returns the routes that run things.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .merge(exec::router())
         .merge(processes::router())
         .merge(programs::router())

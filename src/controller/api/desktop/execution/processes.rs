@@ -11,10 +11,9 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::limits::{MAX_STDIN, bounded_seconds};
@@ -37,8 +36,8 @@ const MAX_OUTPUT: usize = 1 << 40;
 const STDIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Returns the routes of background processes.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(start, list))
         .routes(routes!(record, end))
         .routes(routes!(output))

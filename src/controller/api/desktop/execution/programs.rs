@@ -6,10 +6,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_http::error_response::Result;
@@ -21,8 +20,8 @@ use hotdesk_wire::programs::program::{Launch, LaunchResult};
 const MAX_WAIT: f64 = 60.0;
 
 /// Returns the route of programs.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(launch))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(launch))
 }
 
 /// Starts a program, or opens a URL in the browser, on a screen, and waits for its window.

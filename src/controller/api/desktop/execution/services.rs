@@ -7,10 +7,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use crate::identity::auth::AuthenticatedCaller;
 use crate::relay::bounded_body::{BoundedBody, Progress};
@@ -34,11 +33,8 @@ const MAX_FOLLOWED: u64 = 1 << 40;
 const EVENTS: &str = "text/event-stream";
 
 /// Returns the routes of services.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(services))
-        .routes(routes!(service_action))
-        .routes(routes!(service_log))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(services)).routes(routes!(service_action)).routes(routes!(service_log))
 }
 
 /// Lists the services that a computer has from its template, and its hooks.

@@ -3,10 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use crate::identity::auth::AuthenticatedCaller;
 use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
@@ -15,8 +14,8 @@ use hotdesk_http::extract::{Json as Read, Path};
 use hotdesk_wire::programs::trigger::{FireTrigger, TriggerList, TriggerStatus};
 
 /// Returns the routes of triggers.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(triggers)).routes(routes!(fire_trigger))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(triggers)).routes(routes!(fire_trigger))
 }
 
 /// Lists the triggers that a computer has from its template, with their last runs.

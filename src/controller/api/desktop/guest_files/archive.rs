@@ -3,17 +3,16 @@
 use crate::identity::auth::AuthenticatedCaller;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::relay::transfer::{TransferRules, transfer};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
 use hotdesk_wire::files::guest_file::{ArchiveQuery, UnpackQuery, UnpackResult};
 
-pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(pack, unpack))
+pub(super) fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(pack, unpack))
 }
 
 const PACK: TransferRules = TransferRules {

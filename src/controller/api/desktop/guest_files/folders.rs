@@ -6,10 +6,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_http::error_response::Result;
@@ -22,8 +21,8 @@ use hotdesk_wire::files::guest_file::{
 /// Timeout of operations on much data: the agent's own limit of 300 s, and a margin.
 const SLOW_TIMEOUT: Duration = Duration::from_secs(315);
 
-pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub(super) fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(list))
         .routes(routes!(stat))
         .routes(routes!(hash))

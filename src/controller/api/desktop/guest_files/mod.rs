@@ -1,8 +1,6 @@
 //! Files in a computer over HTTP: the agent's `/files/...`, with the same bodies and responses.
 
-use utoipa_axum::router::OpenApiRouter;
-
-use crate::AppState;
+use crate::api::api_router::ApiRouter;
 
 mod archive;
 mod content;
@@ -10,8 +8,8 @@ pub(crate) mod folders;
 mod uploads;
 
 /// Returns the routes of a computer's files.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .merge(content::router())
         .merge(folders::router())
         .merge(archive::router())

@@ -5,11 +5,10 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use axum::routing::{head, options};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::relay::transfer::{TransferRules, transfer};
 use crate::web::origin::Origin;
 use hotdesk_domain::error::Error;
@@ -20,8 +19,8 @@ use hotdesk_wire::error::ErrorBody;
 
 /// Returns the routes of uploads. `HEAD`, `OPTIONS`, and `POST` with `X-HTTP-Method-Override` are not in the
 /// OpenAPI document, because tus describes them.
-pub(super) fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub(super) fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(create))
         .route("/computers/{id}/files/uploads", options(options_of_server))
         .routes(routes!(append, remove))

@@ -1,13 +1,11 @@
 //! Routes of recordings and RTMP streams.
 
-use utoipa_axum::router::OpenApiRouter;
-
-use crate::AppState;
+use crate::api::api_router::ApiRouter;
 
 pub mod recordings;
 pub mod stream;
 
 /// Returns the routes of recordings and streams.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(recordings::router()).merge(stream::router())
+pub fn router<R: ApiRouter>() -> R {
+    R::new().merge(recordings::router()).merge(stream::router())
 }

@@ -5,10 +5,9 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::AppState;
+use crate::api::api_router::{ApiRouter, routes};
 use crate::api::desktop::forward;
 use crate::relay::transfer::{TransferRules, transfer};
 use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
@@ -19,8 +18,8 @@ use hotdesk_wire::desktop::recording::{Recording, RecordingList, StartRecording,
 use hotdesk_wire::error::ErrorBody;
 
 /// Returns the routes of recordings.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub fn router<R: ApiRouter>() -> R {
+    R::new()
         .routes(routes!(start, list))
         .routes(routes!(record, delete))
         .routes(routes!(stop))

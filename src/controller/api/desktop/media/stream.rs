@@ -1,5 +1,6 @@
 //! RTMP streaming of a computer's screen and sound over HTTP (docs/api/streaming.md). The agent streams.
 
+use crate::api::api_router::{ApiRouter, routes};
 use crate::identity::auth::AuthenticatedCaller;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +8,6 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::api::desktop::forward;
 use crate::{AppState, audit};
@@ -26,8 +25,8 @@ use hotdesk_wire::desktop::stream::{StartStream, StreamStarted, StreamStatus, St
 const START_TIMEOUT: Duration = Duration::from_secs(QUICK_TIMEOUT.as_secs() + MAX_STREAM_START_SECONDS);
 
 /// Returns the routes of streaming.
-pub fn router() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(start)).routes(routes!(status)).routes(routes!(stop))
+pub fn router<R: ApiRouter>() -> R {
+    R::new().routes(routes!(start)).routes(routes!(status)).routes(routes!(stop))
 }
 
 /// Target of a new stream.
