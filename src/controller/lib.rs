@@ -300,6 +300,7 @@ pub async fn start_with(
         .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
     let hosts = Hosts::new(&config)?;
     let store = config.open_store(Access::Exclusive).await?;
+    config.check_new_store(&store).await?;
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let fingerprint_key = store.installation_secret("fingerprint_key", || Secret::random(43)).await?;
     let webhook_secret = store.installation_secret("webhook_secret", || Secret::random(43)).await?;

@@ -20,6 +20,7 @@ use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions, Connection, Executor, Tr
 
 use super::address::PostgresAddress;
 use super::disk_reserve;
+use super::errors::{FailureKind, classify};
 use crate::failed;
 use hotdesk_domain::error::{Error, Result};
 
@@ -29,7 +30,9 @@ const CONNECTIONS: u32 = 4;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for the lock of a controller that was killed: its server ends the session when it notices.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause between two attempts to take that lock.
+/// Longest wait of a controller's start for a server that does not answer, such as one that starts with the host.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause between two attempts to connect, or to take the lock.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Advisory lock of each write transaction: "hotdesk" in ASCII, and a number. It gives PostgreSQL the one writer that counts
@@ -66,8 +69,8 @@ pub enum Access {
 impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sqlite(file) => file.display().fmt(f),
-            Self::Postgres(address) => address.fmt(f),
+            Self::Sqlite(file) => write!(f, "{}", file.display()),
+            Self::Postgres(address) => write!(f, "{address}"),
         }
     }
 }
@@ -258,12 +261,27 @@ async fn check_server(
     address: &PostgresAddress,
     is_exclusive: bool,
 ) -> Result<()> {
-    let mut connection = AnyConnection::connect_with(options).await.map_err(failed("open the store"))?;
+    let timeout = if is_exclusive { START_TIMEOUT } else { Duration::ZERO };
+    let mut connection = connect(options, timeout).await.map_err(failed("open the store"))?;
     check_texts(&mut connection, address).await?;
     if is_exclusive {
         await_controller_lock(&mut connection, address).await?;
     }
     connection.close().await.map_err(failed("open the store"))
+}
+
+/// Connects to a server that may not answer yet.
+async fn connect(options: &AnyConnectOptions, timeout: Duration) -> sqlx::Result<AnyConnection> {
+    let began = Instant::now();
+    loop {
+        match AnyConnection::connect_with(options).await {
+            Err(error) if classify(&error) == FailureKind::Temporary && began.elapsed() < timeout => {
+                tracing::debug!(%error, "the database does not answer yet");
+                tokio::time::sleep(PAUSE).await;
+            }
+            connected => return connected,
+        }
+    }
 }
 
 /// Names and addresses must be sorted as SQLite sorts them: by code points.

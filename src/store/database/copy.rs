@@ -159,7 +159,7 @@ async fn copy_table(
 ) -> Result<()> {
     let select = format!("SELECT * FROM {table}");
     let mut rows = sqlx::query(sqlx::AssertSqlSafe(select)).fetch(&mut **read);
-    let mut batch = Batch::new(table);
+    let mut batch = RowBatch::new(table);
     while let Some(row) = rows.try_next().await.map_err(failed(READ))? {
         batch.add(&row)?;
         if batch.is_full() {
@@ -170,14 +170,14 @@ async fn copy_table(
 }
 
 /// Rows that are inserted together.
-struct Batch {
+struct RowBatch {
     table: &'static str,
     columns: Vec<String>,
     cells: Vec<Cell>,
     bytes: usize,
 }
 
-impl Batch {
+impl RowBatch {
     fn new(table: &'static str) -> Self {
         Self { table, columns: Vec::new(), cells: Vec::new(), bytes: 0 }
     }

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hotdesk_capability::postgres::PostgresServer;
 
@@ -97,6 +98,19 @@ async fn a_crash_of_the_server_loses_nothing_and_writes_continue() {
     server.resume();
     add_entries(&store, 1).await;
     assert_eq!(numbers(&store).await, [1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn a_start_waits_for_a_server_that_starts() {
+    let Some(mut server) = server() else { return };
+    let test = TestDatabase::on(&server);
+    server.crash();
+    let opening = test.store(Access::Exclusive);
+    let (store, ()) = tokio::join!(opening, async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        server.resume();
+    });
+    add_entries(&store, 1).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! `hotdesk admin`: accounts, plans and payments in a data folder, managed without a server.
 //!
-//! The command writes to the store directly, also beside a running controller. The database isolates the two, and the controller reads the store at every request. Write access to the folder already gives all
-//! of these rights. Only the owner may run the command, so that no file in the folder gets another owner.
+//! The command writes to the store directly, also beside a running controller. The database isolates the two, and the
+//! controller reads the store at every request. Write access to the folder already gives all of these rights. Only the
+//! owner may run the command, so that no file in the folder gets another owner.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ mod secrets;
 pub use secrets::{EncryptionSettings, SecretSettings};
 
 use super::{Config, secret_file};
-use hotdesk_domain::error::Result;
+use hotdesk_domain::error::{Error, Result};
 use hotdesk_store::database::{Access, Database, PostgresAddress};
 use hotdesk_store::{Store, default_key_file};
 
@@ -57,6 +57,24 @@ impl Config {
         let key = &self.secrets.key_file;
         let key = if key.as_os_str().is_empty() { &own } else { key };
         Store::open_database(&self.database()?, key, access).await
+    }
+
+    /// Refuses a new database of PostgreSQL for a data folder that a service has used: a controller removes machines that
+    /// its database does not name.
+    ///
+    /// # Errors
+    /// `Internal` with a text for people; those of the store.
+    pub async fn check_new_store(&self, store: &Store) -> Result<()> {
+        let is_used = self.store_dir().join(self.store_mark()).exists();
+        if self.store.is_embedded() || !is_used || !store.is_new().await? {
+            return Ok(());
+        }
+        Err(Error::failed(format!(
+            "{} is a new database, but {} has the files of a service, whose computers would be removed: correct store.url, \
+             or copy the service's database there (`hotdesk store copy`)",
+            self.database()?,
+            self.store_dir().display()
+        )))
     }
 }
 
