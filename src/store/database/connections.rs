@@ -284,13 +284,13 @@ async fn connect(options: &AnyConnectOptions, timeout: Duration) -> sqlx::Result
     }
 }
 
-/// Names and addresses must be sorted as SQLite sorts them: by code points.
+/// Checks the encoding, and that texts are sorted as SQLite sorts them: by code points.
 pub(super) async fn check_texts(connection: &mut AnyConnection, address: &PostgresAddress) -> Result<()> {
     let (encoding,): (String,) = sqlx::query_as("SELECT current_setting('server_encoding')")
         .fetch_one(&mut *connection)
         .await
         .map_err(failed("read the encoding of the database"))?;
-    let (is_sorted,): (i64,) = sqlx::query_as("SELECT CASE WHEN 'B' < 'a' AND 'z' < 'é' THEN 1 ELSE 0 END")
+    let (is_sorted,): (i64,) = sqlx::query_as("SELECT CASE WHEN 'B' < 'a' AND 'Z' < 'a' THEN 1 ELSE 0 END")
         .fetch_one(&mut *connection)
         .await
         .map_err(failed("read the collation of the database"))?;
