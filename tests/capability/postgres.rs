@@ -1,6 +1,7 @@
 //! A PostgreSQL server of a test: in a temporary folder, on a Unix socket, as a user without privileges.
 
 use std::fs::{self, File};
+use std::net::TcpListener;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use crate::{Capability, Skip};
 const PROGRAMS: &str = "/usr/lib/postgresql";
 /// Parent of the folders. The path of a socket has at most 107 bytes, and `TMPDIR` may be long or private.
 const PARENT: &str = "/tmp";
+/// The usual port.
+const PORT: u16 = 5432;
 /// `nobody`: PostgreSQL refuses to run as root.
 const USER: u32 = 65534;
 /// Longest start of a server on a busy machine.
@@ -26,6 +29,10 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct PostgresServer {
     folder: PathBuf,
+    /// Of TCP, and in the name of the socket.
+    port: u16,
+    /// Arguments beside the usual ones.
+    options: Vec<String>,
     server: Option<Child>,
     is_owner: bool,
 }
@@ -44,6 +51,58 @@ impl PostgresServer {
     /// # Panics
     /// When the server does not start.
     pub fn start() -> Result<Self, Skip> {
+        let mut server = Self::prepare()?;
+        server.resume();
+        Ok(server)
+    }
+
+    /// Starts an empty server that also listens on a TCP port of `localhost`, with TLS. [`Self::ca_file`] has the authority
+    /// of its certificate.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`].
+    ///
+    /// # Panics
+    /// When the server does not start, or openssl fails.
+    pub fn start_with_tls() -> Result<Self, Skip> {
+        let mut server = Self::prepare()?;
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        server.port = free.expect("a free port").port();
+        let certify = |name: &str, arguments: &[&str]| {
+            let mut openssl = Command::new("openssl");
+            openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+            openssl.args([
+                "-nodes",
+                "-days",
+                "2",
+                "-keyout",
+                &format!("{name}.key"),
+                "-out",
+                &format!("{name}.pem"),
+            ]);
+            let made = openssl.args(arguments).current_dir(&server.folder).output().expect("openssl starts");
+            assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
+        };
+        certify("ca", &["-subj", "/CN=authority of tests"]);
+        let names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"];
+        let signed = ["-addext", "basicConstraints=critical,CA:FALSE", "-CA", "ca.pem", "-CAkey", "ca.key"];
+        certify("server", &[names.as_slice(), signed.as_slice()].concat());
+        let key = server.folder.join("server.key");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("a private key");
+        let certificate = server.folder.join("server.pem");
+        give_away(&[&key, &certificate]);
+        server.options = vec![
+            "listen_addresses=localhost".to_owned(),
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={}", certificate.display()),
+            format!("ssl_key_file={}", key.display()),
+        ];
+        server.resume();
+        Ok(server)
+    }
+
+    /// Makes the folder of a server with its first database.
+    fn prepare() -> Result<Self, Skip> {
         let Some(programs) = programs() else {
             let reason = format!("no PostgreSQL server below {PROGRAMS}: install the package postgresql");
             return Err(Skip::new(Capability::Postgres, reason));
@@ -53,9 +112,7 @@ impl PostgresServer {
         let password = folder.join("password");
         fs::write(&password, Self::PASSWORD).expect("the password is written");
         fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).expect("a private password");
-        if is_root() {
-            [&folder, &password].map(|path| chown(path, Some(USER), Some(USER)).expect("it is given away"));
-        }
+        give_away(&[&folder, &password]);
         let made = unprivileged(&programs.join("initdb"))
             .args([
                 "--username=hotdesk",
@@ -71,20 +128,30 @@ impl PostgresServer {
             .output()
             .expect("initdb starts");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let mut server = Self { folder, server: None, is_owner: true };
-        server.resume();
-        Ok(server)
+        let options = vec!["listen_addresses=".to_owned()];
+        Ok(Self { folder, port: PORT, options, server: None, is_owner: true })
     }
 
     /// The server of this run, if its process was given one.
     pub fn of_this_run() -> Option<Self> {
         let folder = std::env::var_os(Self::VARIABLE)?;
-        Some(Self { folder: PathBuf::from(folder), server: None, is_owner: false })
+        let folder = PathBuf::from(folder);
+        Some(Self { folder, port: PORT, options: Vec::new(), server: None, is_owner: false })
     }
 
     /// Its folder, the value of [`Self::VARIABLE`].
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The certificate of the authority, of a server with TLS.
+    pub fn ca_file(&self) -> PathBuf {
+        self.folder.join("ca.pem")
+    }
+
+    /// The port of a server with TLS.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// A file with the password, mode 0600.
@@ -108,7 +175,7 @@ impl PostgresServer {
         let name = format!("test_{}_{}", std::process::id(), next());
         self.sql("postgres", &format!("CREATE DATABASE {name} {options}"));
         let folder = self.folder.display().to_string().replace('/', "%2F");
-        format!("postgres://hotdesk@{folder}/{name}")
+        format!("postgres://hotdesk@{folder}:{}/{name}", self.port)
     }
 
     /// Ends all sessions of a database, as the death of their processes does.
@@ -129,7 +196,9 @@ impl PostgresServer {
     /// When PostgreSQL is not installed.
     pub fn program(&self, name: &str, url: &str) -> Command {
         let mut command = Command::new(programs().expect("PostgreSQL is installed").join(name));
-        command.args(["-U", "hotdesk", "-d", database_of(url), "-h"]).arg(&self.folder);
+        command
+            .args(["-U", "hotdesk", "-d", database_of(url), "-p", &self.port.to_string(), "-h"])
+            .arg(&self.folder);
         command.env("PGPASSWORD", Self::PASSWORD).stdin(Stdio::null());
         command
     }
@@ -172,7 +241,8 @@ impl PostgresServer {
             .arg("-k")
             .arg(&self.folder)
             // Tests crash processes, not the machine.
-            .args(["-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=off"])
+            .args(["-c", "max_connections=200", "-c", "fsync=off", "-c", &format!("port={}", self.port)])
+            .args(self.options.iter().flat_map(|option| ["-c", option.as_str()]))
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -203,7 +273,11 @@ impl PostgresServer {
             "-c",
             statement,
         ]);
-        command.arg("-h").arg(&self.folder).env("PGPASSWORD", Self::PASSWORD).stdin(Stdio::null());
+        command
+            .args(["-p", &self.port.to_string(), "-h"])
+            .arg(&self.folder)
+            .env("PGPASSWORD", Self::PASSWORD)
+            .stdin(Stdio::null());
         command
     }
 }
@@ -231,6 +305,13 @@ fn end(server: &mut Child) {
 
 fn next() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Gives files of root to the server's user.
+fn give_away(paths: &[&PathBuf]) {
+    for path in paths.iter().filter(|_| is_root()) {
+        chown(path, Some(USER), Some(USER)).expect("root gives a file away");
+    }
 }
 
 fn is_root() -> bool {

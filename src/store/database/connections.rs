@@ -275,13 +275,20 @@ async fn connect(options: &AnyConnectOptions, timeout: Duration) -> sqlx::Result
     let began = Instant::now();
     loop {
         match AnyConnection::connect_with(options).await {
-            Err(error) if classify(&error) == FailureKind::Temporary && began.elapsed() < timeout => {
+            Err(error) if may_be_starting(&error) && began.elapsed() < timeout => {
                 tracing::debug!(%error, "the database does not answer yet");
                 tokio::time::sleep(PAUSE).await;
             }
             connected => return connected,
         }
     }
+}
+
+/// Whether a later attempt to connect may succeed: not when the server's certificate is refused.
+fn may_be_starting(error: &sqlx::Error) -> bool {
+    let is_refusal = matches!(error, sqlx::Error::Tls(_))
+        || matches!(error, sqlx::Error::Io(inner) if inner.kind() == std::io::ErrorKind::InvalidData);
+    classify(error) == FailureKind::Temporary && !is_refusal
 }
 
 /// Checks the encoding, and that texts are sorted as SQLite sorts them: by code points.

@@ -1,15 +1,17 @@
 //! Tests of stores in PostgreSQL: the whole suite of this crate, and what only a server can do.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotdesk_capability::Skip;
 use hotdesk_capability::postgres::PostgresServer;
 
 use super::connections::Connections;
 use super::fixture::{TestDatabase, postgres};
 use super::tables::TABLES;
-use super::{Access, CopiedTable, Database, copy};
+use super::{Access, CopiedTable, Database, PostgresAddress, copy};
 use crate::Store;
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
@@ -22,7 +24,7 @@ fn server() -> Option<PostgresServer> {
     if PostgresServer::of_this_run().is_some() {
         return None;
     }
-    PostgresServer::start().map_err(hotdesk_capability::Skip::report).ok()
+    PostgresServer::start().map_err(Skip::report).ok()
 }
 
 #[test]
@@ -145,6 +147,31 @@ async fn databases_with_another_encoding_are_refused() {
     let url = server.create_database_with("TEMPLATE template0 ENCODING 'LATIN1'");
     let refused = Connections::open(&postgres(&url), Access::Shared).await.unwrap_err().message;
     assert!(refused.contains("ENCODING 'UTF8' LC_COLLATE 'C'"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_connection_is_encrypted_to_a_server_of_the_right_authority_and_name() {
+    if PostgresServer::of_this_run().is_some() {
+        return;
+    }
+    let Ok(server) = PostgresServer::start_with_tls().map_err(Skip::report) else { return };
+    let local = server.create_database();
+    let name = local.rsplit('/').next().unwrap();
+    let open = async |host: &str, ca_file: &Path| {
+        let url = format!("postgres://hotdesk@{host}:{}/{name}?sslmode=verify-full", server.port());
+        let password = Some(Secret::new(PostgresServer::PASSWORD));
+        let settings = ["store.url", "store.password_file"];
+        let address = PostgresAddress::parse(settings, &url, password, ca_file).unwrap();
+        Connections::open(&Database::Postgres(address), Access::Shared).await
+    };
+    let connections = open("localhost", &server.ca_file()).await.unwrap();
+    let encrypted = "SELECT COUNT(*) FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl";
+    let encrypted: i64 = sqlx::query_scalar(encrypted).fetch_one(&connections.pool).await.unwrap();
+    assert_eq!(encrypted, 1);
+    for (host, ca_file) in [("127.0.0.1", server.ca_file()), ("localhost", "".into())] {
+        let refused = format!("{:#}", open(host, &ca_file).await.unwrap_err());
+        assert!(refused.contains("certificate"), "{host}: {refused}");
+    }
 }
 
 #[tokio::test]
