@@ -78,7 +78,7 @@ pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
 async fn inspect(config: &Config, yes: bool) -> Outcome<Inspection> {
     let store = config.open_store(Access::Exclusive).await?;
     // PostgreSQL has every database that somebody made, also one that a wrong URL names.
-    if store.is_new().await? {
+    if !config.store.is_embedded() && store.is_new().await? {
         return Err(format!("the database {} holds no service: {WITHOUT_STORE}", config.database()?).into());
     }
     let rows = store.all_computers().await;
