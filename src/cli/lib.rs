@@ -34,7 +34,7 @@ use client::credentials::{self, Credentials};
 use computers::{chat, screenshot, shortcuts, snapshots, timeline};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
-use operator::{admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings, up};
+use operator::{admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings, store, up};
 use remote::{bash, forward, mcp, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
@@ -132,6 +132,9 @@ enum Command {
         #[command(subcommand)]
         command: admin::Command,
     },
+    /// Move the database of an installation on this host.
+    #[command(subcommand)]
+    Store(store::Command),
     /// Manage secrets for computers, or the keys that seal them in a data folder on this host.
     #[command(subcommand, alias = "secret")]
     Secrets(SecretsCommand),
@@ -332,6 +335,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         }
         Command::Login => login::run(global.url(), global.profile(), global.json)?,
         Command::Admin { folder, command } => admin::run(&folder, command, global.json)?,
+        Command::Store(it) => store::run(&it, global.json)?,
         Command::Secrets(SecretsCommand::Sealing(it)) => sealing::run(&it)?,
         Command::Secrets(SecretsCommand::Stored(it)) => {
             global.with_session(async |session| secrets::run(it, session).await)?;

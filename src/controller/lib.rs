@@ -20,6 +20,7 @@ use hotdesk_http::guarded_fetch::GuardedFetcher;
 use hotdesk_http::socket::Sockets;
 use hotdesk_model::catalog::ModelCatalog;
 use hotdesk_store::Store;
+use hotdesk_store::database::Access;
 
 pub mod api;
 pub mod audit;
@@ -298,7 +299,8 @@ pub async fn start_with(
         .parse()
         .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
     let hosts = Hosts::new(&config)?;
-    let store = config.open_store().await?;
+    let store = config.open_store(Access::Exclusive).await?;
+    config.check_new_store(&store).await?;
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let fingerprint_key = store.installation_secret("fingerprint_key", || Secret::random(43)).await?;
     let webhook_secret = store.installation_secret("webhook_secret", || Secret::random(43)).await?;

@@ -1,24 +1,22 @@
-//! Embedded SQLite store of the controller: all state that survives a restart.
+//! Store of the controller, in the embedded SQLite or in PostgreSQL: all state that survives a restart.
 //!
-//! The database uses WAL and `synchronous=FULL`. One writer runs at a time. Each method is one transaction
-//! unless its documentation says otherwise.
+//! One writer runs at a time. Each method is one transaction unless its documentation says otherwise.
 //!
-//! The SQL also runs on PostgreSQL (`$1` placeholders, no booleans, times as BIGINT), so that one code path
-//! can serve both. Only this crate contains SQL.
+//! The same SQL runs on both databases (`$1` placeholders, no booleans, times as BIGINT); `database` has all that differs.
+//! Only this crate contains SQL.
 //!
 //! Errors of every method: `Unavailable` with a retry time for a temporary failure (locked database, full or
-//! unreadable disk), `Internal` for a defect. A write that fails is rolled back. Times in the database
-//! are Unix milliseconds.
+//! unreadable disk, a server that does not answer), `Internal` for a defect. A write that fails is rolled back. Times in
+//! the database are Unix milliseconds.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{Any, AnyPool, ConnectOptions, Executor, Transaction};
+use sqlx::{Any, AnyPool, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use database::{Access, Connections, Database, FailureKind, classify, is_duplicate};
 use fleet::changes::{CommitNotices, RecordChange, RecordChanges};
 use fleet::passwords::PasswordDigest;
 use hotdesk_base::clock;
@@ -35,22 +33,16 @@ mod row;
 
 pub mod audit;
 pub mod billing;
-mod disk_reserve;
+pub mod database;
 pub mod files;
 pub mod fleet;
 pub mod idempotency;
 pub mod identity;
-mod schema;
 pub mod secrets;
 pub mod templates;
 mod vault;
 
-/// Pool size: one connection writes and the others read; more would only queue on two cores.
-const CONNECTIONS: u32 = 4;
-/// Longest wait for a connection, after which the request fails with 503.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The store of one data folder. Clones share the connections.
+/// The store of one installation. Clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Store {
     /// Leases of credentials in use; the store revokes them when it removes the credential.
@@ -63,9 +55,10 @@ pub struct Store {
     pub memberships: RevocationRegistry<Membership>,
     /// Notices of changed records. Parts of a computer's record that are not stored are noted here, too.
     pub changes: RecordChanges,
+    /// Connections for reads.
     pool: AnyPool,
+    connections: Connections,
     writer: Arc<Mutex<()>>,
-    file: PathBuf,
     key_file: KeyFile,
     vault: Vault,
     /// Time at which the store was opened. A run that was not seen since then may have ended.
@@ -94,63 +87,41 @@ impl Write {
 }
 
 impl Store {
-    /// Opens the store file as [`Store::open_with`], with the key file of [`default_key_file`].
+    /// Opens a SQLite file as [`Store::open_with`], with the key file of [`default_key_file`].
     ///
     /// # Errors
-    /// Those of [`Store::open_with`].
+    /// Those of [`Store::open_database`].
     pub async fn open(file: &Path) -> Result<Self> {
         Self::open_with(file, &default_key_file(file)).await
     }
 
-    /// Opens the store file (mode 0600), creates it if needed, and runs the migrations. `key_file` seals the secrets
-    /// in it; a new database gets a new one unless it exists.
+    /// Opens a SQLite file as [`Store::open_database`].
     ///
     /// # Errors
-    /// `Internal` when the reserve cannot be released, the file cannot be opened or a migration fails, or, with the
-    /// remedy, when the key file is missing or belongs to another database; `Unavailable` when the disk is full or
-    /// the database is locked.
+    /// Those of [`Store::open_database`].
     pub async fn open_with(file: &Path, key_file: &Path) -> Result<Self> {
-        use std::os::unix::fs::OpenOptionsExt;
-        sqlx::any::install_default_drivers();
-        let released = disk_reserve::release(file);
-        released.map_err(|error| {
-            Error::internal(format!("release the disk reserve of {}: {error}", file.display()))
-        })?;
-        let created = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(file);
-        created.map_err(|error| Error::internal(format!("open {}: {error}", file.display())))?;
-        let url = format!("sqlite://{}", file.display());
-        // Statement logs at debug level would hide the other log lines.
-        let options =
-            AnyConnectOptions::from_str(&url).map_err(failed("open the store"))?.disable_statement_logging();
-        let pool = AnyPoolOptions::new()
-            .max_connections(CONNECTIONS)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .after_connect(|connection, _| {
-                Box::pin(async move {
-                    // FULL: an acknowledged write survives a power cut.
-                    let pages = disk_reserve::CHECKPOINT_PAGES;
-                    connection
-                        .execute(sqlx::AssertSqlSafe(format!(
-                            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
-                             PRAGMA busy_timeout = 5000; PRAGMA wal_autocheckpoint = {pages};",
-                        )))
-                        .await?;
-                    Ok(())
-                })
-            })
-            .connect_with(options)
-            .await
-            .map_err(failed("open the store"))?;
-        schema::migrate(&pool).await?;
+        Self::open_database(&Database::Sqlite(file.to_owned()), key_file, Access::Shared).await
+    }
+
+    /// Opens the database, and runs the migrations. A SQLite file (mode 0600) is created if needed. `key_file` seals the
+    /// secrets in it; a new database gets a new one unless it exists.
+    ///
+    /// # Errors
+    /// `Internal` when the reserve cannot be released, the database cannot be opened or a migration fails, or, with the
+    /// remedy, when another controller has the database of PostgreSQL, or the key file is missing or belongs to another
+    /// database; `Unavailable` when the disk is full, the database is locked or its server does not answer.
+    pub async fn open_database(database: &Database, key_file: &Path, access: Access) -> Result<Self> {
+        let connections = Connections::open(database, access).await?;
+        database::migrate(&connections).await?;
         let key_file = KeyFile::new(key_file);
-        let vault = vault::open(&pool, &key_file).await?;
-        disk_reserve::reserve_in_files(&pool).await;
+        let vault = vault::open(&connections, &key_file).await?;
+        connections.reserve().await;
         Ok(Self {
-            pool,
+            pool: connections.pool.clone(),
+            connections,
             key_file,
             vault,
             writer: Arc::default(),
-            file: file.to_owned(),
             credentials: RevocationRegistry::default(),
             passwords: RevocationRegistry::default(),
             memberships: RevocationRegistry::default(),
@@ -159,11 +130,10 @@ impl Store {
         })
     }
 
-    /// Closes all connections, which merges the write-ahead log into the file, and reserves disk space for
-    /// the next start.
+    /// Closes all connections. On SQLite this merges the write-ahead log into the file, and reserves disk space for the
+    /// next start.
     pub async fn close(&self) {
-        self.pool.close().await;
-        disk_reserve::reserve_on_close(&self.file);
+        self.connections.close().await;
     }
 
     /// Runs an empty query to check that the store responds.
@@ -176,7 +146,7 @@ impl Store {
 
     async fn write(&self) -> Result<Write> {
         let turn = Arc::clone(&self.writer).lock_owned().await;
-        let tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(failed("begin a write"))?;
+        let tx = self.connections.begin_write().await.map_err(failed("begin a write"))?;
         let notices = CommitNotices::new(self.changes.clone());
         Ok(Write { _turn: turn, tx, vault: self.vault.clone(), opened_at: self.opened_at, notices })
     }
@@ -190,37 +160,15 @@ pub fn default_key_file(store: &Path) -> PathBuf {
 /// Maps a database error: temporary failures become `Unavailable`, all others `Internal`.
 fn failed(step: &'static str) -> impl Fn(sqlx::Error) -> Error {
     move |error| {
-        let is_temporary_error =
-            matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_))
-                || matches!(&error, sqlx::Error::Database(inner) if is_temporary(inner.message()));
-        if is_temporary_error {
-            let refused = Error::unavailable("Service temporarily unavailable").retry_after(5);
-            let full = error.to_string().contains("disk is full");
-            let refused = if full { refused.code(ErrorCode::DiskFull) } else { refused };
-            refused.context(format!("{step}: {error}"))
-        } else {
-            Error::internal(format!("{step}: {error}"))
-        }
+        let temporary = || Error::unavailable("Service temporarily unavailable").retry_after(5);
+        let refused = match classify(&error) {
+            FailureKind::Temporary => temporary(),
+            FailureKind::DiskFull => temporary().code(ErrorCode::DiskFull),
+            FailureKind::Unstorable => Error::invalid("a text contains the character NUL (U+0000)"),
+            FailureKind::Defect => return Error::internal(format!("{step}: {error}")),
+        };
+        refused.context(format!("{step}: {error}"))
     }
-}
-
-/// Whether SQLite's message says that the database is locked or its disk is full or unreadable.
-fn is_temporary(message: &str) -> bool {
-    [
-        "database is locked",
-        "locking protocol",
-        "disk is full",
-        "disk I/O error",
-        "unable to open database file",
-        "readonly database",
-    ]
-    .iter()
-    .any(|known| message.contains(known))
-}
-
-/// Whether a write failed because it violates a UNIQUE constraint.
-fn is_duplicate(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(inner) if inner.is_unique_violation())
 }
 
 /// Parses an id that this store wrote.

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::io::Write;
 
+pub mod postgres;
+
 /// What tests need beyond a Rust toolchain. The names are those of `HOTDESK_REQUIRE` (docs/testing.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
@@ -44,6 +46,8 @@ pub enum Capability {
     Root,
     /// Programs of OpenSSH, and rsync.
     Ssh,
+    /// A PostgreSQL server.
+    Postgres,
     /// Package registries that guests reach.
     Registries,
     /// What only some machines can have; never required: a kernel that can cut the power of a disk, a git checkout.
@@ -71,6 +75,7 @@ impl Capability {
             Self::Systemd => "systemd",
             Self::Root => "root",
             Self::Ssh => "ssh",
+            Self::Postgres => "postgres",
             Self::Registries => "registries",
             Self::Host => "host",
         }

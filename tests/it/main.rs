@@ -44,6 +44,7 @@ mod people;
 mod plans;
 mod pool;
 mod ports;
+mod postgres;
 mod proxy;
 mod python_library;
 mod resize;

@@ -11,4 +11,5 @@ pub mod repair;
 pub mod secrets;
 pub mod serve;
 pub mod settings;
+pub mod store;
 pub mod up;

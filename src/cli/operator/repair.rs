@@ -14,7 +14,12 @@ use hotdesk_controller::config::Config;
 use hotdesk_controller::data_dir::lock;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_engine::{Leftover, Observation};
+use hotdesk_store::database::Access;
 use hotdesk_store::fleet::computers::Computer;
+
+/// Why a repair needs a store.
+const WITHOUT_STORE: &str =
+    "without a store no machine has a known owner; `hotdesk purge` removes all of them";
 
 /// A resource without an owner, and the outcome of its removal.
 struct LeftoverReport {
@@ -50,10 +55,8 @@ struct UnsettledComputer {
 /// When a controller uses the data folder, the folder has no store, or the host cannot be inspected.
 pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
     let config = options.load()?;
-    let store = config.store_file();
-    if !store.is_file() {
-        let reason = "without a store no machine has a known owner; `hotdesk purge` removes all of them";
-        return Err(format!("there is no {}: {reason}", store.display()).into());
+    if config.store.is_embedded() && !config.store_file().is_file() {
+        return Err(format!("there is no {}: {WITHOUT_STORE}", config.store_file().display()).into());
     }
     let _locks = lock::acquire_all(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -73,7 +76,11 @@ pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
 }
 
 async fn inspect(config: &Config, yes: bool) -> Outcome<Inspection> {
-    let store = config.open_store().await?;
+    let store = config.open_store(Access::Exclusive).await?;
+    // PostgreSQL has every database that somebody made, also one that a wrong URL names.
+    if !config.store.is_embedded() && store.is_new().await? {
+        return Err(format!("the database {} holds no service: {WITHOUT_STORE}", config.database()?).into());
+    }
     let rows = store.all_computers().await;
     let owned = store.owned_machines().await;
     let (boot_snapshots, pool) = (store.boot_snapshots().await, store.pooled_machines().await);

@@ -7,6 +7,7 @@ use crate::failure::Outcome;
 use crate::{output, runtime};
 use hotdesk_controller::data_dir::lock;
 use hotdesk_domain::plural::plural;
+use hotdesk_store::database::Access;
 
 /// Commands of the keys.
 #[derive(Debug, Subcommand)]
@@ -29,7 +30,7 @@ pub fn run(command: &Command) -> Outcome<()> {
     let config = folder.load()?;
     let _lock = lock::acquire(&config.data_dir)?;
     runtime()?.block_on(async {
-        let sealed = config.open_store().await?.rotate_keys().await?;
+        let sealed = config.open_store(Access::Exclusive).await?.rotate_keys().await?;
         let all = plural(u32::try_from(sealed).unwrap_or(u32::MAX), "secret");
         output::line(&format!("Sealed {all} with new keys. Back the key file up again."))
     })

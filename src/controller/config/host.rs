@@ -12,6 +12,8 @@ use hotdesk_engine::AgentClient;
 /// Folder of the store below the data folder, where the data folder belongs to root and the store to another user.
 const STORE: &str = "store";
 const DATABASE: &str = "hotdesk.db";
+/// Folder of the stored files, which every controller makes.
+const BLOBS: &str = "blobs";
 
 /// Host helper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,12 +63,18 @@ impl HostHelper {
 }
 
 impl Config {
-    /// The folder of the database and the stored files: `store` in the data folder, where that exists and no database is
+    /// The folder of the database and the stored files: `store` in the data folder, where that exists and no store is
     /// beside it, else the data folder.
     pub fn store_dir(&self) -> PathBuf {
         let apart = self.store_dir_of_client();
-        let is_apart = apart.is_dir() && !self.data_dir.join(DATABASE).exists();
+        let is_apart = apart.is_dir() && !self.data_dir.join(self.store_mark()).exists();
         if is_apart { apart } else { self.data_dir.clone() }
+    }
+
+    /// The entry of a folder that tells that it has the store: the database, or the stored files where PostgreSQL has
+    /// the database.
+    pub fn store_mark(&self) -> &'static str {
+        if self.store.is_embedded() { DATABASE } else { BLOBS }
     }
 
     /// The folder of the store beside a helper, whether or not it exists.
@@ -83,6 +91,8 @@ impl Config {
             &self.web.metrics_key_file,
             &self.billing.webhook_secret_file,
             &self.secrets.key_file,
+            &self.store.password_file,
+            &self.store.ca_file,
             &self.smtp.password_file,
             &self.oidc.client_secret_file,
         ];
@@ -95,7 +105,7 @@ impl Config {
         (!url.is_empty() && !url.starts_with("s3://")).then(|| PathBuf::from(url))
     }
 
-    /// The database.
+    /// The database, unless PostgreSQL has it.
     pub fn store_file(&self) -> PathBuf {
         self.store_dir().join(DATABASE)
     }

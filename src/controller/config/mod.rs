@@ -17,7 +17,7 @@ mod oidc;
 mod plans;
 mod pool;
 pub mod secret_file;
-mod secrets;
+mod store;
 mod suspension;
 mod transport;
 
@@ -31,7 +31,7 @@ pub use models::{BackendApi, BackendModel, BackendSettings, ModelSettings};
 pub use oidc::OidcSettings;
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
 pub use pool::{PoolSettings, PoolSizeSettings};
-pub use secrets::{EncryptionSettings, SecretSettings};
+pub use store::{EncryptionSettings, SecretSettings, StoreSettings};
 pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 pub use transport::TlsSettings;
 
@@ -80,6 +80,8 @@ pub struct Config {
     pub webhooks: WebhookSettings,
     /// Suspended computers.
     pub suspension: Suspension,
+    /// Database.
+    pub store: StoreSettings,
     /// Sealing of secrets.
     pub secrets: SecretSettings,
     /// Encryption of computers on the host.
@@ -172,6 +174,7 @@ impl Default for Config {
             streaming: Streaming::default(),
             webhooks: WebhookSettings::default(),
             suspension: Suspension::default(),
+            store: StoreSettings::default(),
             secrets: SecretSettings::default(),
             encryption: EncryptionSettings::default(),
             storage: StorageSettings::default(),

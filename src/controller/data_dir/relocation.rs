@@ -16,7 +16,7 @@ use crate::data_dir::lock;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::AgentClient;
 
-/// Files of the store. The database is the last: until it has moved, the store counts as not moved.
+/// Files of the store. The one that marks its folder moves last: until then, the store counts as not moved.
 const PARTS: [&str; 6] =
     ["blobs", "hotdesk.room", "hotdesk.key", "hotdesk.db-shm", "hotdesk.db-wal", "hotdesk.db"];
 
@@ -36,15 +36,16 @@ pub fn prepare(config: &Config, client: AgentClient) -> Result<()> {
         Ok(()) | Err(_) => {}
     }
     lchown(&to, Some(client.uid), Some(client.gid)).map_err(failed)?;
-    if !from.join("hotdesk.db").exists() {
+    let mark = config.store_mark();
+    if !from.join(mark).exists() {
         return Ok(());
     }
     let _lock = lock::acquire(from)?;
-    if to.join("hotdesk.db").exists() {
+    if to.join(mark).exists() {
         let (from, to) = (from.display(), to.display());
-        return Err(Error::failed(format!("{from} and {to} both have a hotdesk.db; move one of them away")));
+        return Err(Error::failed(format!("{from} and {to} both have {mark}; move one of them away")));
     }
-    for part in PARTS {
+    for part in PARTS.into_iter().filter(|part| *part != mark).chain([mark]) {
         let (old, new) = (from.join(part), to.join(part));
         if fs::symlink_metadata(&old).is_ok() {
             give(&old, client).and_then(|()| fs::rename(&old, &new)).map_err(failed)?;
@@ -104,5 +105,23 @@ mod tests {
         assert_eq!(config.store_file(), config.data_dir.join("store/hotdesk.db"));
         fs::write(config.data_dir.join("hotdesk.db"), "another").unwrap();
         assert!(prepare(&config, client).is_err(), "two stores");
+    }
+
+    #[test]
+    fn stored_files_move_where_postgresql_has_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().metadata().unwrap();
+        let client = AgentClient { uid: own.uid(), gid: own.gid() };
+        let mut config = Config { data_dir: folder.path().join("data"), ..Config::default() };
+        config.store.url = "postgres://hotdesk@localhost/hotdesk".to_owned();
+        fs::create_dir_all(config.data_dir.join("blobs/files")).unwrap();
+        fs::write(config.data_dir.join("hotdesk.key"), "key").unwrap();
+        assert_eq!(config.store_dir(), config.data_dir);
+        for _ in 0..2 {
+            prepare(&config, client).unwrap();
+        }
+        let apart = config.data_dir.join("store");
+        assert_eq!(config.store_dir(), apart);
+        assert!(apart.join("blobs/files").is_dir() && apart.join("hotdesk.key").is_file());
     }
 }

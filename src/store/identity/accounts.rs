@@ -169,6 +169,18 @@ impl Store {
         Ok(value)
     }
 
+    /// Whether no controller has used the database yet: each makes secrets of the installation before all else.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn is_new(&self) -> Result<bool> {
+        let secrets: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM installation_secrets")
+            .fetch_one(&self.pool)
+            .await
+            .map_err(failed("count the secrets of the installation"))?;
+        Ok(secrets == 0)
+    }
+
     /// Returns a secret of this installation, such as one that signs. Stores the result of `make` if there is none
     /// yet.
     ///

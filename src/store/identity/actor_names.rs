@@ -68,12 +68,14 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database::Access;
+    use crate::database::fixture::TestDatabase;
     use hotdesk_base::ids::KeyId;
 
     #[tokio::test]
     async fn the_name_of_a_key_is_seen_by_its_account_and_by_admins_of_a_shared_workspace() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("hotdesk.db")).await.unwrap();
+        let database = TestDatabase::new();
+        let store = database.store(Access::Shared).await;
         let [owner, holder] = [AccountId::random(), AccountId::random()];
         let (workspace, key) = (WorkspaceId::random(), KeyId::random());
         for statement in [

@@ -1,10 +1,11 @@
 //! Opening of the vault: the data key, and the sealing of values that an earlier version stored as plain text.
 
-use sqlx::{Any, AnyPool, Transaction};
+use sqlx::{Any, Transaction};
 
 use super::columns::{ALL, Column};
 use super::rows::{Rows, set_value};
 use super::{KeyFile, Vault, scrub};
+use crate::database::Connections;
 use crate::failed;
 use hotdesk_base::hex::{hex, unhex};
 use hotdesk_base::secret::Secret;
@@ -63,15 +64,15 @@ impl DataKey {
 /// # Errors
 /// `Internal`, with the file and the remedy, when the key file is missing although the database has a data key, or
 /// is not the one that sealed it; those of the database. Nothing is changed then.
-pub(crate) async fn open(pool: &AnyPool, file: &KeyFile) -> Result<Vault> {
-    let mut tx = pool.begin().await.map_err(failed("read the data key"))?;
+pub(crate) async fn open(connections: &Connections, file: &KeyFile) -> Result<Vault> {
+    let mut tx = connections.pool.begin().await.map_err(failed("read the data key"))?;
     let (stored, is_sealed) = (data_key(&mut tx).await?, unsealed(&mut tx).await?.is_empty());
     tx.commit().await.map_err(failed("read the data key"))?;
     let vault = match stored {
         Some(stored) if is_sealed => open_stored(&stored, file)?,
-        Some(_) | None => seal_database(pool, file).await?,
+        Some(_) | None => seal_database(connections, file).await?,
     };
-    scrub::finish(pool).await;
+    scrub::finish(connections).await;
     Ok(vault)
 }
 
@@ -81,8 +82,8 @@ fn open_stored(stored: &DataKey, file: &KeyFile) -> Result<Vault> {
 }
 
 /// Creates the data key if there is none, and seals the columns that are not sealed yet.
-async fn seal_database(pool: &AnyPool, file: &KeyFile) -> Result<Vault> {
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(failed("seal the store"))?;
+async fn seal_database(connections: &Connections, file: &KeyFile) -> Result<Vault> {
+    let mut tx = connections.begin_write().await.map_err(failed("seal the store"))?;
     let vault = match data_key(&mut tx).await? {
         Some(stored) => open_stored(&stored, file)?,
         None => {

@@ -26,7 +26,7 @@ impl Store {
     /// `Internal` when the store fails. The secrets can be read with the key file in any case.
     pub async fn rotate_keys(self) -> Result<u64> {
         let file = &self.key_file;
-        let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(failed("begin the rotation"))?;
+        let mut tx = self.connections.begin_write().await.map_err(failed("begin the rotation"))?;
         let stored = data_key(&mut tx).await?.ok_or_else(|| Error::internal("the store has no data key"))?;
         let keys = file.read()?.ok_or_else(|| file.missing())?;
         let (newest, previous) = (SealingKey::random(), stored.find_sealer(&keys, file)?);
@@ -45,7 +45,7 @@ impl Store {
         }
         scrub::request(&mut tx).await?;
         tx.commit().await.map_err(failed("commit the rotation"))?;
-        scrub::finish(&self.pool).await;
+        scrub::finish(&self.connections).await;
         file.replace(&[&newest])?;
         Ok(sealed)
     }

@@ -1,10 +1,14 @@
 //! Removal of former values from the files of the database.
 //!
-//! SQLite leaves replaced values in free space of its pages and in its log. A row of `meta` requests the removal in
-//! the transaction that replaces them, so that a crash only delays it.
+//! Replaced values stay in free space of pages, and in SQLite's log. A row of `meta` requests the removal in the
+//! transaction that replaces them, so that a crash only delays it.
 
-use sqlx::{Any, AnyPool, Executor, Transaction};
+use std::collections::BTreeSet;
 
+use sqlx::{Any, Transaction};
+
+use super::columns::ALL;
+use crate::database::Connections;
 use crate::failed;
 use hotdesk_domain::error::Result;
 
@@ -18,8 +22,8 @@ pub(super) async fn request(tx: &mut Transaction<'static, Any>) -> Result<()> {
 }
 
 /// Carries out a requested removal. A failure, for example on a full disk, is logged; the next start tries again.
-pub(super) async fn finish(pool: &AnyPool) {
-    if let Err(error) = remove(pool).await {
+pub(super) async fn finish(connections: &Connections) {
+    if let Err(error) = remove(connections).await {
         tracing::warn!(
             %error,
             "former values of secrets may still be in the files of the store: they could not be removed; the next start tries again"
@@ -27,20 +31,16 @@ pub(super) async fn finish(pool: &AnyPool) {
     }
 }
 
-async fn remove(pool: &AnyPool) -> Result<(), sqlx::Error> {
-    let requested: Option<(String,)> =
-        sqlx::query_as("SELECT name FROM meta WHERE name = 'scrub'").fetch_optional(pool).await?;
+async fn remove(connections: &Connections) -> Result<(), sqlx::Error> {
+    let requested: Option<(String,)> = sqlx::query_as("SELECT name FROM meta WHERE name = 'scrub'")
+        .fetch_optional(&connections.pool)
+        .await?;
     if requested.is_none() {
         return Ok(());
     }
-    let mut connection = pool.acquire().await?;
-    // VACUUM writes every page anew, without free space. The checkpoint then empties the log.
-    connection.execute("VACUUM").await?;
-    let (busy, _, _): (i64, i64, i64) =
-        sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(&mut *connection).await?;
-    if busy != 0 {
-        return Err(sqlx::Error::Io(std::io::Error::other("another program uses the store")));
-    }
-    connection.execute("DELETE FROM meta WHERE name = 'scrub'").await?;
-    Ok(())
+    let tables: BTreeSet<&'static str> = ALL.into_iter().map(|column| column.table).collect();
+    connections.remove_replaced_values(&tables.into_iter().collect::<Vec<_>>()).await?;
+    let mut tx = connections.begin_write().await?;
+    sqlx::query("DELETE FROM meta WHERE name = 'scrub'").execute(&mut *tx).await?;
+    tx.commit().await
 }

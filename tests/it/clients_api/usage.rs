@@ -116,9 +116,7 @@ async fn t23_ai_spend_stops_at_its_cap_and_is_written_down_once() {
 
 /// Number of costs with rows of their own.
 async fn rows(controller: &Simulation) -> i64 {
-    sqlx::any::install_default_drivers();
-    let url = format!("sqlite://{}", controller.store_file().display());
-    let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
+    let pool = controller.store_pool().await;
     let (rows,): (i64,) =
         sqlx::query_as("SELECT COUNT(*) FROM ai_spend").fetch_one(&pool).await.expect("a count");
     pool.close().await;

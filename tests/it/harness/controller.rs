@@ -481,8 +481,14 @@ pub fn command_of(name: &str, folder: &Path) -> Command {
 }
 
 /// Variables of the tests, which hotdesk refuses as unknown settings.
-const TEST_VARIABLES: [&str; 5] =
-    ["HOTDESK_FIGURES", "HOTDESK_PICTURES", "HOTDESK_PROOF", "HOTDESK_SEED", "HOTDESK_ROUNDS"];
+const TEST_VARIABLES: [&str; 6] = [
+    "HOTDESK_FIGURES",
+    "HOTDESK_PICTURES",
+    "HOTDESK_PROOF",
+    "HOTDESK_SEED",
+    "HOTDESK_ROUNDS",
+    "HOTDESK_TEST_POSTGRES",
+];
 
 /// Removes the variables of the tests from the environment of a program that reads settings from it.
 pub fn remove_test_variables(command: &mut Command) {

@@ -16,8 +16,8 @@ use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::controller;
 use hotdesk::controller::config::{
-    AutoStopTiming, BootSnapshotSettings, Config, Limits, PoolSettings, StorageSettings, Suspension,
-    TimelineSettings,
+    AutoStopTiming, BootSnapshotSettings, Config, Limits, PoolSettings, StorageSettings, StoreSettings,
+    Suspension, TimelineSettings,
 };
 use hotdesk::controller::identity::auth::keys;
 use hotdesk::engine::simulated::{AgentBoot, AgentFactory, Fault, SimulatedEngine, SimulatedHost};
@@ -25,8 +25,10 @@ use hotdesk::engine::{Capabilities, MachineSpec, Offers};
 use hotdesk::http::guarded_fetch::{GuardedFetcher, Trust};
 use hotdesk::http::serve::{BoundListener, Listen, bind, serve};
 use hotdesk::store::Store;
+use hotdesk::store::database::Access;
 use hotdesk::store::identity::accounts::NewKey;
 use hotdesk::store::identity::people::Account;
+use hotdesk_capability::postgres::PostgresServer;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
@@ -58,7 +60,7 @@ pub struct Setup {
     pub storage: StorageSettings,
     /// Trust of outgoing fetches to client-chosen URLs; `None` is the default.
     pub trust: Option<Trust>,
-    /// Wraps the controller's routes; gets its own store on the same file.
+    /// Wraps the controller's routes; gets its own store on the same database.
     pub wrap_router: Option<fn(Router, Store) -> Router>,
     /// Address on which the controller listens, on a free port.
     pub listen: IpAddr,
@@ -154,8 +156,11 @@ impl Simulation {
         Self::boot_with_agent(agent, setup).await
     }
 
-    /// A controller whose agents come from `agent`.
-    pub async fn boot_with_agent(agent: AgentFactory, setup: Setup) -> Self {
+    /// A controller whose agents come from `agent`. Its store is in PostgreSQL in a run of `crate::postgres`.
+    pub async fn boot_with_agent(agent: AgentFactory, mut setup: Setup) -> Self {
+        if let Some(server) = PostgresServer::of_this_run() {
+            setup.config.store = postgres_settings(&server, &server.create_database());
+        }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let host = SimulatedHost::new(folder.path().join("machines"), agent);
         std::fs::create_dir(folder.path().join("data")).expect("a data folder");
@@ -178,6 +183,9 @@ impl Simulation {
     /// Aborts the controller in the middle of its work and starts another on the same data and machines.
     pub async fn kill(&mut self) {
         self.tasks.stopping().cancel();
+        if let Some(server) = PostgresServer::of_this_run() {
+            server.end_sessions(&self.setup.config.store.url);
+        }
         self.begin(&[]).await;
     }
 
@@ -210,19 +218,30 @@ impl Simulation {
         self.folder.path().join("data/hotdesk.db")
     }
 
-    /// Runs a statement on the store's file, for changes that no controller makes.
-    pub async fn sql(&self, statement: &str) {
+    /// Connections to the store, for what its interface does not offer.
+    pub async fn store_pool(&self) -> sqlx::AnyPool {
         sqlx::any::install_default_drivers();
-        let url = format!("sqlite://{}", self.store_file().display());
-        let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
+        let settings = &self.setup.config.store;
+        let url = if settings.is_embedded() {
+            format!("sqlite://{}", self.store_file().display())
+        } else {
+            PostgresServer::with_password(&settings.url)
+        };
+        sqlx::AnyPool::connect(&url).await.expect("the store")
+    }
+
+    /// Runs a statement on the store, for changes that no controller makes.
+    pub async fn sql(&self, statement: &str) {
+        let pool = self.store_pool().await;
         let done = sqlx::query(sqlx::AssertSqlSafe(statement.to_owned())).execute(&pool).await;
         done.unwrap_or_else(|error| panic!("{statement}: {error}"));
         pool.close().await;
     }
 
-    /// A second store on the same file.
+    /// A second store on the same database.
     pub async fn store(&self) -> Store {
-        Store::open(&self.store_file()).await.expect("the store opens twice")
+        let config = Config { data_dir: self.data_dir(), ..self.setup.config.clone() };
+        config.open_store(Access::Shared).await.expect("the store opens twice")
     }
 
     /// Adds an account and a key for all of its workspaces.
@@ -309,6 +328,11 @@ impl Simulation {
     }
 }
 
+/// Settings of a store in a database of a test's server.
+pub fn postgres_settings(server: &PostgresServer, url: &str) -> StoreSettings {
+    StoreSettings { url: url.to_owned(), password_file: server.password_file(), ..StoreSettings::default() }
+}
+
 async fn add_key(store: &Store, account: AccountId, workspace: Option<&str>) -> String {
     let text = keys::generate();
     let workspace = workspace.map(|id| id.parse::<WorkspaceId>().expect("an id"));
@@ -349,6 +373,7 @@ async fn start(
     faults.iter().for_each(|fault| engine.plan(fault.clone()));
     let tasks = Tasks::new();
     let guarded = GuardedFetcher::new(setup.trust.clone().unwrap_or_default());
+    let beside = config.clone();
     let ready = controller::start_with(config, Arc::clone(&engine) as _, &tasks, guarded).await;
     let ready = ready.expect("the controller starts");
     let key = ready.first_key.as_ref().map(|key| key.reveal().to_owned());
@@ -356,9 +381,7 @@ async fn start(
     let BoundListener::Tcp(listener) = &bound else { panic!("TCP was asked for") };
     let base = format!("http://{}", listener.local_addr().expect("an address"));
     let router = match setup.wrap_router {
-        Some(wrap) => {
-            wrap(ready.router, Store::open(&folder.path().join("data/hotdesk.db")).await.expect("a store"))
-        }
+        Some(wrap) => wrap(ready.router, beside.open_store(Access::Shared).await.expect("a store")),
         None => ready.router,
     };
     let group = tasks.clone();

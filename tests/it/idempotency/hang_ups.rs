@@ -6,7 +6,7 @@ use hotdesk::base::wait;
 use rand::RngExt;
 use serde_json::json;
 
-use super::{TIMEOUT, send, store};
+use super::{TIMEOUT, send};
 use crate::harness::simulation::Simulation;
 
 /// Number of hang-ups.
@@ -17,7 +17,8 @@ async fn a_client_that_hangs_up_before_its_request_is_noted_finds_its_answer() {
     let controller = Simulation::boot().await;
     let body = json!({"name": "w"});
     // A concurrent write transaction blocks the record of the request.
-    let turn = store(&controller).await.begin_with("BEGIN IMMEDIATE").await.expect("a write transaction");
+    let turn =
+        controller.store_pool().await.begin_with("BEGIN IMMEDIATE").await.expect("a write transaction");
     let waiting = send(&controller, "/workspaces", "key-number-1", &body);
     assert!(tokio::time::timeout(Duration::from_millis(300), waiting).await.is_err());
     turn.rollback().await.expect("a rollback");

@@ -39,18 +39,10 @@ fn keyed(controller: &Simulation, method: Method, path: &str, key: &str) -> Requ
 /// Number of keys in the store.
 async fn count_keys(controller: &Simulation) -> i64 {
     let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM idempotent_requests")
-        .fetch_one(&store(controller).await)
+        .fetch_one(&controller.store_pool().await)
         .await
         .expect("a count");
     count
-}
-
-/// A connection to the store's file, for what its interface does not offer.
-async fn store(controller: &Simulation) -> sqlx::AnyPool {
-    sqlx::any::install_default_drivers();
-    sqlx::AnyPool::connect(&format!("sqlite://{}", controller.store_file().display()))
-        .await
-        .expect("the store")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,7 +214,7 @@ async fn answers_outlive_the_controller_and_end_after_a_day() {
     let again = send(&controller, "/workspaces", "key-number-1", &body).await;
     assert_eq!((again.status, again.body), (201, first.body));
     let aged = sqlx::query("UPDATE idempotent_requests SET created_at = created_at - 24 * 3600000");
-    aged.execute(&store(&controller).await).await.expect("aged rows");
+    aged.execute(&controller.store_pool().await).await.expect("aged rows");
     // The key has expired, so this is a new request, and a workspace of that name exists.
     let late = send(&controller, "/workspaces", "key-number-1", &body).await;
     assert!(
@@ -231,7 +223,7 @@ async fn answers_outlive_the_controller_and_end_after_a_day() {
         late.body
     );
     let aged = sqlx::query("UPDATE idempotent_requests SET created_at = created_at - 24 * 3600000");
-    aged.execute(&store(&controller).await).await.expect("aged rows");
+    aged.execute(&controller.store_pool().await).await.expect("aged rows");
     controller.restart().await;
     let swept = wait::until(TIMEOUT, || async { (count_keys(&controller).await == 0).then_some(()) });
     assert!(swept.await.is_some(), "expired keys must be removed");

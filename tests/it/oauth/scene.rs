@@ -237,9 +237,7 @@ impl Scene {
 
     /// Runs a statement on the store, to make records older.
     pub async fn age(&self, statement: &'static str) {
-        sqlx::any::install_default_drivers();
-        let url = format!("sqlite://{}", self.controller.store_file().display());
-        let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
+        let pool = self.controller.store_pool().await;
         sqlx::query(statement).execute(&pool).await.expect("a statement");
         pool.close().await;
     }

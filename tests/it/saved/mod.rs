@@ -105,9 +105,7 @@ impl StorageScene {
 
     /// Number of the stored keys of workspaces.
     async fn workspace_keys(&self) -> i64 {
-        sqlx::any::install_default_drivers();
-        let url = format!("sqlite://{}", self.scene.controller.store_file().display());
-        let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
+        let pool = self.scene.controller.store_pool().await;
         let counted = sqlx::query_scalar("SELECT COUNT(*) FROM workspace_keys").fetch_one(&pool).await;
         pool.close().await;
         counted.expect("a count")

@@ -1,11 +1,11 @@
 //! `hotdesk admin`: accounts, plans and payments in a data folder, managed without a server.
 //!
-//! The command writes to the store directly, also beside a running controller. SQLite isolates the two (WAL,
-//! `BEGIN IMMEDIATE`), and the controller reads the store at every request. Write access to the folder already gives all
-//! of these rights. Only the owner may run the command, so that no file in the folder gets another owner.
+//! The command writes to the store directly, also beside a running controller. The database isolates the two, and the
+//! controller reads the store at every request. Write access to the folder already gives all of these rights. Only the
+//! owner may run the command, so that no file in the folder gets another owner.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -27,6 +27,7 @@ use hotdesk_domain::identity::email::Email;
 use hotdesk_domain::name::Name;
 use hotdesk_domain::plural::plural;
 use hotdesk_store::Store;
+use hotdesk_store::database::Access;
 use hotdesk_store::identity::accounts::NewKey;
 use hotdesk_store::identity::people::Account;
 
@@ -49,20 +50,26 @@ impl Folder {
     pub fn load(&self) -> Outcome<Config> {
         let flags = Flags { data_dir: self.data_dir.clone(), ..Flags::default() };
         let config = Config::load(self.config.as_deref(), &flags)?;
-        let file = config.store_file();
-        let shown = file.display();
-        let metadata = std::fs::metadata(&file).map_err(|error| {
-            format!("cannot open {shown}: {error}; the first start of `hotdesk serve` creates it")
-        })?;
-        if metadata.uid() != nix::unistd::geteuid().as_raw() {
-            let owner = metadata.uid();
-            return Err(format!(
-                "{shown} belongs to the user with id {owner}: run this command as that user"
-            )
-            .into());
-        }
+        let file = if config.store.is_embedded() { config.store_file() } else { config.store_dir() };
+        check_owner(&file)?;
         Ok(config)
     }
+}
+
+/// Checks that this user owns a store's file or folder.
+///
+/// # Errors
+/// When it does not exist, or belongs to another user.
+pub(super) fn check_owner(path: &Path) -> Outcome<()> {
+    let shown = path.display();
+    let metadata = std::fs::metadata(path).map_err(|error| {
+        format!("cannot open {shown}: {error}; the first start of `hotdesk serve` creates it")
+    })?;
+    if metadata.uid() == nix::unistd::geteuid().as_raw() {
+        return Ok(());
+    }
+    let owner = metadata.uid();
+    Err(format!("{shown} belongs to the user with id {owner}: run this command as that user").into())
 }
 
 /// `hotdesk admin`.
@@ -116,7 +123,7 @@ pub enum Command {
 pub fn run(folder: &Folder, command: Command, json: bool) -> Outcome<()> {
     let config = folder.load()?;
     runtime()?.block_on(async {
-        let store = config.open_store().await?;
+        let store = config.open_store(Access::Shared).await?;
         // Not closed: closing reserves disk space for the next start, which a running controller would lack.
         execute(&store, &config, command, json).await
     })

@@ -4,6 +4,8 @@ use uuid::Uuid;
 
 use super::Thread;
 use crate::Store;
+use crate::database::Access;
+use crate::database::fixture::TestDatabase;
 use hotdesk_base::ids::{AccountId, ComputerId, ThreadId};
 
 /// A store with one computer.
@@ -11,15 +13,15 @@ pub(in crate::fleet) struct Fixture {
     pub(in crate::fleet) store: Store,
     pub(in crate::fleet) account: AccountId,
     pub(in crate::fleet) computer: ComputerId,
-    _folder: tempfile::TempDir,
+    _database: TestDatabase,
 }
 
 impl Fixture {
     pub(in crate::fleet) async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("hotdesk.db")).await.unwrap();
+        let database = TestDatabase::new();
+        let store = database.store(Access::Shared).await;
         let (account, computer) = (AccountId::random(), ComputerId::random());
-        let fixture = Self { store, account, computer, _folder: folder };
+        let fixture = Self { store, account, computer, _database: database };
         let workspace = Uuid::new_v4();
         fixture
             .run(&format!(

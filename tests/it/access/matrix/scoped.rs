@@ -53,8 +53,7 @@ async fn a15_no_handle_of_a_computer_is_a_way_around() {
     let record = scene.controller.get(&format!("/computers/{}", scene.computer)).await.body;
     let present = record["instance_id"].as_str().expect("a handle").to_owned();
     let earlier = "0e0e0e0e";
-    let url = format!("sqlite://{}", scene.controller.store_file().display());
-    let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
+    let pool = scene.controller.store_pool().await;
     let insert = "INSERT INTO earlier_instances (instance_id, computer_id, ended_at) VALUES ($1, $2, 1)";
     let inserted = sqlx::query(insert).bind(earlier).bind(&scene.computer);
     inserted.execute(&pool).await.expect("an earlier handle");

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use include_dir::{Dir, File, include_dir};
+use sqlx::SqlSafeStr;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::{AnyPool, SqlSafeStr};
 
+use super::connections::Connections;
 use crate::failed;
 use hotdesk_domain::error::{Error, Result};
 
@@ -18,16 +19,29 @@ static FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
 /// # Errors
 /// `Internal` when a migration fails, and the database is as before; also when a file is not named `<number>_<name>.sql`.
 /// `Unavailable` when another program writes for longer than a statement waits, or when the disk is full at the end.
-pub async fn migrate(pool: &AnyPool) -> Result<()> {
-    apply(pool, &Migrator::with_migrations(FILES.files().map(migration).collect::<Result<_>>()?)).await
+pub(crate) async fn migrate(connections: &Connections) -> Result<()> {
+    apply(connections, &migrator()?).await
+}
+
+/// Returns number and checksum of each migration of this program, in the order of the numbers.
+pub(super) fn versions() -> Result<Vec<(i64, Vec<u8>)>> {
+    let migrator = migrator()?;
+    let mut all: Vec<_> = migrator.iter().map(|it| (it.version, it.checksum.to_vec())).collect();
+    all.sort();
+    Ok(all)
+}
+
+fn migrator() -> Result<Migrator> {
+    let mut migrator = Migrator::with_migrations(FILES.files().map(migration).collect::<Result<_>>()?);
+    // The write transaction excludes other programs. A lock of the session would outlive a failure.
+    migrator.set_locking(false);
+    Ok(migrator)
 }
 
 /// Runs migrations in one transaction. In a transaction each, they would sync a new database to the disk forty times, and an
 /// upgrade that fails would leave a schema that no version has.
-async fn apply(pool: &AnyPool, migrator: &Migrator) -> Result<()> {
-    // IMMEDIATE: what is read of the list of migrations stays true until the first write. A transaction that has read fails at
-    // its first write, without a wait, when another program has written meanwhile.
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(failed(STEP))?;
+async fn apply(connections: &Connections, migrator: &Migrator) -> Result<()> {
+    let mut tx = connections.begin_write().await.map_err(failed(STEP))?;
     // `Migrator::run` takes whatever connects; this is the part of it for one connection. Within a transaction, each
     // migration is a savepoint.
     let migrated = migrator.run_direct(None, &mut *tx, false).await;
@@ -50,6 +64,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::database::connections::Access;
+    use crate::database::fixture::TestDatabase;
 
     const FIRST: &str = "CREATE TABLE one (id TEXT)";
     const SECOND: &str = "CREATE TABLE two (id TEXT)";
@@ -62,57 +78,55 @@ mod tests {
         Migrator::with_migrations(migrations.collect())
     }
 
-    async fn tables(pool: &AnyPool) -> i64 {
-        let counted = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'");
-        counted.fetch_one(pool).await.unwrap()
+    async fn tables(connections: &Connections) -> usize {
+        connections.tables().await.unwrap().len()
     }
 
-    async fn database() -> (tempfile::TempDir, AnyPool) {
-        sqlx::any::install_default_drivers();
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("hotdesk.db");
-        let pool = AnyPool::connect(&format!("sqlite://{}?mode=rwc", file.display())).await.unwrap();
-        (folder, pool)
+    async fn open(test: &TestDatabase) -> Connections {
+        Connections::open(&test.database, Access::Shared).await.unwrap()
     }
 
     #[tokio::test]
     async fn a_migration_that_fails_leaves_the_database_as_it_was() {
-        let (_folder, pool) = database().await;
-        let error = apply(&pool, &migrator(&[FIRST, FIRST])).await.unwrap_err();
+        let test = TestDatabase::new();
+        let connections = open(&test).await;
+        let error = apply(&connections, &migrator(&[FIRST, FIRST])).await.unwrap_err();
         assert!(format!("{error:#}").contains("migrate the store"), "{error:#}");
-        assert_eq!(tables(&pool).await, 0);
-        apply(&pool, &migrator(&[FIRST])).await.unwrap();
-        apply(&pool, &migrator(&[FIRST, SECOND])).await.unwrap();
+        assert_eq!(tables(&connections).await, 0);
+        apply(&connections, &migrator(&[FIRST])).await.unwrap();
+        apply(&connections, &migrator(&[FIRST, SECOND])).await.unwrap();
         // These two, and the list of migrations.
-        assert_eq!(tables(&pool).await, 3);
+        assert_eq!(tables(&connections).await, 3);
     }
 
     #[tokio::test]
     async fn migrations_wait_for_those_of_another_program() {
-        let (_folder, pool) = database().await;
-        sqlx::query("PRAGMA journal_mode = WAL").execute(&pool).await.unwrap();
+        let test = TestDatabase::new();
+        let (connections, another) = (open(&test).await, open(&test).await);
         let all = migrator(&[FIRST, SECOND]);
-        apply(&pool, &migrator(&[FIRST])).await.unwrap();
-        let mut other = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        apply(&connections, &migrator(&[FIRST])).await.unwrap();
+        let mut other = another.begin_write().await.unwrap();
         all.run_direct(None, &mut *other, false).await.unwrap();
         let end = async {
             tokio::time::sleep(Duration::from_millis(200)).await;
             other.commit().await
         };
-        let (applied, ended) = tokio::join!(apply(&pool, &all), end);
+        let (applied, ended) = tokio::join!(apply(&connections, &all), end);
         ended.unwrap();
         applied.unwrap();
-        assert_eq!(tables(&pool).await, 3);
+        assert_eq!(tables(&connections).await, 3);
     }
 
     #[tokio::test]
     async fn a_database_of_a_newer_version_is_refused_and_stays_as_it_is() {
-        let (_folder, pool) = database().await;
-        apply(&pool, &migrator(&[FIRST, SECOND])).await.unwrap();
-        let error = apply(&pool, &migrator(&[FIRST])).await.unwrap_err();
+        let test = TestDatabase::new();
+        let connections = open(&test).await;
+        apply(&connections, &migrator(&[FIRST, SECOND])).await.unwrap();
+        let error = apply(&connections, &migrator(&[FIRST])).await.unwrap_err();
         assert!(format!("{error:#}").contains("migrate the store"), "{error:#}");
-        let changed = apply(&pool, &migrator(&[FIRST, "CREATE TABLE two (name TEXT)"])).await.unwrap_err();
+        let changed =
+            apply(&connections, &migrator(&[FIRST, "CREATE TABLE two (name TEXT)"])).await.unwrap_err();
         assert!(format!("{changed:#}").contains("migrate the store"), "{changed:#}");
-        assert_eq!(tables(&pool).await, 3);
+        assert_eq!(tables(&connections).await, 3);
     }
 }

@@ -19,14 +19,14 @@ const RESERVE_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Log pages after which SQLite runs a checkpoint: 512 KiB, a quarter of [`RESERVE_BYTES`]; a transaction
 /// changes about ten.
-pub(crate) const CHECKPOINT_PAGES: u32 = 128;
+pub(super) const CHECKPOINT_PAGES: u32 = 128;
 
 fn reserve_file(store: &Path) -> PathBuf {
     store.with_extension("room")
 }
 
 /// Deletes the reserve file of a store that is about to be opened.
-pub(crate) fn release(store: &Path) -> io::Result<()> {
+pub(super) fn release(store: &Path) -> io::Result<()> {
     match std::fs::remove_file(reserve_file(store)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
@@ -34,7 +34,7 @@ pub(crate) fn release(store: &Path) -> io::Result<()> {
 }
 
 /// Grows the files of the open store by the reserve. On a full disk they stay as they are.
-pub(crate) async fn reserve_in_files(pool: &AnyPool) {
+pub(super) async fn reserve_in_files(pool: &AnyPool) {
     // One row of half the reserve becomes free pages: the database grows by it, and the log gets as long.
     let fill = format!(
         "INSERT INTO meta (name, value) VALUES ('room', hex(zeroblob({}))) ON CONFLICT (name) DO NOTHING; \
@@ -47,7 +47,7 @@ pub(crate) async fn reserve_in_files(pool: &AnyPool) {
 }
 
 /// Allocates the reserve file of a store that was closed.
-pub(crate) fn reserve_on_close(store: &Path) {
+pub(super) fn reserve_on_close(store: &Path) {
     let reserved = OpenOptions::new()
         .write(true)
         .create(true)
