@@ -171,6 +171,7 @@ impl Connections {
     }
 
     /// Returns the names of all tables, that of the migrations included, in alphabetical order.
+    #[cfg(test)]
     pub(super) async fn tables(&self) -> sqlx::Result<Vec<String>> {
         let select = match &self.database {
             Database::Sqlite(_) => {
