@@ -224,13 +224,12 @@ pub(super) fn boot(
     spec: &MachineSpec,
     boot: &Boot,
     instance: &Instance,
-    (agent, network): (&str, Option<&GuestAddress>),
+    network: Option<&GuestAddress>,
 ) -> Value {
     let mut config = fixed_config();
     config.extend(limits(spec));
     config.insert("raw.lxc".to_owned(), json!(raw_lxc(spec, boot, network)));
     config.insert(GENERATION.to_owned(), json!(boot.generation.to_string()));
-    config.insert(AGENT.to_owned(), json!(agent));
     let address = network.map(|network| network.address.to_string()).unwrap_or_default();
     config.insert(ADDRESS.to_owned(), json!(address));
     let mut devices = devices(settings, spec, instance.image_bytes(), network);
@@ -465,9 +464,8 @@ mod tests {
             resolution: Resolution::default(),
         };
         let own = instance(json!({"status": "Stopped", "config": {"image.hotdesk.bytes": "500"}}));
-        let change = boot(&settings(), &spec(1.0, 0), &boot_inputs, &own, ("digest", Some(&network())));
+        let change = boot(&settings(), &spec(1.0, 0), &boot_inputs, &own, Some(&network()));
         assert_eq!(change["config"][GENERATION], "7");
-        assert_eq!(change["config"][AGENT], "digest");
         assert_eq!(change["devices"]["root"]["size"], "1500");
         assert!(!change.to_string().contains("a-token-of-this-boot"));
         let raw = change["config"]["raw.lxc"].as_str().unwrap();
@@ -482,7 +480,7 @@ mod tests {
         }
         assert_eq!(change["config"][ADDRESS], "10.77.2.1");
         let linked = instance(json!({"status": "Stopped", "devices": {"eth0": {"type": "nic"}}}));
-        let alone = boot(&settings(), &spec(1.0, 0), &boot_inputs, &linked, ("digest", None));
+        let alone = boot(&settings(), &spec(1.0, 0), &boot_inputs, &linked, None);
         assert!(!alone["config"]["raw.lxc"].as_str().unwrap().contains("lxc.net"));
         assert_eq!(alone["devices"]["eth0"], json!({"type": "none"}));
     }

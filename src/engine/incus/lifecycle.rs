@@ -156,17 +156,19 @@ impl IncusEngine {
             (Some(bridge), None) => Some(self.addresses.claim(&self.client, bridge, spec.id).await?),
             (None, _) => None,
         };
+        let change = documents::boot(&self.settings, spec, boot, instance, network.as_ref());
+        // Refused when another controller has changed the instance since: it may be starting it. It is the first change,
+        // because those of files may change the tag.
+        let (path, tag) = (documents::path(spec.id), Some(tag).filter(|tag| !tag.is_empty()));
+        self.client.patch(&path, &change, tag).await.map_err(|error| error.at(START))?;
         let agent = self.agent()?;
         if instance.agent() != Some(agent.digest.as_str()) {
             let file = tokio::fs::File::open(&agent.path).await;
             let file = file.map_err(|error| EngineError::failed(START, error))?;
             self.push(spec.id, "/usr/bin/hotdesk", 0o755, FileContent::Copy(file)).await?;
+            let label = json!({ "config": { documents::AGENT: agent.digest } });
+            self.client.patch(&path, &label, None).await.map_err(|error| error.at(START))?;
         }
-        let inputs = (agent.digest.as_str(), network.as_ref());
-        let change = documents::boot(&self.settings, spec, boot, instance, inputs);
-        // Refused when another controller has changed the instance since: it may be starting it.
-        let tag = Some(tag).filter(|tag| !tag.is_empty());
-        self.client.patch(&documents::path(spec.id), &change, tag).await.map_err(|error| error.at(START))?;
         self.push(spec.id, BOOT_FOLDER, 0o700, FileContent::Folder).await?;
         let resolv_conf = bridge.map(|bridge| bridge.resolv_conf()).unwrap_or_default();
         for BootFile { name, text, mode } in boot_files::files(spec, boot, &resolv_conf) {

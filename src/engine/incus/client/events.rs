@@ -1,11 +1,16 @@
 //! Events of the life of instances, from all members of a cluster.
 
+use std::time::Duration;
+
 use futures_util::StreamExt;
 use serde::Deserialize;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::error::unreachable;
 use super::{Client, ClientError, Socket};
+
+/// Longest silence of the server, which pings every 10 s: the link is cut then.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// The stream of events of a client's project.
 pub(in crate::incus) struct Events(Socket);
@@ -37,7 +42,10 @@ impl Events {
     /// The next event of an instance.
     pub(in crate::incus) async fn next(&mut self) -> Result<InstanceEvent, ClientError> {
         loop {
-            let message = self.0.next().await.ok_or_else(|| unreachable("the stream of events ended"))?;
+            let message = tokio::time::timeout(SILENCE_TIMEOUT, self.0.next())
+                .await
+                .map_err(|_| unreachable("the stream of events is silent"))?
+                .ok_or_else(|| unreachable("the stream of events ended"))?;
             match message.map_err(unreachable)? {
                 Message::Text(text) => {
                     if let Some(event) = read(text.as_str()) {
