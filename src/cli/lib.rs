@@ -225,6 +225,13 @@ enum GuestCommand {
         /// CPUs, at least one.
         count: usize,
     },
+    /// Connect the agent of a computer to the controller through standard input and output. The engine over Incus starts this.
+    #[command(hide = true)]
+    Bridge {
+        /// Socket of the agent.
+        #[arg(long, value_name = "FILE")]
+        socket: PathBuf,
+    },
     /// Resolve the names that the egress policy of a computer permits. The engine starts this.
     #[command(hide = true)]
     NameProxy {
@@ -310,6 +317,8 @@ fn run_guest(command: GuestCommand) -> Outcome {
         GuestCommand::VmInit { command } => hotdesk_agent::system::vm::run(&command)?,
         GuestCommand::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
         GuestCommand::SetCpus { count } => hotdesk_agent::system::cpus::limit_all(count)?,
+        GuestCommand::Bridge { socket } => hotdesk_engine::run_bridge(&socket)
+            .map_err(|error| format!("cannot serve the connections to {}: {error}", socket.display()))?,
         GuestCommand::NameProxy { settings } => {
             hotdesk_engine::run_name_proxy(&settings).map_err(|error| format!("{error:#}"))?;
         }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::container::ContainerEngine;
 use crate::driver::{BootDependencies, GuestDriver, GuestMemory, GuestShutdown, HostContext, MachineBoot};
+use crate::incus::IncusEngine;
 use crate::leftovers::beside_operations;
 use crate::qemu::QemuEngine;
 use crate::state::layout::{Folder, Record};
@@ -65,12 +66,14 @@ impl EngineSet {
                 match kind {
                     EngineKind::Container(own) => ContainerEngine::prepare(&mut host, own)?,
                     EngineKind::Qemu(own) => QemuEngine::prepare(&mut host, own)?,
+                    EngineKind::Incus(_) => return Err(incus_among_others()),
                 }
             }
         }
         let offers = kinds.iter().map(|kind| match kind {
             EngineKind::Container(own) => ContainerEngine::offer(own),
             EngineKind::Qemu(_) => QemuEngine::offer(),
+            EngineKind::Incus(_) => IncusEngine::offer(),
         });
         let host = Arc::new(HostContext::open(host, mode, Offers::several(offers.collect())?)?);
         let mut members = Vec::new();
@@ -83,6 +86,7 @@ impl EngineSet {
                         Member::Container(ContainerEngine::open(shared, &own, mode)?)
                     }
                     EngineKind::Qemu(own) => Member::Qemu(QemuEngine::open(shared, own, mode)?),
+                    EngineKind::Incus(_) => return Err(incus_among_others()),
                 },
             ));
         }
@@ -102,6 +106,11 @@ impl EngineSet {
             .map(|(_, member)| member)
             .ok_or_else(|| EngineError::failed("find the engine of the machine", isolation.name()))
     }
+}
+
+/// The engine over Incus has no machines on this host.
+fn incus_among_others() -> EngineError {
+    EngineError::failed("open the engines", "Incus must be the only engine of its controller")
 }
 
 impl GuestDriver for EngineSet {

@@ -1,4 +1,4 @@
-//! Compute engines: the [`Engine`] trait and its three implementations (floor 4).
+//! Compute engines: the [`Engine`] trait and its implementations (floor 4).
 //!
 //! An engine makes *machines*; the controller calls a machine that belongs to somebody a *computer*. Every
 //! operation is idempotent: a request for the present state succeeds. An engine labels everything that a
@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `contract` | the trait `Engine`, its data, its errors, and settings of every engine |
 //! | `container`, `qemu` | how a guest runs: OCI containers (runc, gVisor) and virtual machines |
-//! | `driver` | the steps of every operation that both engines share (`GuestDriver`) |
+//! | `incus` | computers as instances of an Incus server or cluster |
+//! | `driver` | the steps of every operation that the engines of this host share (`GuestDriver`) |
 //! | `leftovers` | search for what crashes left on the host, and its removal |
 //! | `state` | records, disks, saved memory and locks in the state folder |
 //! | `engine_set` | several engines over one state folder: the engine of a machine's isolation |
@@ -22,6 +23,7 @@ mod contract;
 mod driver;
 mod engine_set;
 mod host;
+mod incus;
 mod leftovers;
 mod qemu;
 pub mod remote;
@@ -50,6 +52,8 @@ use crate::engine_set::EngineSet;
 pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkConfig, Subnet};
 pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
+use crate::incus::IncusEngine;
+pub use crate::incus::{IncusSettings, PublishedImage, run_bridge};
 pub use crate::leftovers::{Leftover, Leftovers, MAX_LEFTOVERS};
 use crate::qemu::QemuEngine;
 pub use crate::qemu::QemuSettings;
@@ -74,6 +78,8 @@ pub enum EngineKind {
     Container(ContainerSettings),
     /// Virtual machines.
     Qemu(QemuSettings),
+    /// Instances of an Incus server or cluster. It is the only engine of its controller.
+    Incus(IncusSettings),
 }
 
 /// The purpose for which an engine is opened.
@@ -96,7 +102,24 @@ pub enum OpenMode {
 /// missing, or two engines offer the same isolation.
 pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn Engine>> {
     host::files::set_umask();
+    if let [EngineKind::Incus(own)] = settings.kinds.as_slice() {
+        let own = own.clone();
+        return Ok(Arc::new(IncusEngine::open(settings.host, own, mode)?));
+    }
     driver::share(EngineSet::open(settings, mode)?, mode)
+}
+
+/// Publishes the guest image of the settings, with this program as its agent, in the image store of Incus. Does nothing when it
+/// is published. Each member of a cluster fetches the image when it first needs it.
+///
+/// # Errors
+/// `Failed` when the engine is not Incus, or the server refuses; `NoCapacity` when a disk is full. A later call continues.
+pub async fn publish_image(settings: EngineSettings) -> EngineResult<PublishedImage> {
+    let [EngineKind::Incus(own)] = settings.kinds.as_slice() else {
+        return Err(EngineError::failed("publish the guest image", "engines.incus.url is not set"));
+    };
+    let own = own.clone();
+    IncusEngine::open(settings.host, own, OpenMode::ReadOnly)?.publish().await
 }
 
 /// Offer of one engine, and the checks whether this host can run it.
@@ -118,6 +141,9 @@ pub fn checks(settings: &EngineSettings) -> Vec<EngineChecks<'_>> {
         }
         EngineKind::Qemu(own) => {
             EngineChecks { offer: QemuEngine::offer(), checks: qemu::probe::checks(host, own) }
+        }
+        EngineKind::Incus(own) => {
+            EngineChecks { offer: IncusEngine::offer(), checks: incus::checks(host, own) }
         }
     });
     let mut checks: Vec<_> = checks.collect();

@@ -16,6 +16,8 @@ pub enum Capability {
     Gvisor,
     /// QEMU and a kernel for its guests.
     Qemu,
+    /// Root, and Incus with what its pools and bridges need.
+    Incus,
     /// An X server, and the X programs that tests drive.
     X11,
     /// Python bindings of GTK and Qt.
@@ -60,6 +62,7 @@ impl Capability {
             Self::Runc => "runc",
             Self::Gvisor => "gvisor",
             Self::Qemu => "qemu",
+            Self::Incus => "incus",
             Self::X11 => "x11",
             Self::Toolkits => "toolkits",
             Self::Browser => "browser",

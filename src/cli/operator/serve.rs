@@ -228,8 +228,10 @@ pub fn purge(options: &Options) -> Outcome<()> {
                 failures.push(format!("cannot remove layer {layer}: {error:#}"));
             }
         }
-        // Nothing is left to do while computers of other data folders run.
-        if let Err(error) = hotdesk_engine::release_host() {
+        // Nothing is left to do while computers of other data folders run, or where this host had none.
+        if !config.engines.incus.is_used()
+            && let Err(error) = hotdesk_engine::release_host()
+        {
             failures.push(format!("cannot restore the host's network: {error:#}"));
         }
         let from = config.data_dir.display();

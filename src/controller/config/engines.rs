@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Config;
+use crate::config::{Config, secret_file};
 use hotdesk_domain::computer::isolation::{Isolation, parse_isolation};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_engine::{ContainerSettings, EngineKind, EngineSettings};
+use hotdesk_engine::{ContainerSettings, EngineKind, EngineSettings, IncusSettings};
 
 /// Engines of this host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct Engines {
     pub runc: String,
     /// OCI runtime of `sandbox`: a name on the path or a file.
     pub runsc: String,
+    /// Incus, which runs the computers instead of this host when its `url` is set.
+    pub incus: IncusSettings,
 }
 
 impl Engines {
@@ -55,8 +57,39 @@ impl Config {
     }
 
     fn settings_of(&self, isolations: Vec<Isolation>) -> Result<EngineSettings> {
-        let kinds = isolations.into_iter().map(|isolation| self.engine_of(isolation)).collect();
+        let kinds = if self.engines.incus.is_used() {
+            vec![EngineKind::Incus(self.incus_settings()?)]
+        } else {
+            isolations.into_iter().map(|isolation| self.engine_of(isolation)).collect()
+        };
         Ok(EngineSettings { host: self.host_settings()?, kinds })
+    }
+
+    /// The settings of Incus, checked with those that exclude it.
+    fn incus_settings(&self) -> Result<IncusSettings> {
+        let refused = |why: &str| Err(Error::failed(format!("configuration: {why}")));
+        let settings = &self.engines.incus;
+        settings.check().map_err(|why| Error::failed(format!("configuration: {why}")))?;
+        if !settings.key_file.as_os_str().is_empty() {
+            secret_file::check_private("engines.incus.key_file", &settings.key_file)?;
+        }
+        if self.engines.isolations()? != [Isolation::Shared] {
+            return refused(
+                "engines.offered must be \"shared\" with engines.incus: instances have no other isolation",
+            );
+        }
+        if self.host.is_used() {
+            return refused("host.socket must be empty with engines.incus, which needs no host helper");
+        }
+        if self.encryption.computers {
+            return refused(
+                "encryption.computers must be false with engines.incus: its pool holds the disks",
+            );
+        }
+        if self.container.network && settings.network.is_empty() {
+            return refused("engines.incus.network must name a bridge, or container.network must be false");
+        }
+        Ok(settings.clone())
     }
 
     fn engine_of(&self, isolation: Isolation) -> EngineKind {
@@ -82,6 +115,7 @@ impl Default for Engines {
             offered: [Isolation::Sandbox, Isolation::Shared].map(Isolation::name).join(", "),
             runc: "runc".to_owned(),
             runsc: "runsc".to_owned(),
+            incus: IncusSettings::default(),
         }
     }
 }
@@ -118,6 +152,7 @@ mod tests {
                 .map(|kind| match kind {
                     EngineKind::Container(own) => own.runtime,
                     EngineKind::Qemu(own) => own.program,
+                    EngineKind::Incus(own) => own.url,
                 })
                 .collect()
         };
@@ -126,5 +161,33 @@ mod tests {
         let config = Config { engines, ..Config::default() };
         assert_eq!(runtimes(config.engine_settings().unwrap()), ["qemu-system-x86_64", "runsc"]);
         assert_eq!(runtimes(config.all_engine_settings().unwrap()), ["qemu-system-x86_64", "runsc", "runc"]);
+    }
+
+    #[test]
+    fn incus_runs_all_computers_without_what_it_cannot_do() {
+        let incus = IncusSettings {
+            url: "/run/incus/unix.socket".to_owned(),
+            network: "desk0".to_owned(),
+            ..IncusSettings::default()
+        };
+        let engines = Engines { offered: "shared".to_owned(), incus, ..Engines::default() };
+        let good = Config { engines, ..Config::default() };
+        for settings in [good.engine_settings().unwrap(), good.all_engine_settings().unwrap()] {
+            assert!(matches!(settings.kinds.as_slice(), [EngineKind::Incus(_)]), "{:?}", settings.kinds);
+        }
+        let wrong = |change: fn(&mut Config)| {
+            let mut config = good.clone();
+            change(&mut config);
+            config.engine_settings().unwrap_err().message
+        };
+        for (refused, part) in [
+            (wrong(|it| it.engines.offered = "shared, vm".to_owned()), "engines.offered"),
+            (wrong(|it| it.host.socket = "/run/hotdesk/host.sock".into()), "host.socket"),
+            (wrong(|it| it.encryption.computers = true), "encryption.computers"),
+            (wrong(|it| it.engines.incus.network = String::new()), "engines.incus.network"),
+            (wrong(|it| it.engines.incus.url = "incus.example".to_owned()), "engines.incus.url"),
+        ] {
+            assert!(refused.contains(part), "{refused}");
+        }
     }
 }

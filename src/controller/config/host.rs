@@ -95,6 +95,8 @@ impl Config {
             &self.store.ca_file,
             &self.smtp.password_file,
             &self.oidc.client_secret_file,
+            &self.engines.incus.certificate_file,
+            &self.engines.incus.key_file,
         ];
         files.into_iter().map(PathBuf::as_path).filter(|file| !file.as_os_str().is_empty()).collect()
     }

@@ -23,6 +23,16 @@ pub(crate) fn install(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> 
     })
 }
 
+/// The digest of an executable, which names its copies. Blocks.
+pub(crate) fn digest(binary: &Path) -> EngineResult<String> {
+    let failed = host_error("read the agent's executable", binary);
+    let source = File::open(binary).map_err(&failed)?;
+    // Every start hashes the whole program; BLAKE3 takes a third of the time of SHA-256.
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(source).map_err(&failed)?;
+    Ok(hasher.finalize().to_hex().chars().take(NAME_DIGITS).collect())
+}
+
 /// [`install`] in another form: `make` writes a file from it, whose name ends with `suffix`.
 pub(crate) fn install_as(
     binary: &Path,
@@ -31,12 +41,7 @@ pub(crate) fn install_as(
     make: impl FnOnce(&Path) -> EngineResult<()>,
 ) -> EngineResult<PathBuf> {
     const STEP: &str = "copy the agent's executable";
-    let failed = host_error(STEP, binary);
-    let source = File::open(binary).map_err(&failed)?;
-    // Every start hashes the whole program; BLAKE3 takes a third of the time of SHA-256.
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(source).map_err(&failed)?;
-    let hash: String = hasher.finalize().to_hex().chars().take(NAME_DIGITS).collect();
+    let hash = digest(binary)?;
     let path = state.agents().join(hash.clone() + suffix);
     remove_others(state, &hash)?;
     if path.exists() {

@@ -13,6 +13,7 @@ mod gvisor;
 mod gvisor_desktop;
 pub mod host;
 mod hostile;
+mod incus;
 mod isolations;
 mod layers;
 pub mod limits;

@@ -9,6 +9,7 @@ pub mod controller;
 pub mod fake_agent;
 pub mod host;
 pub mod host_helper;
+pub mod incus_cluster;
 pub mod long_requests;
 pub mod models;
 pub mod name_server;

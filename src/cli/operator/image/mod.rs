@@ -1,8 +1,10 @@
-//! `hotdesk image`: builds of the guest image and of the virtual machines' kernel by the installed scripts, and imported images.
+//! `hotdesk image`: builds of the guest image and of the virtual machines' kernel by the installed scripts, imported images, and
+//! publication in Incus.
 
 mod import;
 mod layout;
 mod own_paths;
+mod publish;
 mod reference;
 mod registry;
 mod unpack;
@@ -33,6 +35,8 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },
+    /// Publish the guest image, with this program as its agent, in Incus unless it is there; print its name (engines.incus).
+    Publish(Box<serve::Options>),
     /// Import an OCI image with Debian or Ubuntu, on which templates are built (`base: NAME`). Needs root.
     Import {
         #[command(flatten)]
@@ -69,7 +73,7 @@ pub enum Variant {
 ///
 /// # Errors
 /// When the scripts are not installed, cannot be run, or fail; they print the reason. Those of [`import::import`],
-/// [`import::list`] and [`import::remove`].
+/// [`import::list`], [`import::remove`] and [`publish::publish`].
 pub fn run(command: Command, json: bool) -> Outcome<()> {
     let (script, arguments) = match command {
         Command::Build { variant, cache } => {
@@ -82,6 +86,7 @@ pub fn run(command: Command, json: bool) -> Outcome<()> {
         Command::Import { options, name, source, max_mb } => {
             return import::import(&options.load()?.data_dir, &name, &source, max_mb * 1_000_000);
         }
+        Command::Publish(options) => return publish::publish(&options.load()?, json),
         Command::List(options) => return import::list(&options.load()?.data_dir, json),
         Command::Remove { options, name } => return import::remove(&options.load()?.data_dir, &name),
         Command::Kernel { folder } => ("vm/build", folder.map(PathBuf::into_os_string).into_iter().collect()),

@@ -446,9 +446,9 @@ pub(super) fn refused(what: &str, error: &EngineError) -> Error {
                 .retry_after(30)
                 .context(error)
         }
+        EngineError::Unsupported(_) => Error::invalid(format!("{what}: {error}")),
         EngineError::Absent
         | EngineError::MemoryInUse { .. }
-        | EngineError::Unsupported(_)
         | EngineError::Damaged(_)
         | EngineError::Failed { .. } => {
             let mut failed = Error::internal(error);

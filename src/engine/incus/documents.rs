@@ -1,0 +1,538 @@
+//! Documents of the API of Incus: instances of computers, their configuration, and their states.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::incus::settings::IncusSettings;
+use crate::{Boot, Change, MachineSpec};
+use hotdesk_base::ids::ComputerId;
+
+/// Label with the id of the state folder of the engine that made an instance.
+pub(super) const OWNER: &str = "user.hotdesk.owner";
+/// Label with the computer's id.
+pub(super) const COMPUTER: &str = "user.hotdesk.computer";
+/// Label that says `1` once an instance is whole.
+pub(super) const MADE: &str = "user.hotdesk.made";
+/// Label with the generation of the last boot.
+pub(super) const GENERATION: &str = "user.hotdesk.generation";
+/// Label with the computer's IPv4 address.
+pub(super) const ADDRESS: &str = "user.hotdesk.address";
+/// Label with the digest of the agent in an instance, once that is another than the image's.
+pub(super) const AGENT: &str = "user.hotdesk.agent";
+/// Properties of an image, which Incus copies to the configuration of its instances.
+pub(super) const IMAGE_ID: &str = "hotdesk.image";
+pub(super) const IMAGE_AGENT: &str = "hotdesk.agent";
+pub(super) const IMAGE_BYTES: &str = "hotdesk.bytes";
+
+/// Folder in an instance with the token of its agent.
+pub(super) const BOOT_FOLDER: &str = "/var/lib/hotdesk-boot";
+/// Socket of the agent in an instance.
+pub(super) const AGENT_SOCKET: &str = "/run/hotdesk/agent.sock";
+
+const NAME_PREFIX: &str = "hd-";
+const SNAPSHOT_PREFIX: &str = "s-";
+const INSTANCES: &str = "/1.0/instances/";
+const NIC: &str = "eth0";
+/// Most processes and threads of a computer.
+const MAX_PROCESSES: &str = "4096";
+/// Capabilities of guest root, as of computers in containers.
+const CAPABILITIES: &str =
+    "audit_write chown dac_override fowner fsetid kill net_bind_service setgid setpcap setuid sys_chroot";
+const ENVIRONMENT: [&str; 4] = [
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME=/root",
+    "LANG=C.UTF-8",
+    "container=hotdesk",
+];
+
+/// An instance, as the API describes it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Instance {
+    pub(super) status: String,
+    /// The cluster member; `none` where there is no cluster.
+    #[serde(default)]
+    pub(super) location: String,
+    #[serde(default)]
+    pub(super) config: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) devices: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// Whether the programs of an instance run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Power {
+    Running,
+    Stopped,
+    /// The server does not know: the member of the instance does not answer. It may run.
+    Unknown,
+}
+
+impl Instance {
+    pub(super) fn power(&self) -> Power {
+        match self.status.as_str() {
+            "Stopped" => Power::Stopped,
+            "Running" | "Starting" | "Stopping" | "Aborting" | "Freezing" | "Frozen" | "Thawed" | "Ready" => {
+                Power::Running
+            }
+            _ => Power::Unknown,
+        }
+    }
+
+    /// Whether its creation or copy has finished.
+    pub(super) fn is_made(&self) -> bool {
+        self.label(MADE) == Some("1")
+    }
+
+    /// A label that is not empty.
+    pub(super) fn label(&self, name: &str) -> Option<&str> {
+        self.config.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// The generation of its last boot.
+    pub(super) fn generation(&self) -> Option<u64> {
+        self.label(GENERATION)?.parse().ok()
+    }
+
+    /// Its address, where it has a network.
+    pub(super) fn address(&self) -> Option<Ipv4Addr> {
+        self.label(ADDRESS)?.parse().ok()
+    }
+
+    /// The digest of the agent that it has.
+    pub(super) fn agent(&self) -> Option<&str> {
+        self.label(AGENT).or_else(|| self.config.get(&image_key(IMAGE_AGENT)).map(String::as_str))
+    }
+
+    /// Bytes of the image below its own files, which its quota includes.
+    pub(super) fn image_bytes(&self) -> u64 {
+        self.config.get(&image_key(IMAGE_BYTES)).and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+}
+
+/// The configuration key of an instance that has a property of its image.
+fn image_key(property: &str) -> String {
+    format!("image.{property}")
+}
+
+/// The network of a computer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GuestAddress {
+    pub(super) address: Ipv4Addr,
+    pub(super) prefix: u8,
+    /// Gateway and name server.
+    pub(super) gateway: Ipv4Addr,
+}
+
+/// Name of the instance of a computer.
+pub(super) fn name(id: ComputerId) -> String {
+    format!("{NAME_PREFIX}{id}")
+}
+
+/// Path of the instance of a computer.
+pub(super) fn path(id: ComputerId) -> String {
+    format!("{INSTANCES}{}", name(id))
+}
+
+/// The computer of an instance's name.
+pub(super) fn id_of(name: &str) -> Option<ComputerId> {
+    name.strip_prefix(NAME_PREFIX)?.parse().ok()
+}
+
+/// The computer of an instance's path in a list.
+pub(super) fn id_of_path(path: &str) -> Option<ComputerId> {
+    id_of(path.strip_prefix(INSTANCES)?.split('?').next()?)
+}
+
+/// Name of a snapshot.
+pub(super) fn snapshot_name(snapshot: Uuid) -> String {
+    format!("{SNAPSHOT_PREFIX}{snapshot}")
+}
+
+/// The snapshot of a path in a list.
+pub(super) fn snapshot_of_path(path: &str) -> Option<Uuid> {
+    let name = path.split('?').next()?.rsplit('/').next()?;
+    name.strip_prefix(SNAPSHOT_PREFIX)?.parse().ok()
+}
+
+/// Document of a new instance over an image.
+pub(super) fn create(
+    settings: &IncusSettings,
+    spec: &MachineSpec,
+    owner: &str,
+    image: &ImageRecord,
+    network: Option<&GuestAddress>,
+) -> Value {
+    let mut config = fixed_config();
+    config.extend(labels(spec.id, owner, network));
+    config.extend(limits(spec));
+    json!({
+        "name": name(spec.id),
+        "type": "container",
+        "profiles": [],
+        "source": { "type": "image", "fingerprint": image.fingerprint },
+        "config": config,
+        "devices": devices(settings, spec, image.bytes, network),
+    })
+}
+
+/// A published image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ImageRecord {
+    pub(super) fingerprint: String,
+    /// Bytes of its files.
+    pub(super) bytes: u64,
+}
+
+/// Document of an instance with a copy of another's disk. It is not whole until a later change labels it.
+pub(super) fn copy(
+    settings: &IncusSettings,
+    spec: &MachineSpec,
+    owner: &str,
+    (from, source): (ComputerId, &Instance),
+    network: Option<&GuestAddress>,
+) -> Value {
+    // The server copies the other keys of the source, with the image's properties and the label of the agent.
+    let mut config = fixed_config();
+    config.extend(labels(spec.id, owner, network));
+    config.extend(limits(spec));
+    for absent in [MADE, GENERATION] {
+        config.insert(absent.to_owned(), json!(""));
+    }
+    for (key, value) in &source.config {
+        let is_of_source = key.starts_with("volatile.") || config.contains_key(key);
+        if !is_of_source {
+            config.insert(key.clone(), json!(value));
+        }
+    }
+    json!({
+        "name": name(spec.id),
+        "type": "container",
+        "profiles": [],
+        "source": { "type": "copy", "source": name(from), "instance_only": true },
+        "config": config,
+        "devices": devices(settings, spec, source.image_bytes(), network),
+    })
+}
+
+/// Change of a stopped instance before a boot: all that the spec says, and the generation.
+pub(super) fn boot(
+    settings: &IncusSettings,
+    spec: &MachineSpec,
+    boot: &Boot,
+    instance: &Instance,
+    network: Option<&GuestAddress>,
+) -> Value {
+    let mut config = fixed_config();
+    config.extend(limits(spec));
+    config.insert("raw.lxc".to_owned(), json!(raw_lxc(spec, boot, network)));
+    config.insert(GENERATION.to_owned(), json!(boot.generation.to_string()));
+    let address = network.map(|network| network.address.to_string()).unwrap_or_default();
+    config.insert(ADDRESS.to_owned(), json!(address));
+    let mut devices = devices(settings, spec, instance.image_bytes(), network);
+    if network.is_none() && instance.devices.contains_key(NIC) {
+        // A change cannot remove a device.
+        devices[NIC] = json!({ "type": "none" });
+    }
+    json!({ "config": config, "devices": devices })
+}
+
+/// Change of one dimension of a running instance; `None` when the instance has nothing to change.
+pub(super) fn resize(instance: &Instance, change: Change) -> Option<Value> {
+    let with = |device: &str, values: &[(&str, Option<String>)]| {
+        let mut device_config = instance.devices.get(device)?.clone();
+        for (key, value) in values {
+            match value {
+                Some(value) => device_config.insert((*key).to_owned(), value.clone()),
+                None => device_config.remove(*key),
+            };
+        }
+        Some(json!({ "devices": { device: device_config } }))
+    };
+    match change {
+        Change::Cpu(cpu) => Some(json!({ "config": { "limits.cpu.allowance": allowance(cpu) } })),
+        Change::Memory(bytes) => Some(json!({ "config": { "limits.memory": bytes.to_string() } })),
+        Change::Disk(bytes) => {
+            let size = bytes.saturating_add(instance.image_bytes()).to_string();
+            with("root", &[("size", Some(size))])
+        }
+        Change::Bandwidth(mbps) => {
+            let limit = (mbps > 0).then(|| bandwidth(mbps));
+            with(NIC, &[("limits.ingress", limit.clone()), ("limits.egress", limit)])
+        }
+    }
+}
+
+/// Configuration of every computer, whatever its size.
+fn fixed_config() -> Map<String, Value> {
+    let fixed = [
+        ("boot.autostart", "false"),
+        // User ids that no other instance has.
+        ("security.idmap.isolated", "true"),
+        ("security.privileged", "false"),
+        ("security.nesting", "false"),
+        // The guest would read the labels.
+        ("security.guestapi", "false"),
+        ("limits.memory.swap", "false"),
+        ("limits.processes", MAX_PROCESSES),
+    ];
+    fixed.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
+}
+
+fn labels(id: ComputerId, owner: &str, network: Option<&GuestAddress>) -> Map<String, Value> {
+    let address = network.map(|network| network.address.to_string()).unwrap_or_default();
+    let labels = [(OWNER, owner.to_owned()), (COMPUTER, id.to_string()), (ADDRESS, address)];
+    labels.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
+}
+
+fn limits(spec: &MachineSpec) -> Map<String, Value> {
+    let limits =
+        [("limits.memory", spec.memory_bytes.to_string()), ("limits.cpu.allowance", allowance(spec.cpu))];
+    limits.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
+}
+
+/// Share of CPU time: milliseconds of each 100.
+fn allowance(cpu: f64) -> String {
+    // The clamp makes the cast exact.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let milliseconds = (cpu * 100.0).round().clamp(1.0, 6_553_600.0) as u32;
+    format!("{milliseconds}ms/100ms")
+}
+
+fn bandwidth(mbps: u32) -> String {
+    format!("{mbps}Mbit")
+}
+
+fn devices(
+    settings: &IncusSettings,
+    spec: &MachineSpec,
+    image_bytes: u64,
+    network: Option<&GuestAddress>,
+) -> Value {
+    let size = spec.disk_bytes.saturating_add(image_bytes).to_string();
+    let mut devices = json!({ "root": { "type": "disk", "path": "/", "pool": settings.pool, "size": size } });
+    if let Some(network) = network {
+        let mut nic = json!({
+            "type": "nic",
+            "name": NIC,
+            "network": settings.network,
+            "ipv4.address": network.address.to_string(),
+            "security.mac_filtering": "true",
+            "security.ipv4_filtering": "true",
+            // Rules of a bridge hold at its border only: this keeps computers of one member apart.
+            "security.port_isolation": "true",
+        });
+        if spec.bandwidth_mbps > 0 {
+            nic["limits.ingress"] = json!(bandwidth(spec.bandwidth_mbps));
+            nic["limits.egress"] = json!(bandwidth(spec.bandwidth_mbps));
+        }
+        devices[NIC] = nic;
+    }
+    devices
+}
+
+/// Configuration of LXC that Incus has no keys for.
+fn raw_lxc(spec: &MachineSpec, boot: &Boot, network: Option<&GuestAddress>) -> String {
+    let (run, shared) = (spec.memory_bytes / 8, spec.memory_bytes / 2);
+    let mut lines = vec![
+        format!(
+            "lxc.init.cmd = /usr/bin/hotdesk init -- --listen unix:{AGENT_SOCKET} \
+             --token-file {BOOT_FOLDER}/token --resolution {}",
+            boot.resolution
+        ),
+        // Process 1 of a computer ends by this signal.
+        "lxc.signal.halt = SIGTERM".to_owned(),
+        format!("lxc.uts.name = {}", spec.id.hostname()),
+        // tmpfs counts towards the guest's memory; these limits keep some of it free.
+        format!("lxc.mount.entry = tmpfs run tmpfs nosuid,nodev,mode=755,size={run},create=dir 0 0"),
+        "lxc.mount.entry = tmpfs run/hotdesk tmpfs nosuid,nodev,noexec,mode=700,size=1m,create=dir 0 0"
+            .to_owned(),
+        format!(
+            "lxc.mount.entry = tmpfs dev/shm tmpfs nosuid,nodev,noexec,mode=1777,size={shared},create=dir 0 0"
+        ),
+        "lxc.no_new_privs = 1".to_owned(),
+        format!("lxc.cap.keep = {CAPABILITIES}"),
+    ];
+    lines.extend(ENVIRONMENT.map(|variable| format!("lxc.environment = {variable}")));
+    if let Some(GuestAddress { address, prefix, gateway }) = network {
+        lines.push(format!("lxc.net.0.ipv4.address = {address}/{prefix}"));
+        lines.push(format!("lxc.net.0.ipv4.gateway = {gateway}"));
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotdesk_base::secret::Secret;
+    use hotdesk_domain::computer::isolation::Isolation;
+    use hotdesk_domain::desktop::resolution::Resolution;
+
+    fn spec(cpu: f64, bandwidth_mbps: u32) -> MachineSpec {
+        MachineSpec {
+            id: ComputerId(Uuid::from_u128(0x1111)),
+            isolation: Isolation::Shared,
+            cpu,
+            memory_bytes: 4 << 30,
+            disk_bytes: 1000,
+            bandwidth_mbps,
+            layers: Vec::new(),
+            egress: None,
+        }
+    }
+
+    fn network() -> GuestAddress {
+        let (address, gateway) = (Ipv4Addr::new(10, 77, 2, 1), Ipv4Addr::new(10, 77, 0, 1));
+        GuestAddress { address, prefix: 16, gateway }
+    }
+
+    fn settings() -> IncusSettings {
+        IncusSettings { pool: "local".to_owned(), network: "desk0".to_owned(), ..IncusSettings::default() }
+    }
+
+    fn instance(text: Value) -> Instance {
+        serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn a_status_says_whether_programs_may_run() {
+        for (status, power) in [
+            ("Running", Power::Running),
+            ("Frozen", Power::Running),
+            ("Stopping", Power::Running),
+            ("Stopped", Power::Stopped),
+            // The member of the instance does not answer.
+            ("Error", Power::Unknown),
+            ("", Power::Unknown),
+        ] {
+            assert_eq!(instance(json!({"status": status})).power(), power, "{status}");
+        }
+    }
+
+    #[test]
+    fn names_lead_back_to_computers_and_snapshots() {
+        let id = ComputerId::random();
+        assert_eq!(id_of(&name(id)), Some(id));
+        assert_eq!(id_of_path(&path(id)), Some(id));
+        assert_eq!(id_of_path(&format!("{}?project=desks", path(id))), Some(id));
+        for other in ["/1.0/instances/web", "/1.0/instances/hd-web", "/1.0/networks/desk0"] {
+            assert_eq!(id_of_path(other), None, "{other}");
+        }
+        let snapshot = Uuid::new_v4();
+        let listed = format!("{}/snapshots/{}", path(id), snapshot_name(snapshot));
+        assert_eq!(snapshot_of_path(&listed), Some(snapshot));
+        assert_eq!(snapshot_of_path(&format!("{listed}?project=desks")), Some(snapshot));
+        assert_eq!(snapshot_of_path(&format!("{}/snapshots/daily", path(id))), None);
+    }
+
+    #[test]
+    fn a_new_instance_is_unprivileged_and_bounded() {
+        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500 };
+        let made = create(&settings(), &spec(1.5, 0), "own", &image, Some(&network()));
+        let config = &made["config"];
+        for (key, expected) in [
+            ("security.idmap.isolated", "true"),
+            ("security.privileged", "false"),
+            ("security.guestapi", "false"),
+            ("limits.memory", "4294967296"),
+            ("limits.cpu.allowance", "150ms/100ms"),
+            (OWNER, "own"),
+            (COMPUTER, "00000000-0000-0000-0000-000000001111"),
+            (ADDRESS, "10.77.2.1"),
+        ] {
+            assert_eq!(config[key], expected, "{key}");
+        }
+        assert!(config.get(MADE).is_none() && config.get(GENERATION).is_none());
+        assert_eq!(made["devices"]["root"]["size"], "1500");
+        assert_eq!(made["devices"]["eth0"]["security.port_isolation"], "true");
+        assert!(made["devices"]["eth0"].get("limits.egress").is_none());
+        let limited = create(&settings(), &spec(0.25, 10), "own", &image, Some(&network()));
+        assert_eq!(limited["devices"]["eth0"]["limits.egress"], "10Mbit");
+        assert_eq!(limited["config"]["limits.cpu.allowance"], "25ms/100ms");
+        let alone = create(&settings(), &spec(1.0, 10), "own", &image, None);
+        assert!(alone["devices"].get("eth0").is_none());
+    }
+
+    #[test]
+    fn a_boot_writes_its_generation_and_no_secret() {
+        let boot_inputs = Boot {
+            generation: 7,
+            token: Secret::new("a-token-of-this-boot"),
+            resolution: Resolution::default(),
+        };
+        let own = instance(json!({"status": "Stopped", "config": {"image.hotdesk.bytes": "500"}}));
+        let change = boot(&settings(), &spec(1.0, 0), &boot_inputs, &own, Some(&network()));
+        assert_eq!(change["config"][GENERATION], "7");
+        assert_eq!(change["devices"]["root"]["size"], "1500");
+        assert!(!change.to_string().contains("a-token-of-this-boot"));
+        let raw = change["config"]["raw.lxc"].as_str().unwrap();
+        for line in [
+            "lxc.signal.halt = SIGTERM",
+            "lxc.no_new_privs = 1",
+            "lxc.net.0.ipv4.address = 10.77.2.1/16",
+            "lxc.net.0.ipv4.gateway = 10.77.0.1",
+            "lxc.uts.name = hotdesk-00000000",
+        ] {
+            assert!(raw.lines().any(|it| it == line), "{line} in {raw}");
+        }
+        assert_eq!(change["config"][ADDRESS], "10.77.2.1");
+        let linked = instance(json!({"status": "Stopped", "devices": {"eth0": {"type": "nic"}}}));
+        let alone = boot(&settings(), &spec(1.0, 0), &boot_inputs, &linked, None);
+        assert!(!alone["config"]["raw.lxc"].as_str().unwrap().contains("lxc.net"));
+        assert_eq!(alone["devices"]["eth0"], json!({"type": "none"}));
+    }
+
+    #[test]
+    fn a_copy_has_the_image_of_its_source_and_no_boot_of_it() {
+        let source = instance(json!({
+            "status": "Running",
+            "config": {
+                "image.hotdesk.bytes": "500", "volatile.uuid": "u", AGENT: "digest", MADE: "1", GENERATION: "3",
+                ADDRESS: "10.77.2.9", "limits.memory": "1",
+            },
+        }));
+        let from = ComputerId::random();
+        let made = copy(&settings(), &spec(1.0, 0), "own", (from, &source), Some(&network()));
+        let config = &made["config"];
+        for (key, expected) in [
+            (MADE, ""),
+            (GENERATION, ""),
+            (AGENT, "digest"),
+            (ADDRESS, "10.77.2.1"),
+            ("limits.memory", "4294967296"),
+            ("image.hotdesk.bytes", "500"),
+        ] {
+            assert_eq!(config[key], expected, "{key}");
+        }
+        assert!(config.get("volatile.uuid").is_none());
+        assert_eq!(made["source"]["source"], name(from));
+        assert_eq!(made["devices"]["root"]["size"], "1500");
+        // The labels are empty in an instance that is being made.
+        let fresh = instance(json!({"status": "Stopped", "config": {MADE: "", GENERATION: ""}}));
+        assert!(!fresh.is_made() && fresh.generation().is_none());
+    }
+
+    #[test]
+    fn a_resize_changes_one_dimension() {
+        let own = instance(json!({
+            "status": "Running",
+            "config": {"image.hotdesk.bytes": "500"},
+            "devices": {
+                "root": {"type": "disk", "size": "1500"},
+                "eth0": {"type": "nic", "limits.egress": "5Mbit", "limits.ingress": "5Mbit"},
+            },
+        }));
+        let of = |change| resize(&own, change);
+        assert_eq!(of(Change::Cpu(2.0)), Some(json!({"config": {"limits.cpu.allowance": "200ms/100ms"}})));
+        assert_eq!(of(Change::Memory(9)), Some(json!({"config": {"limits.memory": "9"}})));
+        let disk = json!({"devices": {"root": {"type": "disk", "size": "2500"}}});
+        assert_eq!(of(Change::Disk(2000)), Some(disk));
+        let unlimited = json!({"devices": {"eth0": {"type": "nic"}}});
+        assert_eq!(of(Change::Bandwidth(0)), Some(unlimited));
+        let alone = instance(json!({"status": "Running"}));
+        assert_eq!(resize(&alone, Change::Bandwidth(10)), None);
+    }
+}

@@ -1,0 +1,359 @@
+//! Creation, start, stop and removal of instances, and observation of their states.
+
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::incus::IncusEngine;
+use crate::incus::client::{ClientError, FileContent};
+use crate::incus::documents::{self, BOOT_FOLDER, Instance, OWNER, Power};
+use crate::incus::network::Bridge;
+use crate::state::boot_files::{self, BootFile};
+use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
+use hotdesk_base::ids::ComputerId;
+
+const CREATE: &str = "create the instance";
+const START: &str = "start the machine";
+const STOP: &str = "stop the machine";
+const DESTROY: &str = "remove the instance";
+const OBSERVE: &str = "observe the machine";
+
+/// Timeout of a creation: a member that lacks the image fetches and unpacks it first.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(600);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// Timeout of an end by force, and of a removal.
+const END_TIMEOUT: Duration = Duration::from_secs(120);
+/// Additional time of a stop that the guest was asked for, which Incus bounds itself.
+const STOP_MARGIN: Duration = Duration::from_secs(20);
+/// How long an instance may be busy with the operation of an earlier controller.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
+/// Pause of a waiter while the server or the instance's member does not answer.
+const BLIND_PAUSE: Duration = Duration::from_secs(5);
+/// Interval at which a waiter looks without a notice, should an event be lost.
+const LOOK_INTERVAL: Duration = Duration::from_secs(300);
+
+impl IncusEngine {
+    /// The instance of a computer, and the tag of its content; `None` when there is none.
+    pub(super) async fn find(
+        &self,
+        id: ComputerId,
+        step: &'static str,
+    ) -> EngineResult<Option<(Instance, String)>> {
+        match self.client.get_tagged(&documents::path(id)).await {
+            Ok((found, tag)) => {
+                let instance: Instance =
+                    serde_json::from_value(found).map_err(|error| EngineError::failed(step, error))?;
+                // An instance of another controller has the same name only by an error of its operator.
+                if instance.label(OWNER) != Some(self.owner.as_str()) {
+                    let detail = format!("{} belongs to another controller", documents::name(id));
+                    return Err(EngineError::failed(step, detail));
+                }
+                Ok(Some((instance, tag)))
+            }
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error.at(step)),
+        }
+    }
+
+    /// The instance of a computer whose creation has finished.
+    pub(super) async fn find_made(
+        &self,
+        id: ComputerId,
+        step: &'static str,
+    ) -> EngineResult<Option<(Instance, String)>> {
+        Ok(self.find(id, step).await?.filter(|(instance, _)| instance.is_made()))
+    }
+
+    /// The bridge of computers; `None` where they have no network.
+    pub(super) async fn bridge(&self) -> EngineResult<Option<Bridge>> {
+        Bridge::read(&self.client, &self.settings, &self.host.network).await
+    }
+
+    pub(super) async fn create_instance(&self, spec: &MachineSpec) -> EngineResult<()> {
+        check_supported(spec)?;
+        if !self.needs_instance(spec.id).await? {
+            return Ok(());
+        }
+        let image = self.guest_image().await?.find(&self.client).await?;
+        let network = match self.bridge().await? {
+            Some(bridge) => Some(self.addresses.claim(&self.client, &bridge, spec.id).await?),
+            None => None,
+        };
+        let document = documents::create(&self.settings, spec, &self.owner, &image, network.as_ref());
+        self.make(spec.id, "/1.0/instances", &document, CREATE).await
+    }
+
+    /// Whether the instance of a computer must be made. Removes one that is not whole.
+    pub(super) async fn needs_instance(&self, id: ComputerId) -> EngineResult<bool> {
+        match self.find(id, CREATE).await? {
+            Some((instance, _)) if instance.is_made() => Ok(false),
+            Some(_) => self.remove(id).await.map(|()| true),
+            None => Ok(true),
+        }
+    }
+
+    /// Makes an instance and labels it as whole.
+    pub(super) async fn make(
+        &self,
+        id: ComputerId,
+        path: &str,
+        document: &Value,
+        step: &'static str,
+    ) -> EngineResult<()> {
+        let made = self.client.run(Method::POST, path, Some(document), CREATE_TIMEOUT).await;
+        made.map_err(|error| error.at(step))?;
+        let label = json!({ "config": { documents::MADE: "1" } });
+        self.client.patch(&documents::path(id), &label, None).await.map_err(|error| error.at(step))
+    }
+
+    pub(super) async fn start_instance(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        check_supported(spec)?;
+        let Some((instance, tag)) = self.find_made(spec.id, START).await? else {
+            return Err(EngineError::Absent);
+        };
+        match instance.power() {
+            Power::Running if instance.generation() == Some(boot.generation) => {
+                return self.links.ensure(spec.id).map(Endpoint::Unix);
+            }
+            Power::Running => {
+                let runs = instance.generation().map_or("none".to_owned(), |runs| runs.to_string());
+                let detail = format!("it runs generation {runs}, not {}", boot.generation);
+                return Err(EngineError::failed(START, detail));
+            }
+            Power::Unknown => return Err(unknown(START, &instance)),
+            Power::Stopped => {}
+        }
+        self.links.close(spec.id)?;
+        self.prepare(spec, boot, &instance, &tag).await?;
+        let started = self.set_state(spec.id, &json!({ "action": "start", "timeout": 60 }), START_TIMEOUT);
+        if let Err(error) = started.await {
+            // Its answer may have been lost.
+            if let Err(left) = self.kill(spec.id).await {
+                tracing::warn!(
+                    computer = %spec.id,
+                    error = format_args!("{left:#}"),
+                    "could not end the instance of a failed start"
+                );
+            }
+            return Err(error.at(START));
+        }
+        self.links.ensure(spec.id).map(Endpoint::Unix)
+    }
+
+    /// Writes what a boot needs: the configuration with the generation, then the files.
+    async fn prepare(
+        &self,
+        spec: &MachineSpec,
+        boot: &Boot,
+        instance: &Instance,
+        tag: &str,
+    ) -> EngineResult<()> {
+        let bridge = self.bridge().await?;
+        let network = match (&bridge, instance.address()) {
+            (Some(bridge), Some(address)) => Some(bridge.guest(address)),
+            (Some(bridge), None) => Some(self.addresses.claim(&self.client, bridge, spec.id).await?),
+            (None, _) => None,
+        };
+        let change = documents::boot(&self.settings, spec, boot, instance, network.as_ref());
+        // Refused when another controller has changed the instance since: it may be starting it. It is the first change,
+        // because those of files may change the tag.
+        let (path, tag) = (documents::path(spec.id), Some(tag).filter(|tag| !tag.is_empty()));
+        self.client.patch(&path, &change, tag).await.map_err(|error| error.at(START))?;
+        let agent = self.agent()?;
+        if instance.agent() != Some(agent.digest.as_str()) {
+            let file = tokio::fs::File::open(&agent.path).await;
+            let file = file.map_err(|error| EngineError::failed(START, error))?;
+            self.push(spec.id, "/usr/bin/hotdesk", 0o755, FileContent::Copy(file)).await?;
+            let label = json!({ "config": { documents::AGENT: agent.digest } });
+            self.client.patch(&path, &label, None).await.map_err(|error| error.at(START))?;
+        }
+        self.push(spec.id, BOOT_FOLDER, 0o700, FileContent::Folder).await?;
+        let resolv_conf = bridge.map(|bridge| bridge.resolv_conf()).unwrap_or_default();
+        for BootFile { name, text, mode } in boot_files::files(spec, boot, &resolv_conf) {
+            let Some(path) = guest_path(name) else { continue };
+            self.push(spec.id, &path, mode, FileContent::Text(text)).await?;
+        }
+        Ok(())
+    }
+
+    async fn push(&self, id: ComputerId, path: &str, mode: u32, content: FileContent) -> EngineResult<()> {
+        let pushed = self.client.push(&documents::name(id), path, mode, content).await;
+        pushed.map_err(|error| match error.at(START) {
+            EngineError::Failed { step, detail } => EngineError::failed(step, format!("{path}: {detail}")),
+            other @ (EngineError::NoCapacity(..)
+            | EngineError::Absent
+            | EngineError::MemoryInUse { .. }
+            | EngineError::Unsupported(_)
+            | EngineError::Damaged(_)) => other,
+        })
+    }
+
+    pub(super) async fn stop_instance(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
+        let Some((instance, _)) = self.find(id, STOP).await? else { return self.links.close(id) };
+        if instance.power() == Power::Running && !grace.is_zero() {
+            let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
+            let request = json!({ "action": "stop", "timeout": seconds, "force": false });
+            if let Err(error) = self.set_state(id, &request, grace + STOP_MARGIN).await {
+                tracing::debug!(computer = %id, %error, "the instance did not stop when it was asked to");
+            }
+        }
+        self.kill(id).await?;
+        self.links.close(id)
+    }
+
+    /// Ends an instance by force unless it is stopped.
+    async fn kill(&self, id: ComputerId) -> EngineResult<()> {
+        let deadline = Instant::now() + BUSY_TIMEOUT;
+        loop {
+            match self.find(id, STOP).await? {
+                None => return Ok(()),
+                Some((instance, _)) if instance.power() == Power::Stopped => return Ok(()),
+                Some((instance, _)) if instance.power() == Power::Unknown => {
+                    return Err(unknown(STOP, &instance));
+                }
+                Some(_) => {}
+            }
+            let request = json!({ "action": "stop", "timeout": -1, "force": true });
+            match self.set_state(id, &request, END_TIMEOUT).await {
+                Ok(()) if Instant::now() < deadline => {}
+                Ok(()) => return Err(EngineError::failed(STOP, "it runs after an end by force")),
+                // It may have ended by itself meanwhile, which the next look shows.
+                Err(_) if Instant::now() < deadline => tokio::time::sleep(BUSY_PAUSE).await,
+                Err(error) => return Err(error.at(STOP)),
+            }
+        }
+    }
+
+    async fn set_state(&self, id: ComputerId, request: &Value, timeout: Duration) -> Result<(), ClientError> {
+        let path = format!("{}/state", documents::path(id));
+        self.client.run(Method::PUT, &path, Some(request), timeout).await.map(drop)
+    }
+
+    pub(super) async fn destroy_instance(&self, id: ComputerId) -> EngineResult<()> {
+        if self.find(id, DESTROY).await?.is_some() {
+            self.remove(id).await?;
+        }
+        self.addresses.release(id).await;
+        self.links.close(id)
+    }
+
+    /// Ends and removes an instance with its snapshots.
+    async fn remove(&self, id: ComputerId) -> EngineResult<()> {
+        let deadline = Instant::now() + BUSY_TIMEOUT;
+        loop {
+            self.kill(id).await?;
+            match self.client.run(Method::DELETE, &documents::path(id), None, END_TIMEOUT).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_missing() => return Ok(()),
+                Err(error) if error.is_busy() && Instant::now() < deadline => {
+                    tokio::time::sleep(BUSY_PAUSE).await;
+                }
+                Err(error) => return Err(error.at(DESTROY)),
+            }
+        }
+    }
+
+    pub(super) async fn observe_instance(&self, id: ComputerId) -> EngineResult<Observation> {
+        let Some((instance, _)) = self.find_made(id, OBSERVE).await? else {
+            return Ok(Observation::Absent);
+        };
+        match instance.power() {
+            Power::Stopped => Ok(Observation::Stopped),
+            Power::Unknown => Err(unknown(OBSERVE, &instance)),
+            Power::Running => {
+                let generation = instance.generation().ok_or_else(|| {
+                    EngineError::failed(OBSERVE, "it runs, and no controller of hotdesk has started it")
+                })?;
+                let endpoint = Endpoint::Unix(self.links.ensure(id)?);
+                // Its address is one of its member's bridge, not of this host.
+                Ok(Observation::Running { generation, endpoint, address: None })
+            }
+        }
+    }
+
+    pub(super) async fn list_instances(&self) -> EngineResult<Vec<ComputerId>> {
+        const STEP: &str = "list the instances";
+        let path = format!("/1.0/instances?filter=config.{OWNER}%20eq%20{}", self.owner);
+        let listed = self.client.get(&path).await.map_err(|error| error.at(STEP))?;
+        let paths: Vec<String> =
+            serde_json::from_value(listed).map_err(|error| EngineError::failed(STEP, error))?;
+        let mut ids: Vec<ComputerId> = paths.iter().filter_map(|path| documents::id_of_path(path)).collect();
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// Waits until an instance does not run. While nobody can say whether it runs, it counts as running: its member may have
+    /// lost only its network.
+    pub(super) async fn wait_until_stopped(&self, id: ComputerId) {
+        let mut notices = self.watch.subscribe(id);
+        loop {
+            match self.find(id, OBSERVE).await {
+                Ok(None) => return,
+                Ok(Some((instance, _))) if instance.power() == Power::Stopped => return,
+                Ok(Some((instance, _))) if instance.power() == Power::Running => {
+                    tokio::select! {
+                        () = notices.next() => {}
+                        () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                    }
+                }
+                Ok(Some(_)) => tokio::time::sleep(BLIND_PAUSE).await,
+                Err(error) => {
+                    tracing::debug!(
+                        computer = %id,
+                        error = format_args!("{error:#}"),
+                        "could not look whether the machine runs"
+                    );
+                    tokio::time::sleep(BLIND_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Refuses what instances cannot have.
+pub(super) fn check_supported(spec: &MachineSpec) -> EngineResult<()> {
+    if !spec.layers.is_empty() {
+        return Err(EngineError::Unsupported("begin from layers of a template"));
+    }
+    if spec.egress.is_some() {
+        return Err(EngineError::Unsupported("restrict the network of machines"));
+    }
+    Ok(())
+}
+
+/// The path in a computer of a file of its boot; `None` for files that instances have otherwise.
+fn guest_path(name: &str) -> Option<String> {
+    match name {
+        "token" => Some(format!("{BOOT_FOLDER}/{name}")),
+        "machine-id" | "resolv.conf" | "hosts" | "hostname" => Some(format!("/etc/{name}")),
+        // The agent reads the limits of its control groups.
+        _ => None,
+    }
+}
+
+fn unknown(step: &'static str, instance: &Instance) -> EngineError {
+    let detail = format!(
+        "its member {:?} does not answer (status {:?}); it may still run",
+        instance.location, instance.status
+    );
+    EngineError::failed(step, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_of_a_boot_has_a_place_or_another_source() {
+        for (name, expected) in [
+            ("token", Some("/var/lib/hotdesk-boot/token")),
+            ("machine-id", Some("/etc/machine-id")),
+            ("hosts", Some("/etc/hosts")),
+            ("limits.json", None),
+        ] {
+            assert_eq!(guest_path(name).as_deref(), expected, "{name}");
+        }
+    }
+}

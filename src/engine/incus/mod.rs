@@ -1,0 +1,326 @@
+//! Engine over Incus: each computer is an unprivileged container of one server or of a cluster (docs/engines/incus.md).
+//!
+//! ```text
+//!   IncusEngine -- client -- Incus (any member) -- member of the instance -- instance hd-<id>
+//!       |                                                                        hotdesk init, agent
+//!       +-- link: <state>/incus/<id>.sock --- exec of Incus, HTTP/2 --- hotdesk bridge
+//! ```
+//! The server's records are the only state: labels of an instance say whose it is, and which boot runs. So it implements
+//! [`Engine`] itself, without the driver of the engines that own disks and networks of this host.
+
+mod bridge;
+mod checks;
+mod client;
+mod copies;
+mod documents;
+mod image;
+mod lifecycle;
+mod link;
+mod network;
+mod settings;
+mod watch;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+pub use bridge::run as run_bridge;
+pub(crate) use checks::checks;
+pub use image::PublishedImage;
+pub use settings::IncusSettings;
+
+use crate::host::command::host_error;
+use crate::host::files::{private_folder, write_durably};
+use crate::incus::client::Client;
+use crate::incus::image::{AgentFile, GuestImage};
+use crate::incus::link::Links;
+use crate::incus::network::AddressBook;
+use crate::incus::watch::Watch;
+use crate::state::agent_binary;
+use crate::state::layout::StateDir;
+use crate::{
+    Boot, Capabilities, Change, Check, Effect, Endpoint, Engine, EngineError, EngineFindings, EngineResult,
+    HostSettings, LeftoverRecord, MAX_LEFTOVERS, MachineSpec, Observation, Offer, Offers, OpenMode, Snapshot,
+};
+use hotdesk_base::hex::hex;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tasks::{Tasks, spawn_blocking};
+use hotdesk_domain::computer::isolation::Isolation;
+use hotdesk_domain::computer::template::network::egress::EgressPolicy;
+
+const OPEN: &str = "open the Incus engine";
+/// Folder of the engine in the state folder.
+const FOLDER: &str = "incus";
+/// File with the id that labels the instances of this state folder.
+const OWNER_FILE: &str = "owner";
+
+/// The engine over Incus.
+#[derive(Debug)]
+pub(crate) struct IncusEngine {
+    settings: IncusSettings,
+    host: HostSettings,
+    offers: Offers,
+    client: Client,
+    /// Id of the state folder, with which its instances are labelled.
+    owner: String,
+    /// The agent for computers; `None` unless they are started.
+    agent: Option<AgentFile>,
+    addresses: AddressBook,
+    links: Links,
+    watch: Watch,
+    tasks: Tasks,
+}
+
+impl IncusEngine {
+    /// What the engine offers.
+    pub(crate) fn offer() -> Offer {
+        Offer {
+            isolation: Isolation::Shared,
+            engine: "incus",
+            capabilities: Capabilities {
+                live_cpu: true,
+                live_ram: true,
+                live_disk: true,
+                copy_while_running: true,
+                ..Capabilities::default()
+            },
+        }
+    }
+
+    /// Opens the engine. The server is not asked for anything yet. Blocks.
+    ///
+    /// # Errors
+    /// `Failed` when the state folder, the agent or a certificate cannot be read.
+    pub(crate) fn open(host: HostSettings, settings: IncusSettings, mode: OpenMode) -> EngineResult<Self> {
+        settings.check().map_err(|why| EngineError::failed(OPEN, why))?;
+        let state = StateDir::open(&host.state_dir)?;
+        let folder = state.root().join(FOLDER);
+        private_folder(&folder).map_err(host_error(OPEN, &folder))?;
+        let agent = if mode == OpenMode::Run { Some(install_agent(&host, &state)?) } else { None };
+        let client = Client::open(&settings)?;
+        let tasks = Tasks::new();
+        Ok(Self {
+            offers: Offers::one(Self::offer()),
+            owner: owner(&folder.join(OWNER_FILE))?,
+            agent,
+            addresses: AddressBook::default(),
+            links: Links::open(client.clone(), &folder, tasks.clone())?,
+            watch: Watch::new(client.clone(), tasks.clone()),
+            tasks,
+            client,
+            settings,
+            host,
+        })
+    }
+
+    /// The agent for computers.
+    fn agent(&self) -> EngineResult<&AgentFile> {
+        self.agent
+            .as_ref()
+            .ok_or_else(|| EngineError::failed("find the agent", "the engine was opened without it"))
+    }
+
+    /// Reads the guest image of the configuration.
+    async fn guest_image(&self) -> EngineResult<GuestImage> {
+        let folder = self.host.image.clone();
+        let read = spawn_blocking(move || GuestImage::read(&folder)).await;
+        read.map_err(|_| EngineError::failed("read the guest image", "the thread panicked"))?
+    }
+
+    /// Publishes the guest image with the agent unless that is done; see [`crate::publish_image`].
+    pub(crate) async fn publish(&self) -> EngineResult<PublishedImage> {
+        let (scratch, program) = (self.host.state_dir.join(FOLDER), self.host.agent_binary.clone());
+        // Not the copy in the state folder: that is of the version of a controller that may run.
+        let agent = spawn_blocking(move || agent_file(program)).await;
+        let agent = agent.map_err(|_| EngineError::failed("read the agent", "the thread panicked"))??;
+        self.guest_image().await?.publish(&self.client, agent, scratch).await
+    }
+}
+
+impl Drop for IncusEngine {
+    fn drop(&mut self) {
+        self.tasks.stopping().cancel();
+    }
+}
+
+/// Copies the agent into the state folder, so that an upgrade of this program changes it only when the engine is opened again.
+fn install_agent(host: &HostSettings, state: &StateDir) -> EngineResult<AgentFile> {
+    let path = agent_binary::install(&host.agent_binary, state)?;
+    let digest = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(AgentFile { path, digest })
+}
+
+/// The agent in a file, with the digest by which [`agent_binary::install`] would name its copy. Blocks.
+fn agent_file(path: PathBuf) -> EngineResult<AgentFile> {
+    let digest = agent_binary::digest(&path)?;
+    Ok(AgentFile { path, digest })
+}
+
+/// The id in a file, which is made when it is missing.
+fn owner(path: &Path) -> EngineResult<String> {
+    let failed = host_error(OPEN, path);
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            let id = text
+                .trim()
+                .parse::<Uuid>()
+                .map_err(|error| EngineError::failed(OPEN, format!("{}: {error}", path.display())))?;
+            Ok(id.to_string())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let id = Uuid::new_v4().to_string();
+            write_durably(path, id.as_bytes()).map_err(failed)?;
+            Ok(id)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+#[async_trait]
+impl Engine for IncusEngine {
+    fn offers(&self) -> &Offers {
+        &self.offers
+    }
+
+    async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String> {
+        self.offers.require(isolation)?;
+        let (image, agent) = (self.guest_image().await?, self.agent()?);
+        Ok(hex(&Sha256::digest(format!("incus {} {}", image.id, agent.digest))))
+    }
+
+    async fn image_id(&self) -> EngineResult<String> {
+        Ok(self.guest_image().await?.id)
+    }
+
+    async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
+        self.create_instance(&self.offers.effective(spec)?).await
+    }
+
+    async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        self.start_instance(&self.offers.effective(spec)?, boot).await
+    }
+
+    async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
+        self.stop_instance(id, grace).await
+    }
+
+    async fn destroy(&self, id: ComputerId) -> EngineResult<()> {
+        self.destroy_instance(id).await
+    }
+
+    async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
+        self.observe_instance(id).await
+    }
+
+    async fn check_capacity(&self, id: ComputerId, rollback_to: Option<Uuid>) -> EngineResult<()> {
+        match rollback_to {
+            Some(snapshot) => self.check_snapshot(id, snapshot).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn list(&self) -> EngineResult<Vec<ComputerId>> {
+        self.list_instances().await
+    }
+
+    async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()> {
+        self.wait_until_stopped(id).await;
+        Ok(())
+    }
+
+    async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
+        self.resize_instance(id, change).await
+    }
+
+    async fn set_egress(&self, _id: ComputerId, policy: Option<&EgressPolicy>) -> EngineResult<()> {
+        match policy {
+            // No computer has a policy.
+            None => Ok(()),
+            Some(_) => Err(EngineError::Unsupported("restrict the network of machines")),
+        }
+    }
+
+    async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.copy_instance(from, &self.offers.effective(to)?).await
+    }
+
+    async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
+        if memory {
+            return Err(EngineError::Unsupported("snapshot memory"));
+        }
+        self.take_snapshot(id, snapshot).await
+    }
+
+    async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.roll_back(id, snapshot).await
+    }
+
+    async fn remove_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.drop_snapshot(id, snapshot).await
+    }
+
+    async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
+        self.list_snapshots(id).await
+    }
+
+    async fn check_host(&self, thorough: bool) -> EngineResult<Vec<EngineFindings>> {
+        let (host, settings) = (self.host.clone(), self.settings.clone());
+        let run = move || {
+            let (run, left_out): (Vec<Check<'_>>, Vec<Check<'_>>) =
+                checks(&host, &settings).into_iter().partition(|check| thorough || check.is_quick);
+            EngineFindings {
+                offer: Self::offer(),
+                findings: run.into_iter().map(Check::run).collect(),
+                left_out: left_out.into_iter().map(|check| check.what.into()).collect(),
+            }
+        };
+        let found = spawn_blocking(run).await;
+        let found = found.map_err(|_| EngineError::failed("check the host", "the thread panicked"))?;
+        Ok(vec![found])
+    }
+
+    async fn find_leftovers(&self, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<LeftoverRecord>> {
+        let instances = self.list_instances().await?;
+        let leftover = |id: ComputerId| LeftoverRecord {
+            kind: "instance".into(),
+            location: documents::name(id),
+            reason: "no computer has this id".into(),
+            remedy: "remove it".into(),
+        };
+        let leftovers = instances.into_iter().filter(|id| !owned.contains(id)).map(leftover);
+        Ok(leftovers.take(MAX_LEFTOVERS).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_engine_keeps_its_id_and_says_what_it_cannot_do() {
+        let temp = tempfile::tempdir().unwrap();
+        let program = temp.path().join("program");
+        fs::write(&program, "agent").unwrap();
+        let host = HostSettings::new(temp.path().join("state"), temp.path().join("image"), &program);
+        let settings = IncusSettings { url: "/nowhere/unix.socket".to_owned(), ..IncusSettings::default() };
+        let open = || IncusEngine::open(host.clone(), settings.clone(), OpenMode::Run).unwrap();
+        let (first, second) = (open().owner.clone(), open());
+        assert_eq!(first, second.owner);
+        let offers = second.offers();
+        assert_eq!(offers.isolations(), [Isolation::Shared]);
+        assert!(!offers.capabilities(Isolation::Shared).suspend);
+        let id = ComputerId::random();
+        let refused = second.snapshot(id, Uuid::new_v4(), true).await.unwrap_err();
+        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
+        assert!(second.set_egress(id, None).await.is_ok());
+        // A server that does not answer says nothing about a machine.
+        assert!(matches!(second.observe(id).await.unwrap_err(), EngineError::Failed { .. }));
+        let early = tokio::time::timeout(Duration::from_millis(50), second.wait_stopped(id)).await;
+        assert!(early.is_err());
+    }
+}

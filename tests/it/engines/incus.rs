@@ -1,0 +1,186 @@
+//! Computers as Incus instances, of one server and of a cluster, through a controller.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hotdesk::base::wait;
+use serde_json::{Value, json};
+
+use crate::harness::caller::id_of;
+use crate::harness::controller::RunningController;
+use crate::harness::incus_cluster::{IncusCluster, Route};
+use crate::harness::picture;
+
+/// Longest time until a member that starts again serves its instances, on a busy machine.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(90);
+/// Longest time until the end of a computer shows in its status.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Uses the screen of a computer.
+async fn check_desktop(controller: &RunningController, id: &str) {
+    let clicked = controller.act(id, "click", json!({"x": 640, "y": 360})).await;
+    assert_eq!(clicked.status, 200, "{}", clicked.body);
+    let path = format!("/computers/{id}/screenshot?response_format=binary");
+    let shot = controller.request(reqwest::Method::GET, &path).send().await.expect("an answer");
+    assert_eq!(shot.status(), 200);
+    assert_eq!(picture::size(&shot.bytes().await.expect("a picture")), (1280, 720));
+}
+
+/// Waits until a command runs on a computer, and returns its output.
+async fn eventually(controller: &RunningController, id: &str, command: &str) -> String {
+    let answered = wait::until(RECOVERY_TIMEOUT, || async {
+        let ran = controller.post(&format!("/computers/{id}/bash"), json!({ "command": command })).await;
+        (ran.status == 200).then(|| ran.body["output"].as_str().expect("output").to_owned())
+    });
+    answered.await.expect("the computer answers")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_computer_on_a_server_is_used_stopped_adopted_and_removed() {
+    let Some(cluster) = IncusCluster::start(1) else { return };
+    let mut controller = RunningController::boot_with(&cluster.configuration(Route::Socket)).await;
+    let workspace = controller.workspace("demo").await;
+    // Without its image no computer is made, and nothing is left of the attempt.
+    let early = controller.post("/computers", json!({"workspace_id": workspace, "name": "early"})).await;
+    assert!(early.status >= 500, "{}", early.body);
+    assert_eq!(cluster.instances("n"), Vec::<String>::new());
+    cluster.publish(&controller);
+    cluster.publish(&controller);
+
+    let id = id_of(&controller.computer(&workspace, "one").await);
+    assert_eq!(cluster.instances("n"), [format!("hd-{id}")]);
+    check_desktop(&controller, &id).await;
+    assert_eq!(controller.bash(&id, "hostname; id -u").await, format!("hotdesk-{}\n0\n", &id[..8]));
+    controller.bash(&id, "echo kept >/root/note; sync").await;
+    // Each request has a connection of its own, and all of them share one exec.
+    join_all((0..8).map(|_| check_desktop(&controller, &id))).await;
+    // The labels and the server's socket are not the guest's.
+    let inside = controller.bash(&id, "ls /dev/incus 2>/dev/null; grep -c '' /proc/self/uid_map").await;
+    assert_eq!(inside.trim(), "1");
+
+    // Its process 1 ends when it is asked to, before the grace is over.
+    assert_eq!(controller.act(&id, "stop", json!({})).await.status, 200);
+    controller.until_status(&id, "stopped").await;
+    assert_eq!(cluster.instances("s"), ["STOPPED"]);
+    assert_eq!(controller.act(&id, "start", json!({})).await.status, 200);
+    controller.until_status(&id, "running").await;
+    assert_eq!(controller.bash(&id, "cat /root/note").await, "kept\n");
+
+    // The next controller finds it, and its programs have run on.
+    let since = controller.bash(&id, "stat -c %Y /proc/1").await;
+    for kill in [false, true] {
+        if kill {
+            controller.kill();
+            controller.start_again().await;
+        } else {
+            controller.restart().await;
+        }
+        controller.until_status(&id, "running").await;
+        assert_eq!(controller.bash(&id, "stat -c %Y /proc/1").await, since);
+    }
+    check_desktop(&controller, &id).await;
+
+    // The daemon of the server dies. The computer runs on, and is reached again once there is a daemon.
+    cluster.run("kill", &["1"]);
+    cluster.run("start", &["1"]);
+    assert_eq!(eventually(&controller, &id, "stat -c %Y /proc/1").await, since);
+    assert_eq!(controller.record(&id).await["status"], "running");
+
+    // A computer that ends by itself is noticed.
+    let ended = controller.post(&format!("/computers/{id}/bash"), json!({"command": "kill -TERM 1"})).await;
+    let stopped = tokio::time::timeout(END_TIMEOUT, controller.until_status(&id, "stopped")).await;
+    assert!(stopped.is_ok(), "{}", ended.body);
+
+    assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
+    assert_eq!(cluster.instances("n"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_computer_on_a_server_is_cloned_rolled_back_and_resized() {
+    let Some(cluster) = IncusCluster::start(1) else { return };
+    let controller = RunningController::boot_with(&cluster.configuration(Route::Socket)).await;
+    cluster.publish(&controller);
+    let workspace = controller.workspace("demo").await;
+    let id = id_of(&controller.computer(&workspace, "one").await);
+    controller.bash(&id, "echo early >/root/note").await;
+    let made = controller.act(&id, "snapshots", json!({"memory": false})).await;
+    assert_eq!((made.status, &made.body["state"]), (201, &json!("ready")), "{}", made.body);
+    controller.bash(&id, "echo late >/root/note").await;
+
+    let cloned = controller.act(&id, "clone", json!({})).await;
+    assert_eq!(cloned.status, 201, "{}", cloned.body);
+    let clone = id_of(&cloned.body);
+    controller.until_status(&clone, "running").await;
+    assert_eq!(controller.bash(&clone, "cat /root/note").await, "late\n");
+    let identity = "cat /etc/machine-id; ip -o -4 address show eth0 | grep -o 'inet [0-9.]*'; hostname";
+    let (first, second) = (controller.bash(&id, identity).await, controller.bash(&clone, identity).await);
+    for (own, other) in first.lines().zip(second.lines()) {
+        assert_ne!(own, other, "{first}{second}");
+    }
+    controller.bash(&clone, "echo of the clone >/root/note").await;
+
+    let answer = controller.act(&id, "rollback", json!({"snapshot_id": made.body["id"]})).await;
+    assert_eq!((answer.status, &answer.body["status"]), (200, &json!("running")), "{}", answer.body);
+    assert_eq!(controller.bash(&id, "cat /root/note").await, "early\n");
+    assert_eq!(controller.bash(&clone, "cat /root/note").await, "of the clone\n");
+
+    let body = json!({"vcpus": 2, "mem_gb": 8});
+    let resized = controller.act(&id, "resize", body).await;
+    assert_eq!((resized.status, &resized.body["restarted"]), (200, &json!(false)), "{}", resized.body);
+
+    // What instances cannot do is refused with its reason.
+    let refused = controller.act(&id, "suspend", json!({})).await;
+    assert_eq!(
+        (refused.status, &refused.body["code"]),
+        (400, &json!("suspend_unsupported")),
+        "{}",
+        refused.body
+    );
+    let refused = controller.act(&id, "snapshots", json!({"memory": true})).await;
+    assert_eq!(
+        (refused.status, &refused.body["code"]),
+        (400, &json!("snapshot_unsupported")),
+        "{}",
+        refused.body
+    );
+
+    for computer in [&id, &clone] {
+        assert_eq!(controller.delete(&format!("/computers/{computer}")).await.status, 200);
+    }
+    assert_eq!(cluster.instances("n"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn computers_of_a_cluster_are_reached_through_one_member_and_survive_the_others_daemon() {
+    let Some(cluster) = IncusCluster::start(3) else { return };
+    let controller = RunningController::boot_with(&cluster.configuration(Route::Tls)).await;
+    cluster.publish(&controller);
+    let workspace = controller.workspace("demo").await;
+    let mut ids = Vec::new();
+    for name in ["one", "two", "three"] {
+        ids.push(id_of(&controller.computer(&workspace, name).await));
+    }
+    let mut members = cluster.instances("L");
+    members.sort();
+    assert_eq!(members, ["m1", "m2", "m3"], "the server spreads its instances");
+    for id in &ids {
+        check_desktop(&controller, id).await;
+    }
+    let since: Vec<String> = {
+        let mut all = Vec::new();
+        for id in &ids {
+            all.push(controller.bash(id, "stat -c %Y /proc/1").await);
+        }
+        all
+    };
+    cluster.run("kill", &["2"]);
+    cluster.run("start", &["2"]);
+    for (id, since) in ids.iter().zip(&since) {
+        assert_eq!(&eventually(&controller, id, "stat -c %Y /proc/1").await, since);
+        assert_eq!(controller.record(id).await["status"], Value::from("running"));
+    }
+    for id in &ids {
+        assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
+    }
+    assert_eq!(cluster.instances("n"), Vec::<String>::new());
+}

@@ -1,0 +1,132 @@
+//! Incus cluster in network namespaces of this machine (`packaging/dev/incus-cluster`); the drop ends it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::capability::{Capability, Skip};
+use super::check_cleanup;
+use super::controller::{RunningController, image, remove_test_variables, skip_reason};
+use super::program::program;
+use crate::floors::root;
+
+/// Programs of the packages that `packaging/dev/deps test` installs.
+const PROGRAMS: [&str; 4] =
+    ["/usr/libexec/incus/incusd", "/usr/bin/incus", "/usr/sbin/dnsmasq", "/usr/bin/btrfs"];
+
+/// How a controller reaches the cluster.
+#[derive(Clone, Copy, Debug)]
+pub enum Route {
+    /// By the unix socket of the first member.
+    Socket,
+    /// By TLS with certificates, to the first member.
+    Tls,
+}
+
+pub struct IncusCluster {
+    folder: TempDir,
+}
+
+impl IncusCluster {
+    /// Starts a cluster; where that is not possible, prints the reason and returns `None`.
+    pub fn start(members: usize) -> Option<Self> {
+        let missing = PROGRAMS.into_iter().find(|program| !Path::new(program).exists());
+        let missing = missing.map(|program| {
+            Skip::new(Capability::Incus, format!("{program} does not exist (packaging/dev/deps test)"))
+        });
+        if let Some(skip) = skip_reason().or(missing) {
+            skip.report();
+            return None;
+        }
+        let this = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        this.run("up", &[&members.to_string()]);
+        Some(this)
+    }
+
+    /// Runs a command of the script; returns its output.
+    pub fn run(&self, verb: &str, arguments: &[&str]) -> String {
+        let output = self.script(verb, arguments).output().expect("the script runs");
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        assert!(output.status.success(), "{verb}: {text} {}", String::from_utf8_lossy(&output.stderr));
+        text
+    }
+
+    fn script(&self, verb: &str, arguments: &[&str]) -> Command {
+        let mut script = Command::new(root().join("packaging/dev/incus-cluster"));
+        script.arg(self.folder.path()).arg(verb).args(arguments);
+        script
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Configuration lines of a controller.
+    pub fn configuration(&self, route: Route) -> String {
+        let server = match route {
+            Route::Socket => format!("url = {:?}\n", self.file("m1/unix.socket")),
+            Route::Tls => {
+                let (certificate, key) = (self.file("client.crt"), self.file("client.key"));
+                let mut openssl = Command::new("openssl");
+                openssl
+                    .args([
+                        "req",
+                        "-x509",
+                        "-newkey",
+                        "ec",
+                        "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1",
+                        "-nodes",
+                    ])
+                    .args(["-days", "2", "-subj", "/CN=hotdesk", "-keyout"])
+                    .arg(&key)
+                    .arg("-out")
+                    .arg(&certificate);
+                let made = openssl.output().expect("openssl");
+                assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+                self.run("add-client", &[&certificate.to_string_lossy()]);
+                format!(
+                    "url = {:?}\ncertificate_file = {certificate:?}\nkey_file = {key:?}\nfingerprint = {:?}\n",
+                    self.run("address", &[]),
+                    self.run("fingerprint", &[]),
+                )
+            }
+        };
+        format!(
+            "[engines]\noffered = \"shared\"\n[engines.incus]\npool = \"local\"\nnetwork = \"desk0\"\n{server}"
+        )
+    }
+
+    /// Publishes the image of the tests with the configuration of a controller.
+    pub fn publish(&self, controller: &RunningController) {
+        let mut publish = Command::new(program());
+        publish.args(["image", "publish", "--config"]).arg(controller.folder().join("hotdesk.toml"));
+        publish.arg("--data-dir").arg(controller.data_dir()).arg("--image").arg(image());
+        remove_test_variables(&mut publish);
+        let published = publish.output().expect("hotdesk");
+        assert!(published.status.success(), "{}", String::from_utf8_lossy(&published.stderr));
+    }
+
+    /// A column of the instances, for each of them: `n` is the name, `s` the status, `L` the member.
+    pub fn instances(&self, column: &str) -> Vec<String> {
+        let listed = self.run("incus", &["1", "list", "-f", "csv", "-c", column]);
+        listed.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for IncusCluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.file("m1.log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!(
+                "the first member's last lines:\n{}",
+                lines[lines.len().saturating_sub(20)..].join("\n")
+            );
+        }
+        let ended = self.script("down", &[]).output();
+        let done = ended.as_ref().is_ok_and(|output| output.status.success());
+        check_cleanup(done, || format!("the cluster did not end: {ended:?}"));
+    }
+}
