@@ -127,8 +127,8 @@ impl IncusEngine {
         }
         self.links.close(spec.id)?;
         self.prepare(spec, boot, &instance, &tag).await?;
-        let started = self.set_state(spec.id, &json!({ "action": "start", "timeout": 60 }), START_TIMEOUT);
-        if let Err(error) = started.await {
+        let action = json!({ "action": "start", "timeout": 60 });
+        if let Err(error) = self.set_state(spec.id, &action, START_TIMEOUT).await {
             // Its answer may have been lost.
             if let Err(left) = self.kill(spec.id).await {
                 tracing::warn!(
