@@ -102,7 +102,7 @@ async fn t23_ai_spend_stops_at_its_cap_and_is_written_down_once() {
     let usage = controller.get(&format!("/clients/{}/usage", id_of(&client))).await.body;
     assert_eq!((&usage["ai_spend_usd"], &usage["month"]), (&json!(1), &json!(clock::now().month())));
     // Last month's spend does not count.
-    controller.sql("UPDATE ai_spend SET spent_at = spent_at - 40 * 86400000").await;
+    controller.sql("UPDATE ai_spend SET spent_at = spent_at - 3456000000").await;
     assert_eq!(controller.post(&path, json!({"entry_id": "new month", "amount_usd": 1})).await.status, 200);
     for bad in [
         json!({"entry_id": "", "amount_usd": 1}),
