@@ -250,7 +250,7 @@ pub(super) fn sqlite_options(file: &Path) -> Result<AnyConnectOptions> {
 }
 
 /// Takes the lock of the controller for a session, unless another session has it.
-pub(super) async fn try_controller_lock(connection: &mut AnyConnection) -> sqlx::Result<bool> {
+async fn try_controller_lock(connection: &mut AnyConnection) -> sqlx::Result<bool> {
     let (is_taken,): (bool,) =
         sqlx::query_as("SELECT pg_try_advisory_lock($1)").bind(CONTROLLER_LOCK).fetch_one(connection).await?;
     Ok(is_taken)
@@ -267,6 +267,8 @@ async fn check_server(
     check_texts(&mut connection, address).await?;
     if is_exclusive {
         await_controller_lock(&mut connection, address).await?;
+        // The writing connection takes it.
+        unlock(&mut connection).await?;
     }
     connection.close().await.map_err(failed("open the store"))
 }
@@ -311,7 +313,12 @@ pub(super) async fn check_texts(connection: &mut AnyConnection, address: &Postgr
     )))
 }
 
-async fn await_controller_lock(connection: &mut AnyConnection, address: &PostgresAddress) -> Result<()> {
+/// Takes the lock of the controller for a session, once that of a controller that has ended is gone: its server may not have
+/// noticed the end yet.
+pub(super) async fn await_controller_lock(
+    connection: &mut AnyConnection,
+    address: &PostgresAddress,
+) -> Result<()> {
     let began = Instant::now();
     while !try_controller_lock(connection).await.map_err(failed("lock the store"))? {
         if began.elapsed() >= HANDOVER_TIMEOUT {
@@ -319,16 +326,16 @@ async fn await_controller_lock(connection: &mut AnyConnection, address: &Postgre
         }
         tokio::time::sleep(PAUSE).await;
     }
-    // The writing connection takes it.
-    sqlx::query("SELECT pg_advisory_unlock($1)")
-        .bind(CONTROLLER_LOCK)
-        .execute(connection)
-        .await
-        .map(drop)
-        .map_err(failed("unlock the store"))
+    Ok(())
+}
+
+async fn unlock(connection: &mut AnyConnection) -> Result<()> {
+    let unlocked =
+        sqlx::query("SELECT pg_advisory_unlock($1)").bind(CONTROLLER_LOCK).execute(connection).await;
+    unlocked.map(drop).map_err(failed("unlock the store"))
 }
 
 /// The error of a database that another controller uses.
-pub(super) fn in_use(address: &PostgresAddress) -> Error {
+fn in_use(address: &PostgresAddress) -> Error {
     Error::failed(format!("{address} is in use by a controller: stop that one first"))
 }

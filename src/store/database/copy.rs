@@ -12,9 +12,7 @@ use futures_util::TryStreamExt;
 use sqlx::any::{AnyConnectOptions, AnyRow, AnyTypeInfoKind};
 use sqlx::{Any, AnyConnection, Column, ConnectOptions, Connection, Row, Transaction, TypeInfo};
 
-use super::connections::{
-    Access, Connections, Database, check_texts, in_use, sqlite_options, try_controller_lock,
-};
+use super::connections::{Access, Connections, Database, await_controller_lock, check_texts, sqlite_options};
 use super::schema;
 use super::tables::TABLES;
 use crate::failed;
@@ -90,9 +88,7 @@ async fn open_source(from: &Database) -> Result<AnyConnection> {
         Database::Postgres(address) => {
             let mut connection = connect(&address.options().map_err(failed(READ))?).await?;
             check_texts(&mut connection, address).await?;
-            if !try_controller_lock(&mut connection).await.map_err(failed(READ))? {
-                return Err(in_use(address));
-            }
+            await_controller_lock(&mut connection, address).await?;
             Ok(connection)
         }
     }
