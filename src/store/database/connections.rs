@@ -65,6 +65,20 @@ pub enum Access {
     Shared,
 }
 
+impl Database {
+    /// Returns the statement that lists all tables, that of the migrations included, in alphabetical order.
+    pub(super) fn list_of_tables(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => {
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
+            }
+            Self::Postgres(_) => {
+                "SELECT CAST(tablename AS TEXT) FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1"
+            }
+        }
+    }
+}
+
 /// The path of the file, or the URL without its parameters.
 impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,20 +182,6 @@ impl Connections {
                 Ok(tx)
             }
         }
-    }
-
-    /// Returns the names of all tables, that of the migrations included, in alphabetical order.
-    #[cfg(test)]
-    pub(super) async fn tables(&self) -> sqlx::Result<Vec<String>> {
-        let select = match &self.database {
-            Database::Sqlite(_) => {
-                "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
-            }
-            Database::Postgres(_) => {
-                "SELECT CAST(tablename AS TEXT) FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1"
-            }
-        };
-        sqlx::query_scalar(select).fetch_all(&self.pool).await
     }
 
     /// Reserves disk space in the open files of SQLite.

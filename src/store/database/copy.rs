@@ -109,15 +109,8 @@ async fn begin_read<'c>(source: &'c mut AnyConnection, from: &Database) -> Resul
 
 /// Checks that the source has the schema of this program, and no other tables.
 async fn check_schema(read: &mut Transaction<'_, Any>, from: &Database) -> Result<()> {
-    let list = match from {
-        Database::Sqlite(_) => {
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_'"
-        }
-        Database::Postgres(_) => {
-            "SELECT CAST(tablename AS TEXT) FROM pg_tables WHERE schemaname = current_schema()"
-        }
-    };
-    let tables: Vec<String> = sqlx::query_scalar(list).fetch_all(&mut **read).await.map_err(failed(READ))?;
+    let tables: Vec<String> =
+        sqlx::query_scalar(from.list_of_tables()).fetch_all(&mut **read).await.map_err(failed(READ))?;
     let has = |name: &str| tables.iter().any(|table| table == name);
     if !has("_sqlx_migrations") {
         return Err(Error::failed(format!("{from} holds no store of hotdesk")));

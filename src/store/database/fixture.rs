@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Access, Database, PostgresAddress};
+use super::{Access, Connections, Database, PostgresAddress};
 use crate::{Store, default_key_file};
 use hotdesk_base::secret::Secret;
 use hotdesk_capability::postgres::PostgresServer;
@@ -31,6 +31,11 @@ impl TestDatabase {
     /// A database of a server.
     pub(crate) fn on(server: &PostgresServer) -> Self {
         Self { database: postgres(&server.create_database()), folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// The names of its tables, in alphabetical order.
+    pub(crate) async fn tables(&self, connections: &Connections) -> Vec<String> {
+        sqlx::query_scalar(self.database.list_of_tables()).fetch_all(&connections.pool).await.unwrap()
     }
 
     /// A store in it. Several share its key file.

@@ -78,10 +78,6 @@ mod tests {
         Migrator::with_migrations(migrations.collect())
     }
 
-    async fn tables(connections: &Connections) -> usize {
-        connections.tables().await.unwrap().len()
-    }
-
     async fn open(test: &TestDatabase) -> Connections {
         Connections::open(&test.database, Access::Shared).await.unwrap()
     }
@@ -92,11 +88,11 @@ mod tests {
         let connections = open(&test).await;
         let error = apply(&connections, &migrator(&[FIRST, FIRST])).await.unwrap_err();
         assert!(format!("{error:#}").contains("migrate the store"), "{error:#}");
-        assert_eq!(tables(&connections).await, 0);
+        assert_eq!(test.tables(&connections).await.len(), 0);
         apply(&connections, &migrator(&[FIRST])).await.unwrap();
         apply(&connections, &migrator(&[FIRST, SECOND])).await.unwrap();
         // These two, and the list of migrations.
-        assert_eq!(tables(&connections).await, 3);
+        assert_eq!(test.tables(&connections).await.len(), 3);
     }
 
     #[tokio::test]
@@ -114,7 +110,7 @@ mod tests {
         let (applied, ended) = tokio::join!(apply(&connections, &all), end);
         ended.unwrap();
         applied.unwrap();
-        assert_eq!(tables(&connections).await, 3);
+        assert_eq!(test.tables(&connections).await.len(), 3);
     }
 
     #[tokio::test]
@@ -127,6 +123,6 @@ mod tests {
         let changed =
             apply(&connections, &migrator(&[FIRST, "CREATE TABLE two (name TEXT)"])).await.unwrap_err();
         assert!(format!("{changed:#}").contains("migrate the store"), "{changed:#}");
-        assert_eq!(tables(&connections).await, 3);
+        assert_eq!(test.tables(&connections).await.len(), 3);
     }
 }

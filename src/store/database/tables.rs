@@ -63,7 +63,7 @@ mod tests {
         let test = TestDatabase::new();
         let connections = Connections::open(&test.database, Access::Shared).await.unwrap();
         schema::migrate(&connections).await.unwrap();
-        let mut found = connections.tables().await.unwrap();
+        let mut found = test.tables(&connections).await;
         found.retain(|name| name != "_sqlx_migrations");
         let mut listed = TABLES.map(str::to_owned);
         listed.sort();

@@ -8,7 +8,7 @@ import { person } from "../api/session";
 import { can, perform } from "../pages/computer/lifecycle/operations";
 import { Dialog } from "../ui/dialog";
 import { valueOf } from "../ui/loaded";
-import { TABS } from "./tabs";
+import { COMPUTER_TABS, SETTINGS_TABS } from "./tabs";
 
 interface Command {
   label: string;
@@ -29,14 +29,7 @@ const PAGES = [
   ["New template", "/console/templates/new"],
   ["Threads", "/console/threads"],
   ["Audit log", "/console/audit"],
-  ["API keys", "/console/settings/keys"],
-  ["Secrets", "/console/settings/secrets"],
-  ["Members", "/console/settings/members"],
-  ["Workspaces", "/console/settings/workspaces"],
-  ["Clients and usage", "/console/settings/clients"],
-  ["Capacity and plan", "/console/settings/capacity"],
-  ["Streaming", "/console/settings/streaming"],
-  ["Browser sessions", "/console/settings/sessions"],
+  ...SETTINGS_TABS.map(({ id, name }) => [name, `/console/settings/${id}`] as const),
   ["Documentation", "/docs"],
 ] as const;
 /** The page that only the operator sees. */
@@ -54,7 +47,7 @@ export function Palette() {
 
   /** Tabs and operations of all computers. */
   const details = (): Command[] => Object.values(computers).flatMap((computer) => [
-    ...TABS.map(({ id, name }) => ({
+    ...COMPUTER_TABS.map(({ id, name }) => ({
       label: `${computer.name}: ${name}`,
       kind: "Page",
       of: name,

@@ -4,7 +4,7 @@ import { A, useParams } from "@solidjs/router";
 import { For, Show, Suspense } from "solid-js";
 import { Dynamic } from "solid-js/web";
 import { computers, connection } from "../../api/live";
-import { TABS } from "../../app/tabs";
+import { COMPUTER_TABS } from "../../app/tabs";
 import { createTitle } from "../../app/title";
 import { Empty, LinkButton, Loading, StatusBadge } from "../../ui";
 import { Lifecycle } from "./lifecycle";
@@ -14,7 +14,7 @@ import "./computer.css";
 export default function Page() {
   const params = useParams<{ id: string; tab?: string }>();
   const computer = () => computers[params.id];
-  const tab = () => TABS.find((tab) => tab.id === params.tab) ?? TABS[0];
+  const tab = () => COMPUTER_TABS.find((tab) => tab.id === params.tab) ?? COMPUTER_TABS[0];
   createTitle(() => `${computer()?.name ?? "Computer"}: ${tab().name}`);
   return (
     <Show when={computer()} fallback={
@@ -34,7 +34,7 @@ export default function Page() {
             <Lifecycle computer={computer()} />
           </div>
           <nav role="tablist" aria-label="Parts of the computer">
-            <For each={TABS}>
+            <For each={COMPUTER_TABS}>
               {(it) => (
                 <A role="tab" href={`/console/computers/${params.id}/${it.id}`} aria-selected={it.id === tab().id}>{it.name}</A>
               )}

@@ -1,41 +1,24 @@
-//! Documents of the API of Incus: instances of computers, their configuration, and their states.
+//! Documents that the API of Incus takes for instances of computers: creations, copies, boots and changes of size.
 
-use std::collections::BTreeMap;
+mod instance;
+mod names;
+
 use std::net::Ipv4Addr;
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use crate::incus::settings::IncusSettings;
 use crate::{Boot, Change, MachineSpec};
 use hotdesk_base::ids::ComputerId;
-
-/// Label with the id of the state folder of the engine that made an instance.
-pub(super) const OWNER: &str = "user.hotdesk.owner";
-/// Label with the computer's id.
-pub(super) const COMPUTER: &str = "user.hotdesk.computer";
-/// Label that says `1` once an instance is whole.
-pub(super) const MADE: &str = "user.hotdesk.made";
-/// Label with the generation of the last boot.
-pub(super) const GENERATION: &str = "user.hotdesk.generation";
-/// Label with the computer's IPv4 address.
-pub(super) const ADDRESS: &str = "user.hotdesk.address";
-/// Label with the digest of the agent in an instance, once that is another than the image's.
-pub(super) const AGENT: &str = "user.hotdesk.agent";
-/// Properties of an image, which Incus copies to the configuration of its instances.
-pub(super) const IMAGE_ID: &str = "hotdesk.image";
-pub(super) const IMAGE_AGENT: &str = "hotdesk.agent";
-pub(super) const IMAGE_BYTES: &str = "hotdesk.bytes";
+use instance::{ADDRESS, COMPUTER, GENERATION};
+pub(super) use instance::{AGENT, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, Instance, MADE, OWNER, Power};
+pub(super) use names::{id_of, id_of_path, name, path, snapshot_name, snapshot_of_path};
 
 /// Folder in an instance with the token of its agent.
 pub(super) const BOOT_FOLDER: &str = "/var/lib/hotdesk-boot";
 /// Socket of the agent in an instance.
 pub(super) const AGENT_SOCKET: &str = "/run/hotdesk/agent.sock";
 
-const NAME_PREFIX: &str = "hd-";
-const SNAPSHOT_PREFIX: &str = "s-";
-const INSTANCES: &str = "/1.0/instances/";
 const NIC: &str = "eth0";
 /// Most processes and threads of a computer.
 const MAX_PROCESSES: &str = "4096";
@@ -49,75 +32,6 @@ const ENVIRONMENT: [&str; 4] = [
     "container=hotdesk",
 ];
 
-/// An instance, as the API describes it.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Instance {
-    pub(super) status: String,
-    /// The cluster member; `none` where there is no cluster.
-    #[serde(default)]
-    pub(super) location: String,
-    #[serde(default)]
-    pub(super) config: BTreeMap<String, String>,
-    #[serde(default)]
-    pub(super) devices: BTreeMap<String, BTreeMap<String, String>>,
-}
-
-/// Whether the programs of an instance run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Power {
-    Running,
-    Stopped,
-    /// The server does not know: the member of the instance does not answer. It may run.
-    Unknown,
-}
-
-impl Instance {
-    pub(super) fn power(&self) -> Power {
-        match self.status.as_str() {
-            "Stopped" => Power::Stopped,
-            "Running" | "Starting" | "Stopping" | "Aborting" | "Freezing" | "Frozen" | "Thawed" | "Ready" => {
-                Power::Running
-            }
-            _ => Power::Unknown,
-        }
-    }
-
-    /// Whether its creation or copy has finished.
-    pub(super) fn is_made(&self) -> bool {
-        self.label(MADE) == Some("1")
-    }
-
-    /// A label that is not empty.
-    pub(super) fn label(&self, name: &str) -> Option<&str> {
-        self.config.get(name).map(String::as_str).filter(|text| !text.is_empty())
-    }
-
-    /// The generation of its last boot.
-    pub(super) fn generation(&self) -> Option<u64> {
-        self.label(GENERATION)?.parse().ok()
-    }
-
-    /// Its address, where it has a network.
-    pub(super) fn address(&self) -> Option<Ipv4Addr> {
-        self.label(ADDRESS)?.parse().ok()
-    }
-
-    /// The digest of the agent that it has.
-    pub(super) fn agent(&self) -> Option<&str> {
-        self.label(AGENT).or_else(|| self.config.get(&image_key(IMAGE_AGENT)).map(String::as_str))
-    }
-
-    /// Bytes of the image below its own files, which its quota includes.
-    pub(super) fn image_bytes(&self) -> u64 {
-        self.config.get(&image_key(IMAGE_BYTES)).and_then(|text| text.parse().ok()).unwrap_or_default()
-    }
-}
-
-/// The configuration key of an instance that has a property of its image.
-fn image_key(property: &str) -> String {
-    format!("image.{property}")
-}
-
 /// The network of a computer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GuestAddress {
@@ -125,37 +39,6 @@ pub(super) struct GuestAddress {
     pub(super) prefix: u8,
     /// Gateway and name server.
     pub(super) gateway: Ipv4Addr,
-}
-
-/// Name of the instance of a computer.
-pub(super) fn name(id: ComputerId) -> String {
-    format!("{NAME_PREFIX}{id}")
-}
-
-/// Path of the instance of a computer.
-pub(super) fn path(id: ComputerId) -> String {
-    format!("{INSTANCES}{}", name(id))
-}
-
-/// The computer of an instance's name.
-pub(super) fn id_of(name: &str) -> Option<ComputerId> {
-    name.strip_prefix(NAME_PREFIX)?.parse().ok()
-}
-
-/// The computer of an instance's path in a list.
-pub(super) fn id_of_path(path: &str) -> Option<ComputerId> {
-    id_of(path.strip_prefix(INSTANCES)?.split('?').next()?)
-}
-
-/// Name of a snapshot.
-pub(super) fn snapshot_name(snapshot: Uuid) -> String {
-    format!("{SNAPSHOT_PREFIX}{snapshot}")
-}
-
-/// The snapshot of a path in a list.
-pub(super) fn snapshot_of_path(path: &str) -> Option<Uuid> {
-    let name = path.split('?').next()?.rsplit('/').next()?;
-    name.strip_prefix(SNAPSHOT_PREFIX)?.parse().ok()
 }
 
 /// Document of a new instance over an image.
@@ -370,6 +253,7 @@ mod tests {
     use hotdesk_base::secret::Secret;
     use hotdesk_domain::computer::isolation::Isolation;
     use hotdesk_domain::desktop::resolution::Resolution;
+    use uuid::Uuid;
 
     fn spec(cpu: f64, bandwidth_mbps: u32) -> MachineSpec {
         MachineSpec {
@@ -395,37 +279,6 @@ mod tests {
 
     fn instance(text: Value) -> Instance {
         serde_json::from_value(text).unwrap()
-    }
-
-    #[test]
-    fn a_status_says_whether_programs_may_run() {
-        for (status, power) in [
-            ("Running", Power::Running),
-            ("Frozen", Power::Running),
-            ("Stopping", Power::Running),
-            ("Stopped", Power::Stopped),
-            // The member of the instance does not answer.
-            ("Error", Power::Unknown),
-            ("", Power::Unknown),
-        ] {
-            assert_eq!(instance(json!({"status": status})).power(), power, "{status}");
-        }
-    }
-
-    #[test]
-    fn names_lead_back_to_computers_and_snapshots() {
-        let id = ComputerId::random();
-        assert_eq!(id_of(&name(id)), Some(id));
-        assert_eq!(id_of_path(&path(id)), Some(id));
-        assert_eq!(id_of_path(&format!("{}?project=desks", path(id))), Some(id));
-        for other in ["/1.0/instances/web", "/1.0/instances/hd-web", "/1.0/networks/desk0"] {
-            assert_eq!(id_of_path(other), None, "{other}");
-        }
-        let snapshot = Uuid::new_v4();
-        let listed = format!("{}/snapshots/{}", path(id), snapshot_name(snapshot));
-        assert_eq!(snapshot_of_path(&listed), Some(snapshot));
-        assert_eq!(snapshot_of_path(&format!("{listed}?project=desks")), Some(snapshot));
-        assert_eq!(snapshot_of_path(&format!("{}/snapshots/daily", path(id))), None);
     }
 
     #[test]

@@ -1,0 +1,116 @@
+//! Instances as the API of Incus describes them, and the labels by which the engine knows its own.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use serde::Deserialize;
+
+/// Label with the id of the state folder of the engine that made an instance.
+pub(in crate::incus) const OWNER: &str = "user.hotdesk.owner";
+/// Label with the computer's id.
+pub(in crate::incus) const COMPUTER: &str = "user.hotdesk.computer";
+/// Label that says `1` once an instance is whole.
+pub(in crate::incus) const MADE: &str = "user.hotdesk.made";
+/// Label with the generation of the last boot.
+pub(in crate::incus) const GENERATION: &str = "user.hotdesk.generation";
+/// Label with the computer's IPv4 address.
+pub(in crate::incus) const ADDRESS: &str = "user.hotdesk.address";
+/// Label with the digest of the agent in an instance, once that is another than the image's.
+pub(in crate::incus) const AGENT: &str = "user.hotdesk.agent";
+/// Properties of an image, which Incus copies to the configuration of its instances.
+pub(in crate::incus) const IMAGE_ID: &str = "hotdesk.image";
+pub(in crate::incus) const IMAGE_AGENT: &str = "hotdesk.agent";
+pub(in crate::incus) const IMAGE_BYTES: &str = "hotdesk.bytes";
+
+/// An instance, as the API describes it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(in crate::incus) struct Instance {
+    pub(in crate::incus) status: String,
+    /// The cluster member; `none` where there is no cluster.
+    #[serde(default)]
+    pub(in crate::incus) location: String,
+    #[serde(default)]
+    pub(in crate::incus) config: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(in crate::incus) devices: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// Whether the programs of an instance run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::incus) enum Power {
+    Running,
+    Stopped,
+    /// The server does not know: the member of the instance does not answer. It may run.
+    Unknown,
+}
+
+impl Instance {
+    pub(in crate::incus) fn power(&self) -> Power {
+        match self.status.as_str() {
+            "Stopped" => Power::Stopped,
+            "Running" | "Starting" | "Stopping" | "Aborting" | "Freezing" | "Frozen" | "Thawed" | "Ready" => {
+                Power::Running
+            }
+            _ => Power::Unknown,
+        }
+    }
+
+    /// Whether its creation or copy has finished.
+    pub(in crate::incus) fn is_made(&self) -> bool {
+        self.label(MADE) == Some("1")
+    }
+
+    /// A label that is not empty.
+    pub(in crate::incus) fn label(&self, name: &str) -> Option<&str> {
+        self.config.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// The generation of its last boot.
+    pub(in crate::incus) fn generation(&self) -> Option<u64> {
+        self.label(GENERATION)?.parse().ok()
+    }
+
+    /// Its address, where it has a network.
+    pub(in crate::incus) fn address(&self) -> Option<Ipv4Addr> {
+        self.label(ADDRESS)?.parse().ok()
+    }
+
+    /// The digest of the agent that it has.
+    pub(in crate::incus) fn agent(&self) -> Option<&str> {
+        self.label(AGENT).or_else(|| self.config.get(&image_key(IMAGE_AGENT)).map(String::as_str))
+    }
+
+    /// Bytes of the image below its own files, which its quota includes.
+    pub(in crate::incus) fn image_bytes(&self) -> u64 {
+        self.config.get(&image_key(IMAGE_BYTES)).and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+}
+
+/// The configuration key of an instance that has a property of its image.
+fn image_key(property: &str) -> String {
+    format!("image.{property}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_whether_programs_may_run() {
+        for (status, power) in [
+            ("Running", Power::Running),
+            ("Frozen", Power::Running),
+            ("Stopping", Power::Running),
+            ("Stopped", Power::Stopped),
+            // The member of the instance does not answer.
+            ("Error", Power::Unknown),
+            ("", Power::Unknown),
+        ] {
+            assert_eq!(
+                Instance { status: status.to_owned(), ..Instance::default() }.power(),
+                power,
+                "{status}"
+            );
+        }
+    }
+}
