@@ -31,6 +31,15 @@ pub fn check_interval(minutes: i64, can_replicate: bool) -> Result<i64> {
     Ok(minutes)
 }
 
+/// The state with which a computer began on another host, because its own was gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The host that was lost.
+    pub from: String,
+    /// The age of the state: when the last refresh of the replica began.
+    pub state_at: UnixMillis,
+}
+
 /// What decides when the replica of a computer is refreshed.
 #[derive(Clone, Copy, Debug)]
 pub struct RefreshCandidate {
