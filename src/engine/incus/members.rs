@@ -50,6 +50,8 @@ pub(super) struct Cluster {
 
 #[derive(Debug, Default)]
 struct Looks {
+    /// When the last look began.
+    began: Option<Instant>,
     is_clustered: Option<bool>,
     located: Option<Instant>,
     /// Superseded instances that were stopped and labelled since their member answers.
@@ -90,7 +92,13 @@ impl Cluster {
 
     /// Looks at all members once. A server without a cluster has none.
     pub(super) async fn look(&self) {
+        let asked = Instant::now();
         let mut looks = self.looking.lock().await;
+        // Several that wait for a look share it.
+        if looks.began.is_some_and(|began| began > asked) {
+            return;
+        }
+        looks.began = Some(Instant::now());
         let looked = self.look_at_members(&mut looks).await;
         let followed = match looked {
             Ok(true) => self.look_at_instances(&mut looks).await,
