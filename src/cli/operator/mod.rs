@@ -5,6 +5,7 @@ pub mod agent;
 mod allocator;
 pub mod doctor;
 pub mod host;
+pub mod hosts;
 pub mod image;
 mod privileges;
 pub mod repair;

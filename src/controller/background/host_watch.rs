@@ -1,6 +1,7 @@
 //! Watch of the hosts: asks the engine which of them answer, so that records of computers say it within seconds.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,18 +18,19 @@ pub(super) fn start(app: &AppState) {
     let (app, stop) = (Arc::clone(app), app.tasks.stopping());
     let tasks = app.tasks.clone();
     let _task = tasks.spawn("watch of the hosts", async move {
-        let mut known = BTreeMap::new();
-        let watched = async {
-            loop {
-                look(&app, &mut known).await;
-                tokio::time::sleep(LOOK_PAUSE).await;
-            }
-        };
         tokio::select! {
             () = stop.cancelled() => {}
-            () = watched => {}
+            never = watch(&app) => match never {},
         }
     });
+}
+
+async fn watch(app: &AppState) -> Infallible {
+    let mut known = BTreeMap::new();
+    loop {
+        look(app, &mut known).await;
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
 }
 
 /// Looks once. `known` are the outages of the last look.

@@ -1,6 +1,7 @@
 //! Refresh of replicas, one at a time, and removal of those that nobody wants.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,24 +26,25 @@ pub(super) fn start(app: &AppState) {
     let (app, stop) = (Arc::clone(app), app.tasks.stopping());
     let tasks = app.tasks.clone();
     let _task = tasks.spawn("replicas", async move {
-        let worked = async {
-            let mut swept: Option<Instant> = None;
-            loop {
-                if let Err(error) = work(&app, &mut swept).await {
-                    tracing::warn!(
-                        error = format_args!("{error:#}"),
-                        "could not look for replicas to refresh; it is retried"
-                    );
-                }
-                tokio::time::sleep(LOOK_PAUSE).await;
-            }
-        };
         // A refresh that is cut off here goes on in the cluster, and the next one is whole again.
         tokio::select! {
             () = stop.cancelled() => {}
-            () = worked => {}
+            never = refresh_forever(&app) => match never {},
         }
     });
+}
+
+async fn refresh_forever(app: &AppState) -> Infallible {
+    let mut swept: Option<Instant> = None;
+    loop {
+        if let Err(error) = work(app, &mut swept).await {
+            tracing::warn!(
+                error = format_args!("{error:#}"),
+                "could not look for replicas to refresh; it is retried"
+            );
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
 }
 
 /// Removes what is not wanted, then refreshes replicas until none is due.

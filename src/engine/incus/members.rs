@@ -44,12 +44,12 @@ pub(super) struct Cluster {
     client: Client,
     owner: String,
     /// One look at a time; with it, when the members of all instances were listed.
-    looking: tokio::sync::Mutex<Looks>,
-    seen: Mutex<Seen>,
+    looking: tokio::sync::Mutex<LookState>,
+    seen: Mutex<ClusterView>,
 }
 
 #[derive(Debug, Default)]
-struct Looks {
+struct LookState {
     /// When the last look began.
     began: Option<Instant>,
     is_clustered: Option<bool>,
@@ -59,7 +59,7 @@ struct Looks {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ClusterView {
     members: BTreeMap<String, HostState>,
     outages: BTreeMap<String, UnixMillis>,
     /// The member of each instance, by the instance's name.
@@ -86,11 +86,11 @@ impl Cluster {
         Self { client, owner, looking: tokio::sync::Mutex::default(), seen: Mutex::default() }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, ClusterView> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at all members once. A server without a cluster has none.
+    /// LookState at all members once. A server without a cluster has none.
     pub(super) async fn look(&self) {
         let asked = Instant::now();
         let mut looks = self.looking.lock().await;
@@ -110,7 +110,7 @@ impl Cluster {
     }
 
     /// Returns whether there is a cluster.
-    async fn look_at_members(&self, looks: &mut Looks) -> EngineResult<bool> {
+    async fn look_at_members(&self, looks: &mut LookState) -> EngineResult<bool> {
         let is_clustered = match looks.is_clustered {
             Some(known) => known,
             None => {
@@ -181,7 +181,7 @@ impl Cluster {
         seen.outages = outages;
     }
 
-    async fn look_at_instances(&self, looks: &mut Looks) -> EngineResult<()> {
+    async fn look_at_instances(&self, looks: &mut LookState) -> EngineResult<()> {
         let is_whole = self.seen().outages.is_empty();
         // While a member does not answer, the list is slow, and tells nothing new.
         let is_due = looks.located.is_none_or(|located| is_whole && located.elapsed() >= LOCATION_INTERVAL);
@@ -282,7 +282,7 @@ impl Cluster {
     }
 
     /// Stops superseded instances of members that answer, and labels them. They stay until their computer is removed.
-    async fn fence(&self, looks: &mut Looks) {
+    async fn fence(&self, looks: &mut LookState) {
         let superseded = self.superseded();
         looks.fenced.retain(|name| superseded.contains(name) && !self.is_out(name));
         for name in superseded {

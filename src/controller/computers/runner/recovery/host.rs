@@ -10,6 +10,7 @@
 //! Until the confirmation nothing begins anywhere: a host that does not answer may run its machines.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::registry::Presence;
@@ -28,6 +29,9 @@ use hotdesk_store::fleet::replicas::GoneHost;
 
 /// Pause between two looks whether the host of a waiting computer answers. The look itself asks nobody.
 const RETURN_PAUSE: Duration = Duration::from_secs(2);
+
+/// For the stored stops of all computers of a host that is gone, before the operator gets the answer.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A host that is gone, with its computers.
 #[derive(Clone, Debug)]
@@ -69,13 +73,20 @@ impl Fleet {
         self.engine().watch_hosts().await;
         let outages = self.outages();
         let mut loss = ConfirmedLoss { host, computers: 0, with_replica: 0 };
+        let mut stops = Vec::new();
         for row in self.shared.store.all_computers().await? {
             if outages.get(&row.id).is_none_or(|outage| outage.host != name) {
                 continue;
             }
-            let _accepted = self.shared.send(row.id, Work::HostGone)?;
+            let (_, finished) = self.shared.send(row.id, Work::HostGone)?;
+            stops.push(finished);
             loss.computers += 1;
             loss.with_replica += usize::from(row.replica.is_some());
+        }
+        // A runner may still wait for an answer of the host; it stops its computer afterwards.
+        let deadline = tokio::time::Instant::now() + STOP_TIMEOUT;
+        for finished in stops {
+            let _late = tokio::time::timeout_at(deadline, finished).await;
         }
         Ok(loss)
     }
@@ -164,7 +175,7 @@ impl Runner {
     /// Returns a future that ends when the host of a waiting computer answers. It never ends for others.
     pub(in super::super) fn host_return(&self) -> impl Future<Output = ()> + Send + use<> {
         let (waits, id) = (self.waits_for_host, self.id);
-        let shared = std::sync::Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.shared);
         async move {
             if !waits {
                 return std::future::pending().await;

@@ -2,7 +2,7 @@
 //!
 //! The stored row says what was intended; the engine says what exists.
 
-pub(in super::super) mod host;
+mod host;
 
 use std::future::Future;
 use std::pin::Pin;
