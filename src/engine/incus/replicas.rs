@@ -30,6 +30,8 @@ const BEGIN: &str = "begin from the replica";
 const COPY_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Timeout of an operation on snapshots and names.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Failed refreshes in a row after which a replica is copied anew: a refresh fails for ever once the two sides share no snapshot.
+const MAX_FAILURES: u32 = 2;
 
 impl IncusEngine {
     pub(super) async fn refresh_replica(
@@ -44,9 +46,12 @@ impl IncusEngine {
             .ok_or_else(|| EngineError::failed(REFRESH, "no second member of the cluster answers"))?;
         let (from, to) = (self.cluster.name(id), documents::replica_name(id, self.cluster.number(id) + 1));
         let replica = documents::path_of(&to);
-        if let Some(earlier) = self.find_replica(&to, REFRESH).await?
-            && (earlier.location != host || earlier.label(FAILED).is_some())
-        {
+        if self.cluster.is_out(&to) {
+            return Err(EngineError::failed(REFRESH, "the member of the replica does not answer"));
+        }
+        let earlier = self.find_replica(&to, REFRESH).await?;
+        let failures = earlier.as_ref().and_then(|earlier| earlier.label(FAILED)?.parse().ok()).unwrap_or(0);
+        if earlier.is_some_and(|earlier| earlier.location != host) || failures >= MAX_FAILURES {
             self.delete(&to, REFRESH).await?;
         }
         let state = documents::state_name(clock::now().as_i64());
@@ -58,8 +63,7 @@ impl IncusEngine {
         let copied = self.client.run(Method::POST, &path, Some(&document), COPY_TIMEOUT).await;
         self.cluster.note_location(&to, &host);
         if let Err(error) = copied {
-            // The next attempt makes a new copy: a refresh fails for ever once the two sides share no snapshot.
-            let label = json!({ "config": { FAILED: "1" } });
+            let label = json!({ "config": { FAILED: (failures + 1).to_string() } });
             if let Err(unmarked) = self.client.patch(&replica, &label, None).await {
                 tracing::debug!(computer = %id, error = %unmarked, "could not mark the replica");
             }

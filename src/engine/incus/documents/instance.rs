@@ -19,7 +19,7 @@ pub(in crate::incus) const ADDRESS: &str = "user.hotdesk.address";
 pub(in crate::incus) const AGENT: &str = "user.hotdesk.agent";
 /// Label of a replica: the snapshot with its last whole state; empty while there is none.
 pub(in crate::incus) const STATE: &str = "user.hotdesk.state";
-/// Label of a replica that says `1` after a refresh has failed.
+/// Label of a replica: how many refreshes in a row have failed.
 pub(in crate::incus) const FAILED: &str = "user.hotdesk.failed";
 /// Label with the time since when an instance is superseded: its computer began from a replica.
 pub(in crate::incus) const FENCED: &str = "user.hotdesk.fenced";
