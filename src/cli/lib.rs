@@ -25,7 +25,7 @@ mod remote;
 mod suggestions;
 mod templates;
 
-use account::{api_keys, audit, capacity, clients, login, profile, secrets, ssh_keys, workspaces};
+use account::{api_keys, audit, capacity, clients, hosts, login, profile, secrets, ssh_keys, workspaces};
 use client::Session;
 use client::api::Api;
 use client::completion;
@@ -34,7 +34,7 @@ use client::credentials::{self, Credentials};
 use computers::{chat, screenshot, shortcuts, snapshots, timeline};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
-use operator::{admin, agent, doctor, host, hosts, image, repair, secrets as sealing, serve, settings, store, up};
+use operator::{admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings, store, up};
 use remote::{bash, forward, mcp, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.

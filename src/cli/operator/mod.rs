@@ -5,7 +5,6 @@ pub mod agent;
 mod allocator;
 pub mod doctor;
 pub mod host;
-pub mod hosts;
 pub mod image;
 mod privileges;
 pub mod repair;

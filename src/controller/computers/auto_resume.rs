@@ -100,7 +100,12 @@ impl Fleet {
         if presence.borrow().guest.is_none()
             && let Some(outage) = self.engine().host_outage(computer.id)
         {
-            return Err(unreachable(computer.status_reason, &outage, computer.replica.as_ref()));
+            return Err(unreachable(
+                computer.status,
+                computer.status_reason,
+                &outage,
+                computer.replica.as_ref(),
+            ));
         }
         let ready = presence
             .wait_for(|now| now.guest.is_some() || now.status.is_some_and(|s| !starting.contains(&s)));

@@ -103,6 +103,7 @@ pub fn status_message(
 /// `Unavailable` (`host_unreachable`): the machine may still run, or there is no replica.
 pub fn check_operation(
     operation: Operation,
+    status: Status,
     reason: Option<StatusReason>,
     outage: &HostOutage,
     replica: Option<&ReplicaState>,
@@ -115,16 +116,17 @@ pub fn check_operation(
     if is_gone && begins && replica.is_some() {
         return Ok(true);
     }
-    Err(unreachable(reason, outage, replica))
+    Err(unreachable(status, reason, outage, replica))
 }
 
 /// The error for a request that needs a computer's host, which is out.
 pub fn unreachable(
+    status: Status,
     reason: Option<StatusReason>,
     outage: &HostOutage,
     replica: Option<&ReplicaState>,
 ) -> Error {
-    let why = status_message(Status::Running, reason, Some(outage), replica).unwrap_or_default();
+    let why = status_message(status, reason, Some(outage), replica).unwrap_or_default();
     Error::unavailable(format!("Computer cannot be reached: {why}"))
         .code(ErrorCode::HostUnreachable)
         .retry_after(RETRY_SECONDS)
@@ -199,7 +201,8 @@ mod tests {
                 (gone, None, false),
                 (gone, Some(replica()), begins),
             ] {
-                let decided = check_operation(operation, reason, &outage(), replica.as_ref());
+                let decided =
+                    check_operation(operation, Status::Stopped, reason, &outage(), replica.as_ref());
                 assert_eq!(decided.is_ok(), expected, "{operation:?} {reason:?} {replica:?}");
                 if let Err(error) = decided {
                     assert_eq!(error.code, Some(ErrorCode::HostUnreachable));

@@ -69,9 +69,16 @@ struct ClusterView {
 }
 
 #[derive(Deserialize)]
-struct MemberRecord {
+struct MemberStatus {
     server_name: String,
     status: String,
+}
+
+impl MemberStatus {
+    /// Whether the cluster counts it as offline.
+    fn is_offline(&self) -> bool {
+        self.status.eq_ignore_ascii_case("offline")
+    }
 }
 
 #[derive(Deserialize)]
@@ -135,7 +142,7 @@ impl Cluster {
         self.seen().members.keys().map(|name| (name.clone(), HostState::Silent)).collect()
     }
 
-    async fn list_members(&self) -> EngineResult<Vec<MemberRecord>> {
+    async fn list_members(&self) -> EngineResult<Vec<MemberStatus>> {
         let listed = self.ask("/1.0/cluster/members?recursion=1").await.map_err(|error| error.at(LIST))?;
         serde_json::from_value(listed).map_err(|error| EngineError::failed(LIST, error))
     }
@@ -148,10 +155,10 @@ impl Cluster {
         })
     }
 
-    async fn states(&self, members: &[MemberRecord]) -> BTreeMap<String, HostState> {
+    async fn states(&self, members: &[MemberStatus]) -> BTreeMap<String, HostState> {
         let mut asked = Vec::new();
         for member in members {
-            let (name, is_offline) = (member.server_name.clone(), member.status == "Offline");
+            let (name, is_offline) = (member.server_name.clone(), member.is_offline());
             asked.push(async move {
                 let answered = if is_offline { None } else { Some(self.answers(&name).await) };
                 (name, HostState::of(is_offline, answered))
@@ -276,7 +283,7 @@ impl Cluster {
         let Some(record) = members.iter().find(|record| record.server_name == member) else {
             return Ok(None);
         };
-        let is_offline = record.status == "Offline";
+        let is_offline = record.is_offline();
         let answered = if is_offline { None } else { Some(self.answers(member).await) };
         Ok(Some(HostState::of(is_offline, answered)))
     }

@@ -4,9 +4,9 @@
 mod evicted;
 mod faults;
 mod host;
-mod hosts;
 mod layers;
 mod memory;
+mod outages;
 mod report;
 mod resize;
 mod snapshots;
@@ -28,7 +28,7 @@ use crate::simulated::faults::Faults;
 pub use crate::simulated::faults::{Failure, Fault, Verb};
 use crate::simulated::host::RunningMachine;
 pub use crate::simulated::host::{AgentBoot, AgentFactory, SimulatedHost, SimulatedMemory};
-pub use crate::simulated::hosts::{FIRST_HOST, SECOND_HOST};
+pub use crate::simulated::outages::{FIRST_HOST, SECOND_HOST};
 use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineFindings, EngineResult, Extents,
     LeftoverRecord, MachineSpec, Observation, Offer, Offers, SavedFile, SavedLocation, SavedState, Snapshot,

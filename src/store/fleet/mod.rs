@@ -1,4 +1,4 @@
-//! Tables of computers, their replicas, their snapshots, their saved state and their chat threads.
+//! Tables of computers, their snapshots, their saved state and their chat threads.
 
 pub mod changes;
 pub mod computers;
@@ -8,7 +8,6 @@ pub mod hardware;
 pub mod isolation;
 pub mod passwords;
 pub mod prepared;
-pub mod replicas;
 pub mod saved_state;
 pub mod snapshots;
 pub(crate) mod status;

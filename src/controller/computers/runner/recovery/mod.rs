@@ -48,6 +48,9 @@ impl Runner {
             Status::Starting | Status::Restarting => self.restart_boot("Computer could not be started").await,
             Status::Stopping => self.halt().await,
             Status::Running | Status::Suspending | Status::Suspended => self.adopt(row).await.map(|_| ()),
+            Status::Stopped if row.status_reason == Some(StatusReason::HostGone) => {
+                self.adopt_after_loss(row).await
+            }
             Status::Stopped | Status::Error => self.recover_idle(row).await,
         };
         (outcome, AfterWork::Continue)

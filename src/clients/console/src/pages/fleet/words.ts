@@ -33,7 +33,7 @@ export function insteadOfPicture(computer: Computer): StateWords | undefined {
   switch (computer.status) {
     case "running":
       if (computer.status_reason === "host_unreachable") {
-        return { text: "Its host does not answer.", more: computer.status_message };
+        return { text: "Its host does not answer.", more: computer.status_message ?? undefined };
       }
       if (computer.agent_unresponsive_since) {
         return { text: "It stopped answering", since: computer.agent_unresponsive_since, more: "Restart it." };

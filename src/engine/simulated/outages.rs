@@ -1,4 +1,4 @@
-//! Several hosts of the simulated engine: outages, and replicas on the second host.
+//! Outages of the first host of the simulated engine, and replicas on the second.
 
 use std::fs;
 use std::path::PathBuf;

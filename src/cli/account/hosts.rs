@@ -1,9 +1,8 @@
 //! `hotdesk hosts`: hosts of computers, for the operator.
 
-pub mod gone;
-
 use clap::Subcommand;
 
+use crate::account::gone;
 use crate::client::Session;
 use crate::failure::Outcome;
 

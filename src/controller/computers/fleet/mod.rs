@@ -1,5 +1,7 @@
 //! Fleet: commands to the runners of computers, and the live state of computers.
 
+mod hosts;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
