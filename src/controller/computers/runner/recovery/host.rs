@@ -65,7 +65,10 @@ impl Runner {
     /// the operation begins from it.
     pub(in super::super) async fn check_host(&mut self, operation: Operation, row: &Computer) -> Result<()> {
         let Some(outage) = self.outage() else { return Ok(()) };
-        if !check_operation(operation, row.status, row.status_reason, &outage, row.replica.as_ref())? {
+        // A confirmation ends when the host answers, also for a computer that could not be adopted then.
+        let is_confirmed = self.shared.store.gone_hosts().await?.iter().any(|gone| gone.name == outage.host);
+        let reason = row.status_reason.filter(|reason| *reason != StatusReason::HostGone || is_confirmed);
+        if !check_operation(operation, row.status, reason, &outage, row.replica.as_ref())? {
             return Ok(());
         }
         let begun = self.shared.engine.begin_from_replica(self.id).await;
