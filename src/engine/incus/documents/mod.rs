@@ -107,7 +107,7 @@ pub(super) fn copy(
 }
 
 /// Document of a replica: a copy of an instance with its snapshots, or the refresh of that copy. It has no network, and is no
-/// whole machine.
+/// whole machine. Between members, the server takes only the configuration and devices that the document has.
 pub(super) fn replica(
     replica: &str,
     owner: &str,
@@ -119,7 +119,15 @@ pub(super) fn replica(
     for absent in [MADE, STATE, FAILED] {
         config.insert(absent.to_owned(), json!(""));
     }
-    let nic = source.devices.contains_key(NIC).then(|| json!({ "type": "none" }));
+    for (key, value) in &source.config {
+        if !key.starts_with("volatile.") && !config.contains_key(key) {
+            config.insert(key.clone(), json!(value));
+        }
+    }
+    let mut devices = json!(source.devices);
+    if source.devices.contains_key(NIC) {
+        devices[NIC] = json!({ "type": "none" });
+    }
     json!({
         "name": replica,
         "type": "container",
@@ -127,8 +135,7 @@ pub(super) fn replica(
         // Without a replica, a refresh makes it.
         "source": { "type": "copy", "source": from, "instance_only": false, "refresh": true },
         "config": config,
-        // The server copies the other devices of the source.
-        "devices": nic.map_or_else(|| json!({}), |nic| json!({ NIC: nic })),
+        "devices": devices,
     })
 }
 
@@ -403,8 +410,8 @@ mod tests {
     fn a_replica_is_no_machine_and_has_no_network() {
         let source = instance(json!({
             "status": "Running",
-            "config": {MADE: "1", GENERATION: "3"},
-            "devices": {"root": {"type": "disk"}, "eth0": {"type": "nic"}},
+            "config": {MADE: "1", "image.hotdesk.bytes": "500", "volatile.uuid": "u", ADDRESS: "10.77.2.9"},
+            "devices": {"root": {"type": "disk", "pool": "desks"}, "eth0": {"type": "nic"}},
         }));
         let id = ComputerId::random();
         let (from, to) = (name(id, 0), replica_name(id, 1));
@@ -412,7 +419,13 @@ mod tests {
         assert_eq!((&made["name"], &made["source"]["source"]), (&json!(to), &json!(from)));
         assert_eq!(made["source"]["refresh"], true);
         assert_eq!((&made["config"][MADE], &made["config"]["boot.autostart"]), (&json!(""), &json!("false")));
-        assert_eq!(made["devices"], json!({"eth0": {"type": "none"}}));
+        assert_eq!(
+            (&made["config"][ADDRESS], &made["config"]["image.hotdesk.bytes"]),
+            (&json!(""), &json!("500"))
+        );
+        assert!(made["config"].get("volatile.uuid").is_none());
+        let devices = json!({"root": {"type": "disk", "pool": "desks"}, "eth0": {"type": "none"}});
+        assert_eq!(made["devices"], devices);
     }
 
     #[test]
