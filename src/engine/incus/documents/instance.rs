@@ -32,6 +32,8 @@ pub(in crate::incus) const IMAGE_BYTES: &str = "hotdesk.bytes";
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(in crate::incus) struct Instance {
     pub(in crate::incus) status: String,
+    #[serde(default)]
+    pub(in crate::incus) architecture: String,
     /// The cluster member; `none` where there is no cluster.
     #[serde(default)]
     pub(in crate::incus) location: String,

@@ -131,6 +131,7 @@ pub(super) fn replica(
     json!({
         "name": replica,
         "type": "container",
+        "architecture": source.architecture,
         "profiles": [],
         // Without a replica, a refresh makes it.
         "source": { "type": "copy", "source": from, "instance_only": false, "refresh": true },
@@ -410,6 +411,7 @@ mod tests {
     fn a_replica_is_no_machine_and_has_no_network() {
         let source = instance(json!({
             "status": "Running",
+            "architecture": "x86_64",
             "config": {MADE: "1", "image.hotdesk.bytes": "500", "volatile.uuid": "u", ADDRESS: "10.77.2.9"},
             "devices": {"root": {"type": "disk", "pool": "desks"}, "eth0": {"type": "nic"}},
         }));
@@ -417,7 +419,7 @@ mod tests {
         let (from, to) = (name(id, 0), replica_name(id, 1));
         let made = replica(&to, "own", (from.as_str(), &source), id);
         assert_eq!((&made["name"], &made["source"]["source"]), (&json!(to), &json!(from)));
-        assert_eq!(made["source"]["refresh"], true);
+        assert_eq!((&made["source"]["refresh"], &made["architecture"]), (&json!(true), &json!("x86_64")));
         assert_eq!((&made["config"][MADE], &made["config"]["boot.autostart"]), (&json!(""), &json!("false")));
         assert_eq!(
             (&made["config"][ADDRESS], &made["config"]["image.hotdesk.bytes"]),
