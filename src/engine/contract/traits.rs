@@ -406,8 +406,8 @@ pub trait Engine: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Makes the replica the machine, with the state of its last refresh, after the operator has confirmed that the machine's host
-    /// is gone. On return it is `Stopped`, and the earlier one is never started again: it is stopped when its host returns.
+    /// Makes the replica the machine, with the state of its last refresh, after the operator has confirmed that the machine's
+    /// host is gone. On return it is `Stopped`, and the earlier one is never started again: it is stopped when its host returns.
     /// A repeated call finishes an interrupted one.
     ///
     /// # Errors
