@@ -142,6 +142,10 @@ error_codes! {
     WakeFailed = "wake_failed",
     /// The host has no capacity for the computer.
     NoCapacity = "no_capacity",
+    /// The host of the computer does not answer. The computer may still run.
+    HostUnreachable = "host_unreachable",
+    /// A host cannot be gone while its cluster does not count it as offline.
+    HostNotOffline = "host_not_offline",
     /// The computer's saved memory is damaged or missing.
     SavedStateUnavailable = "saved_state_unavailable",
     /// The state of the computer or its engine does not permit a clone.

@@ -47,6 +47,7 @@ mod ports;
 mod postgres;
 mod proxy;
 mod python_library;
+mod replicas;
 mod resize;
 mod saved;
 mod schemathesis;

@@ -23,6 +23,8 @@ use crate::failure::Outcome;
 use crate::output::{self, Column, Confirmation, ListView};
 use crate::progress::Progress;
 use crate::templates::named;
+use hotdesk_domain::plural::plural;
+use hotdesk_wire::computer::replica::Replication;
 use hotdesk_wire::computer::{Computer, ComputerList, CreateComputer, UpdateComputer, VncPassword};
 
 /// Timeout of a delete: a running computer first shuts down, with a grace period, and flushes its disk.
@@ -61,6 +63,13 @@ pub enum Command {
         target: ComputerArg,
         /// `sandbox`, `shared` or `vm`.
         isolation: String,
+    },
+    /// Keep a replica of a computer on a second host (where the engine supports it).
+    Replicate {
+        #[command(flatten)]
+        target: ComputerArg,
+        /// Minutes between two refreshes; 0 removes the replica.
+        minutes: i64,
     },
     /// Show or change which destinations a computer reaches.
     Egress(egress::EgressOptions),
@@ -154,6 +163,9 @@ pub struct CreateOptions {
     /// Idle minutes before the computer is suspended; 0 disables it.
     #[arg(long, value_name = "MINUTES")]
     auto_stop: Option<i64>,
+    /// Keep a replica on a second host, refreshed after this many minutes.
+    #[arg(long, value_name = "MINUTES")]
+    replicate: Option<i64>,
     #[command(flatten)]
     egress: egress::EgressRules,
 }
@@ -181,15 +193,33 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Move(options) => hardware::relocate(session, options).await,
         Command::Rename { target, name } => {
             let id = resolve::computer(&session.api, &target.computer).await?;
-            let body = UpdateComputer { name: Some(name), isolation: None };
+            let body = UpdateComputer { name: Some(name), ..UpdateComputer::default() };
             let response =
                 session.api.call(Method::PATCH, &["computers", &id], Some(&body), REQUEST_TIMEOUT).await?;
             let renamed: Computer = response.decode()?;
             session.show(&response, || output::line(&format!("{} is now {}.", target.computer, renamed.name)))
         }
+        Command::Replicate { target, minutes } => {
+            let id = resolve::computer(&session.api, &target.computer).await?;
+            let replicate = Some(Replication { interval_minutes: minutes });
+            let body = UpdateComputer { replicate, ..UpdateComputer::default() };
+            let response =
+                session.api.call(Method::PATCH, &["computers", &id], Some(&body), REQUEST_TIMEOUT).await?;
+            let changed: Computer = response.decode()?;
+            session.show(&response, || {
+                output::line(&match changed.replicate {
+                    Some(it) => format!(
+                        "The replica of {} is refreshed every {}.",
+                        changed.name,
+                        plural(it.interval_minutes, "minute")
+                    ),
+                    None => format!("{} has no replica.", changed.name),
+                })
+            })
+        }
         Command::Isolate { target, isolation } => {
             let id = resolve::computer(&session.api, &target.computer).await?;
-            let body = UpdateComputer { name: None, isolation: Some(isolation) };
+            let body = UpdateComputer { isolation: Some(isolation), ..UpdateComputer::default() };
             let response =
                 session.api.call(Method::PATCH, &["computers", &id], Some(&body), REQUEST_TIMEOUT).await?;
             let changed: Computer = response.decode()?;
@@ -262,6 +292,7 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
         isolation: options.isolation,
         resolution: options.resolution,
         auto_stop_minutes: options.auto_stop,
+        replicate: options.replicate.map(|interval_minutes| Replication { interval_minutes }),
         deliver_files: false,
         template_ref,
         egress_policy: options.egress.policy(),
@@ -300,19 +331,29 @@ async fn get(session: &Session, target: &ComputerArg) -> Outcome<()> {
         0 => "never".to_owned(),
         minutes => format!("after {minutes} idle minutes"),
     };
+    let replica = match (&it.replicate, it.replica) {
+        (None, _) => "none".to_owned(),
+        (Some(_), None) => "not made yet".to_owned(),
+        (Some(_), Some(replica)) => format!("on {}, of {}", replica.host, replica.refreshed_at),
+    };
+    let status = match it.status_message {
+        Some(message) => format!("{}: {message}", it.status),
+        None => it.status,
+    };
     let fields = [
         ("name", it.name),
         ("id", it.id),
         ("instance", it.instance_id),
         ("workspace", it.project_name),
         ("workspace id", it.workspace_id),
-        ("status", it.status),
+        ("status", status),
         ("cpu", format!("{} vCPU", it.cpu)),
         ("ram", format!("{} GB", it.ram)),
         ("disk", format!("{} GB", it.disk_size_gb)),
         ("isolation", it.isolation),
         ("resolution", it.resolution),
         ("auto-stop", auto_stop),
+        ("replica", replica),
         ("address", it.ip.unwrap_or_else(|| "none".to_owned())),
         ("url", it.url),
         ("created", it.created_at),

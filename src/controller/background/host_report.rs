@@ -251,6 +251,7 @@ fn engine_records(offers: &Offers) -> Vec<HostEngine> {
                 memory_snapshot: able.memory_snapshot,
                 evict: able.evict,
                 encrypt: able.encrypt,
+                replicate: able.replicate,
             },
         }
     };

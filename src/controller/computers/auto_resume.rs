@@ -6,6 +6,7 @@ use super::runner::{Work, computer_not_found};
 use hotdesk_domain::computer::lifecycle::{self, Command, Status};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::host::outage::unreachable;
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
 
@@ -96,6 +97,16 @@ impl Fleet {
         let Some(mut presence) = self.shared.presence(computer.id) else {
             return Err(Error::unavailable("The computer is being adopted; retry in a moment").retry_after(1));
         };
+        if presence.borrow().guest.is_none()
+            && let Some(outage) = self.engine().host_outage(computer.id)
+        {
+            return Err(unreachable(
+                computer.status,
+                computer.status_reason,
+                &outage,
+                computer.replica.as_ref(),
+            ));
+        }
         let ready = presence
             .wait_for(|now| now.guest.is_some() || now.status.is_some_and(|s| !starting.contains(&s)));
         let now = match tokio::time::timeout(ACT_TIMEOUT, ready).await {

@@ -5,11 +5,13 @@ use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::desktop::terminal::ComputerTerminal;
+use hotdesk_domain::host::outage::{HostOutage, status_message};
 use hotdesk_store::fleet::computers::Computer;
+use hotdesk_wire::computer::replica::{RecoveryRecord, Replica, Replication};
 use hotdesk_wire::computer::{Computer as Record, ComputerBilling, DeclaredTerminal, InstanceDetails};
 
 /// Live details of a computer that are not stored.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LiveDetails {
     /// Its address in the host's private network.
     pub address: Option<std::net::IpAddr>,
@@ -17,6 +19,8 @@ pub struct LiveDetails {
     pub unresponsive_since: Option<UnixMillis>,
     /// Whether its processes are frozen because the host's disk is nearly full.
     pub frozen: bool,
+    /// The outage of its host.
+    pub outage: Option<HostOutage>,
 }
 
 /// Returns the full record, for create and get.
@@ -50,10 +54,26 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         gpu: "none".to_owned(),
         resolution: resolution.clone(),
         status: computer.status.name().to_owned(),
-        status_reason: status_reason(computer, live).map(|reason| reason.name().to_owned()),
+        status_reason: status_reason(computer, &live).map(|reason| reason.name().to_owned()),
+        status_message: status_message(
+            computer.status,
+            computer.status_reason,
+            live.outage.as_ref(),
+            computer.replica.as_ref(),
+        ),
         agent_unresponsive_since: live.unresponsive_since.filter(|_| running).map(UnixMillis::iso8601),
         auto_stop_minutes: computer.auto_stop_minutes,
         auto_stop: None,
+        replicate: (computer.replicate_minutes > 0)
+            .then_some(Replication { interval_minutes: computer.replicate_minutes }),
+        replica: computer.replica.as_ref().map(|replica| Replica {
+            host: replica.host.clone(),
+            refreshed_at: replica.refreshed_at.iso8601(),
+        }),
+        recovered: computer.recovered.as_ref().map(|recovery| RecoveryRecord {
+            from: recovery.from.clone(),
+            state_at: recovery.state_at.iso8601(),
+        }),
         billing: None,
         connection_url: running.then(|| url.clone()),
         url,
@@ -83,10 +103,13 @@ fn terminal_record(terminal: &ComputerTerminal) -> DeclaredTerminal {
     DeclaredTerminal { name: terminal.name.clone(), title: terminal.title.clone() }
 }
 
-/// Returns why the service ended a computer, or froze one that runs.
-fn status_reason(computer: &Computer, live: LiveDetails) -> Option<StatusReason> {
-    let frozen = live.frozen && computer.status == Status::Running;
-    if frozen { Some(StatusReason::HostDiskFull) } else { computer.status_reason }
+/// Returns why the service ended a computer, or why one that should run cannot be used.
+fn status_reason(computer: &Computer, live: &LiveDetails) -> Option<StatusReason> {
+    let running = computer.status == Status::Running;
+    if live.outage.is_some() && running {
+        return Some(StatusReason::HostUnreachable);
+    }
+    if live.frozen && running { Some(StatusReason::HostDiskFull) } else { computer.status_reason }
 }
 
 /// Returns the billing part of the record, for get.

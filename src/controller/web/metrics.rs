@@ -100,6 +100,8 @@ fn describe() {
         "hotdesk_computers_frozen",
         "Computers that are frozen because the host's disk is nearly full."
     );
+    describe_gauge!("hotdesk_computers_host_unreachable", "Computers whose host does not answer.");
+    describe_counter!("hotdesk_replica_failures_total", "Refreshes of replicas that failed.");
     describe_gauge!(
         "hotdesk_disk_free_bytes",
         "Free space for computers, less what they have not written back yet."

@@ -10,11 +10,16 @@ pub enum StatusReason {
     /// It wrote much while the host's disk was nearly full. A computer that runs is frozen for it, which is not stored;
     /// one that is stopped was killed, because it still grew.
     HostDiskFull,
+    /// Its host does not answer. The computer may still run; this is not stored.
+    HostUnreachable,
+    /// The operator confirmed that its host is gone.
+    HostGone,
 }
 
 impl StatusReason {
     /// Every reason.
-    pub const ALL: [Self; 3] = [Self::TrialEnded, Self::AutoStop, Self::HostDiskFull];
+    pub const ALL: [Self; 5] =
+        [Self::TrialEnded, Self::AutoStop, Self::HostDiskFull, Self::HostUnreachable, Self::HostGone];
 
     /// Returns the name in the API and in the store.
     pub fn name(self) -> &'static str {
@@ -22,6 +27,8 @@ impl StatusReason {
             Self::TrialEnded => "trial_ended",
             Self::AutoStop => "auto_stop",
             Self::HostDiskFull => "host_disk_full",
+            Self::HostUnreachable => "host_unreachable",
+            Self::HostGone => "host_gone",
         }
     }
 

@@ -99,6 +99,7 @@ impl Runtime {
             evict: own_kernel,
             // The host's file system decides (`Offers::with_encryption`).
             encrypt: false,
+            replicate: false,
         };
         Offer { isolation: self.isolation(), engine: ENGINE, capabilities }
     }

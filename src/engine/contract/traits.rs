@@ -22,6 +22,7 @@ use crate::{
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
+use hotdesk_domain::host::outage::{HostOutage, HostState};
 
 /// Something that makes and runs machines. Every operation is idempotent and may fail with
 /// [`EngineError::Failed`] at any step, or with [`EngineError::NoCapacity`] when the host runs short.
@@ -365,5 +366,53 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// `Failed` when a folder, the mounts, the control groups or the packet rules cannot be read.
     async fn find_leftovers(&self, _owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<LeftoverRecord>> {
         Ok(Vec::new())
+    }
+
+    /// Looks which hosts answer. The controller calls it every few seconds, and before it observes machines for the first time.
+    async fn watch_hosts(&self) {}
+
+    /// Since when the host of a machine does not answer, as the last [`Engine::watch_hosts`] saw it; `None` while it answers, and
+    /// with an engine on one host. The machine may still run, so nothing may begin it elsewhere.
+    fn host_outage(&self, _id: ComputerId) -> Option<HostOutage> {
+        None
+    }
+
+    /// Returns what the cluster says of a host now; `None` when it has no host of this name.
+    ///
+    /// # Errors
+    /// `Failed` when nobody answers.
+    async fn host_state(&self, _name: &str) -> EngineResult<Option<HostState>> {
+        Ok(None)
+    }
+
+    /// Makes or refreshes a copy of a machine's disk and snapshots on a second host, and returns that host. `present` is the host
+    /// of the last refresh. The machine may run; the replica never does. Needs
+    /// [`Capabilities::replicate`](crate::Capabilities).
+    ///
+    /// # Errors
+    /// `Absent`; `Failed` when no second host answers, or the copy fails. The replica has its earlier state then.
+    async fn replicate(&self, _id: ComputerId, _present: Option<&str>) -> EngineResult<String> {
+        Err(EngineError::Unsupported("replicate machines"))
+    }
+
+    /// Returns the machines that have a replica, in ascending order, whether a row knows them or not.
+    async fn replicas(&self) -> EngineResult<Vec<ComputerId>> {
+        Ok(Vec::new())
+    }
+
+    /// Removes the replica of a machine; a missing one counts as removed. One on a host that does not answer stays for a later
+    /// call.
+    async fn remove_replica(&self, _id: ComputerId) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// Makes the replica the machine, with the state of its last refresh, after the operator has confirmed that the machine's
+    /// host is gone. On return it is `Stopped`, and the earlier one is never started again: it is stopped when its host returns.
+    /// A repeated call finishes an interrupted one.
+    ///
+    /// # Errors
+    /// `Absent` without a replica; `Failed` when the host of the machine is not offline. The machine is as before.
+    async fn begin_from_replica(&self, _id: ComputerId) -> EngineResult<()> {
+        Err(EngineError::Unsupported("replicate machines"))
     }
 }

@@ -34,6 +34,9 @@ pub struct Capabilities {
     pub evict: bool,
     /// Encrypt the files of machines on the host. The same for every isolation: the file system decides.
     pub encrypt: bool,
+    /// Keep a copy of a machine on a second host, and begin from it.
+    #[serde(default)]
+    pub replicate: bool,
 }
 
 impl Capabilities {
@@ -47,6 +50,7 @@ impl Capabilities {
         memory_snapshot: true,
         evict: true,
         encrypt: true,
+        replicate: true,
     };
 }
 

@@ -14,6 +14,10 @@ const MIN_MAJOR: u32 = 6;
 /// Drivers of storage pools that limit the size of a disk and copy disks without copying their data. `btrfs` is tested.
 const DRIVERS: [&str; 4] = ["btrfs", "zfs", "lvm", "ceph"];
 
+const TESTED_DRIVER: &str = "btrfs";
+/// Driver of pools that all members share.
+const SHARED_DRIVER: &str = "ceph";
+
 /// The checks. Each asks the server, which takes milliseconds and changes nothing.
 pub(crate) fn checks<'a>(host: &HostSettings, settings: &IncusSettings) -> Vec<Check<'a>> {
     let host = Arc::new(host.clone());
@@ -72,10 +76,21 @@ async fn find_pool(settings: &IncusSettings) -> EngineResult<String> {
     let found = Client::open(settings)?.get(&path).await.map_err(|error| error.at(STEP))?;
     let driver = found["driver"].as_str().unwrap_or_default();
     if DRIVERS.contains(&driver) {
-        return Ok(format!("{} ({driver})", settings.pool));
+        return Ok(format!("{} ({})", settings.pool, describe_driver(driver)));
     }
     let detail = format!("{} has the driver {driver:?}, not one of {}", settings.pool, DRIVERS.join(", "));
     Err(EngineError::failed(STEP, detail))
+}
+
+/// What is known of a driver, for the operator.
+fn describe_driver(driver: &str) -> String {
+    match driver {
+        TESTED_DRIVER => driver.to_owned(),
+        SHARED_DRIVER => {
+            format!("{driver}, storage that all members share: untested, and replicas are not needed on it")
+        }
+        other => format!("{other}: untested"),
+    }
 }
 
 async fn find_network(settings: &IncusSettings, host: &HostSettings) -> EngineResult<String> {
@@ -115,6 +130,14 @@ mod tests {
         {
             assert_eq!(check_version(version).is_ok(), is_enough, "{version}");
         }
+    }
+
+    #[test]
+    fn a_driver_is_tested_or_said_not_to_be() {
+        for driver in DRIVERS {
+            assert_eq!(describe_driver(driver).contains("untested"), driver != TESTED_DRIVER, "{driver}");
+        }
+        assert!(describe_driver(SHARED_DRIVER).contains("all members share"));
     }
 
     #[test]

@@ -40,7 +40,13 @@ impl IncusEngine {
             Some(bridge) => Some(self.addresses.claim(&self.client, &bridge, to.id).await?),
             None => None,
         };
-        let document = documents::copy(&self.settings, to, &self.owner, (from, &source), network.as_ref());
+        let document = documents::copy(
+            &self.settings,
+            to,
+            &self.owner,
+            (self.cluster.name(from).as_str(), &source),
+            network.as_ref(),
+        );
         // On another member, the copy would be a transfer of the whole disk.
         let is_clustered = !source.location.is_empty() && source.location != "none";
         let path = if is_clustered {
@@ -60,7 +66,7 @@ impl IncusEngine {
             Some(record) => record,
             None => {
                 let request = json!({ "name": documents::snapshot_name(snapshot), "stateful": false });
-                let path = format!("{}/snapshots", documents::path(id));
+                let path = format!("{}/snapshots", self.cluster.path(id));
                 self.client
                     .run(Method::POST, &path, Some(&request), SNAPSHOT_TIMEOUT)
                     .await
@@ -77,7 +83,7 @@ impl IncusEngine {
         id: ComputerId,
         snapshot: Uuid,
     ) -> Result<Option<SnapshotRecord>, ClientError> {
-        match self.client.get(&snapshot_path(id, snapshot)).await {
+        match self.client.get(&self.snapshot_path(id, snapshot)).await {
             Ok(found) => Ok(serde_json::from_value(found).ok()),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error),
@@ -86,6 +92,7 @@ impl IncusEngine {
 
     /// Refuses a rollback to a snapshot that is not there.
     pub(super) async fn check_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.cluster.ensure_names().await?;
         match self.find_snapshot(id, snapshot).await {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(EngineError::Damaged(format!("there is no snapshot {snapshot}"))),
@@ -103,13 +110,14 @@ impl IncusEngine {
         }
         self.check_snapshot(id, snapshot).await?;
         let request = json!({ "restore": documents::snapshot_name(snapshot) });
-        let path = documents::path(id);
+        let path = self.cluster.path(id);
         let done = self.client.run(Method::PUT, &path, Some(&request), SNAPSHOT_TIMEOUT).await;
         done.map(drop).map_err(|error| error.at(ROLLBACK))
     }
 
     pub(super) async fn drop_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
-        let path = snapshot_path(id, snapshot);
+        self.cluster.ensure_names().await?;
+        let path = self.snapshot_path(id, snapshot);
         match self.client.run(Method::DELETE, &path, None, SNAPSHOT_TIMEOUT).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_missing() => Ok(()),
@@ -119,7 +127,8 @@ impl IncusEngine {
 
     pub(super) async fn list_snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
         const STEP: &str = "list the snapshots";
-        let listed = match self.client.get(&format!("{}/snapshots", documents::path(id))).await {
+        self.cluster.ensure_names().await?;
+        let listed = match self.client.get(&format!("{}/snapshots", self.cluster.path(id))).await {
             Ok(listed) => listed,
             Err(error) if error.is_missing() => return Ok(Vec::new()),
             Err(error) => return Err(error.at(STEP)),
@@ -139,7 +148,7 @@ impl IncusEngine {
             return Ok(Effect::AtNextStart);
         }
         let Some(document) = documents::resize(&instance, change) else { return Ok(Effect::Live) };
-        let Err(error) = self.client.patch(&documents::path(id), &document, None).await else {
+        let Err(error) = self.client.patch(&self.cluster.path(id), &document, None).await else {
             return Ok(Effect::Live);
         };
         if let Change::Memory(limit) = change
@@ -152,11 +161,11 @@ impl IncusEngine {
     }
 
     async fn memory_in_use(&self, id: ComputerId) -> Option<u64> {
-        let state = self.client.get(&format!("{}/state", documents::path(id))).await.ok()?;
+        let state = self.client.get(&format!("{}/state", self.cluster.path(id))).await.ok()?;
         state["memory"]["usage"].as_u64()
     }
-}
 
-fn snapshot_path(id: ComputerId, snapshot: Uuid) -> String {
-    format!("{}/snapshots/{}", documents::path(id), documents::snapshot_name(snapshot))
+    fn snapshot_path(&self, id: ComputerId, snapshot: Uuid) -> String {
+        format!("{}/snapshots/{}", self.cluster.path(id), documents::snapshot_name(snapshot))
+    }
 }

@@ -41,15 +41,18 @@ impl IncusEngine {
         id: ComputerId,
         step: &'static str,
     ) -> EngineResult<Option<(Instance, String)>> {
-        match self.client.get_tagged(&documents::path(id)).await {
+        self.cluster.ensure_names().await?;
+        let name = self.cluster.name(id);
+        match self.client.get_tagged(&documents::path_of(&name)).await {
             Ok((found, tag)) => {
                 let instance: Instance =
                     serde_json::from_value(found).map_err(|error| EngineError::failed(step, error))?;
                 // An instance of another controller has the same name only by an error of its operator.
                 if instance.label(OWNER) != Some(self.owner.as_str()) {
-                    let detail = format!("{} belongs to another controller", documents::name(id));
+                    let detail = format!("{name} belongs to another controller");
                     return Err(EngineError::failed(step, detail));
                 }
+                self.cluster.note_location(&name, &instance.location);
                 Ok(Some((instance, tag)))
             }
             Err(error) if error.is_missing() => Ok(None),
@@ -105,7 +108,7 @@ impl IncusEngine {
         let made = self.client.run(Method::POST, path, Some(document), CREATE_TIMEOUT).await;
         made.map_err(|error| error.at(step))?;
         let label = json!({ "config": { documents::MADE: "1" } });
-        self.client.patch(&documents::path(id), &label, None).await.map_err(|error| error.at(step))
+        self.client.patch(&self.cluster.path(id), &label, None).await.map_err(|error| error.at(step))
     }
 
     pub(super) async fn start_instance(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
@@ -159,7 +162,7 @@ impl IncusEngine {
         let change = documents::boot(&self.settings, spec, boot, instance, network.as_ref());
         // Refused when another controller has changed the instance since: it may be starting it. It is the first change,
         // because those of files may change the tag.
-        let (path, tag) = (documents::path(spec.id), Some(tag).filter(|tag| !tag.is_empty()));
+        let (path, tag) = (self.cluster.path(spec.id), Some(tag).filter(|tag| !tag.is_empty()));
         self.client.patch(&path, &change, tag).await.map_err(|error| error.at(START))?;
         let agent = self.agent()?;
         if instance.agent() != Some(agent.digest.as_str()) {
@@ -179,7 +182,7 @@ impl IncusEngine {
     }
 
     async fn push(&self, id: ComputerId, path: &str, mode: u32, content: FileContent) -> EngineResult<()> {
-        let pushed = self.client.push(&documents::name(id), path, mode, content).await;
+        let pushed = self.client.push(&self.cluster.name(id), path, mode, content).await;
         pushed.map_err(|error| match error.at(START) {
             EngineError::Failed { step, detail } => EngineError::failed(step, format!("{path}: {detail}")),
             other @ (EngineError::NoCapacity(..)
@@ -227,7 +230,7 @@ impl IncusEngine {
     }
 
     async fn set_state(&self, id: ComputerId, request: &Value, timeout: Duration) -> Result<(), ClientError> {
-        let path = format!("{}/state", documents::path(id));
+        let path = format!("{}/state", self.cluster.path(id));
         self.client.run(Method::PUT, &path, Some(request), timeout).await.map(drop)
     }
 
@@ -235,6 +238,7 @@ impl IncusEngine {
         if self.find(id, DESTROY).await?.is_some() {
             self.remove(id).await?;
         }
+        self.remove_copies(id, DESTROY).await?;
         self.addresses.release(id).await;
         self.links.close(id)
     }
@@ -244,7 +248,7 @@ impl IncusEngine {
         let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             self.kill(id).await?;
-            match self.client.run(Method::DELETE, &documents::path(id), None, END_TIMEOUT).await {
+            match self.client.run(Method::DELETE, &self.cluster.path(id), None, END_TIMEOUT).await {
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_missing() => return Ok(()),
                 Err(error) if error.is_busy() && Instant::now() < deadline => {
@@ -281,6 +285,8 @@ impl IncusEngine {
             serde_json::from_value(listed).map_err(|error| EngineError::failed(STEP, error))?;
         let mut ids: Vec<ComputerId> = paths.iter().filter_map(|path| documents::id_of_path(path)).collect();
         ids.sort();
+        // Superseded instances have the id of their computer.
+        ids.dedup();
         Ok(ids)
     }
 

@@ -31,7 +31,8 @@ use crate::host::command::host_error;
 use crate::host::files::{private_folder, remove_if_there};
 use crate::incus::bridge::{CHUNK, CONNECTION_WINDOW, MAX_FRAME, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW};
 use crate::incus::client::Client;
-use crate::incus::documents::{self, AGENT_SOCKET};
+use crate::incus::documents::AGENT_SOCKET;
+use crate::incus::members::Cluster;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 
@@ -53,6 +54,7 @@ type Sender = SendRequest<Empty<Bytes>>;
 #[derive(Debug)]
 pub(super) struct Links {
     client: Client,
+    cluster: Arc<Cluster>,
     folder: PathBuf,
     tasks: Tasks,
     open: Mutex<BTreeMap<ComputerId, CancellationToken>>,
@@ -60,9 +62,14 @@ pub(super) struct Links {
 
 impl Links {
     /// The sockets in a folder, which nobody else can enter.
-    pub(super) fn open(client: Client, folder: &Path, tasks: Tasks) -> EngineResult<Self> {
+    pub(super) fn open(
+        client: Client,
+        cluster: Arc<Cluster>,
+        folder: &Path,
+        tasks: Tasks,
+    ) -> EngineResult<Self> {
         private_folder(folder).map_err(host_error(OPEN, folder))?;
-        Ok(Self { client, folder: folder.to_owned(), tasks, open: Mutex::default() })
+        Ok(Self { client, cluster, folder: folder.to_owned(), tasks, open: Mutex::default() })
     }
 
     /// The socket of a computer that runs; opens it unless it is open.
@@ -79,6 +86,7 @@ impl Links {
         let stop = self.tasks.stopping().child_token();
         let link = Arc::new(Link {
             client: self.client.clone(),
+            cluster: Arc::clone(&self.cluster),
             id,
             tasks: self.tasks.clone(),
             stop: stop.clone(),
@@ -108,6 +116,7 @@ impl Links {
 #[derive(Debug)]
 struct Link {
     client: Client,
+    cluster: Arc<Cluster>,
     id: ComputerId,
     tasks: Tasks,
     stop: CancellationToken,
@@ -181,7 +190,7 @@ impl Link {
 
     /// Starts the far end.
     async fn begin(&self) -> io::Result<Sender> {
-        let name = documents::name(self.id);
+        let name = self.cluster.name(self.id);
         let stream = self.client.exec(&name, &BRIDGE).await.map_err(io::Error::other)?;
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())

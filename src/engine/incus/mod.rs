@@ -16,13 +16,16 @@ mod documents;
 mod image;
 mod lifecycle;
 mod link;
+mod members;
 mod network;
+mod replicas;
 mod settings;
 mod watch;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -39,6 +42,7 @@ use crate::host::files::{private_folder, write_durably};
 use crate::incus::client::Client;
 use crate::incus::image::{AgentFile, GuestImage};
 use crate::incus::link::Links;
+use crate::incus::members::Cluster;
 use crate::incus::network::AddressBook;
 use crate::incus::watch::Watch;
 use crate::state::agent_binary;
@@ -52,6 +56,7 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::{Tasks, spawn_blocking};
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
+use hotdesk_domain::host::outage::{HostOutage, HostState};
 
 const OPEN: &str = "open the Incus engine";
 /// Folder of the engine in the state folder.
@@ -71,6 +76,7 @@ pub(crate) struct IncusEngine {
     /// The agent for computers; `None` unless they are started.
     agent: Option<AgentFile>,
     addresses: AddressBook,
+    cluster: Arc<Cluster>,
     links: Links,
     watch: Watch,
     tasks: Tasks,
@@ -87,6 +93,7 @@ impl IncusEngine {
                 live_ram: true,
                 live_disk: true,
                 copy_while_running: true,
+                replicate: true,
                 ..Capabilities::default()
             },
         }
@@ -104,12 +111,15 @@ impl IncusEngine {
         let agent = if mode == OpenMode::Run { Some(install_agent(&host, &state)?) } else { None };
         let client = Client::open(&settings)?;
         let tasks = Tasks::new();
+        let owner = owner(&folder.join(OWNER_FILE))?;
+        let cluster = Arc::new(Cluster::new(client.clone(), owner.clone()));
         Ok(Self {
             offers: Offers::one(Self::offer()),
-            owner: owner(&folder.join(OWNER_FILE))?,
+            owner,
             agent,
             addresses: AddressBook::default(),
-            links: Links::open(client.clone(), &folder, tasks.clone())?,
+            links: Links::open(client.clone(), Arc::clone(&cluster), &folder, tasks.clone())?,
+            cluster,
             watch: Watch::new(client.clone(), tasks.clone()),
             tasks,
             client,
@@ -268,6 +278,34 @@ impl Engine for IncusEngine {
         self.list_snapshots(id).await
     }
 
+    async fn watch_hosts(&self) {
+        self.cluster.look().await;
+    }
+
+    fn host_outage(&self, id: ComputerId) -> Option<HostOutage> {
+        self.cluster.outage(id)
+    }
+
+    async fn host_state(&self, name: &str) -> EngineResult<Option<HostState>> {
+        self.cluster.state_now(name).await
+    }
+
+    async fn replicate(&self, id: ComputerId, present: Option<&str>) -> EngineResult<String> {
+        self.refresh_replica(id, present).await
+    }
+
+    async fn replicas(&self) -> EngineResult<Vec<ComputerId>> {
+        self.list_replicas().await
+    }
+
+    async fn remove_replica(&self, id: ComputerId) -> EngineResult<()> {
+        self.drop_replica(id).await
+    }
+
+    async fn begin_from_replica(&self, id: ComputerId) -> EngineResult<()> {
+        self.promote_replica(id).await
+    }
+
     async fn check_host(&self, thorough: bool) -> EngineResult<Vec<EngineFindings>> {
         let (host, settings) = (self.host.clone(), self.settings.clone());
         let run = move || {
@@ -288,7 +326,7 @@ impl Engine for IncusEngine {
         let instances = self.list_instances().await?;
         let leftover = |id: ComputerId| LeftoverRecord {
             kind: "instance".into(),
-            location: documents::name(id),
+            location: self.cluster.name(id),
             reason: "no computer has this id".into(),
             remedy: "remove it".into(),
         };

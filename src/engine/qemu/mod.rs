@@ -82,7 +82,11 @@ impl QemuEngine {
 
     /// What the engine offers.
     pub(crate) fn offer() -> Offer {
-        Offer { isolation: Isolation::Vm, engine: "qemu", capabilities: Capabilities::ALL }
+        Offer {
+            isolation: Isolation::Vm,
+            engine: "qemu",
+            capabilities: Capabilities { replicate: false, ..Capabilities::ALL },
+        }
     }
 
     /// Opens the engine on a host, after [`Self::prepare`] when it runs guests.

@@ -1,6 +1,6 @@
 //! Simulated host: folders and tasks that outlive the engines over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::{Boot, MachineSpec};
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::tasks::Tasks;
+use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::computer::isolation::Isolation;
 
 /// The inputs of an agent of a simulated machine.
@@ -79,6 +80,10 @@ pub struct SimulatedHost {
     /// The agents of evicted machines.
     evicted_agents: Mutex<BTreeMap<ComputerId, SuspendedAgent>>,
     boots: AtomicU64,
+    /// Since when the first host does not answer.
+    cut_at: Mutex<Option<UnixMillis>>,
+    /// Machines that began from their replicas on the second host.
+    moved: Mutex<BTreeSet<ComputerId>>,
 }
 
 /// The memory of a suspended machine.
@@ -118,6 +123,8 @@ impl SimulatedHost {
             snapshot_memory: Mutex::default(),
             evicted_agents: Mutex::default(),
             boots: AtomicU64::new(1),
+            cut_at: Mutex::default(),
+            moved: Mutex::default(),
         })
     }
 
@@ -181,6 +188,14 @@ impl SimulatedHost {
 
     pub(super) fn evicted_agents(&self) -> MutexGuard<'_, BTreeMap<ComputerId, SuspendedAgent>> {
         self.evicted_agents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn cut_at(&self) -> MutexGuard<'_, Option<UnixMillis>> {
+        self.cut_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn moved(&self) -> MutexGuard<'_, BTreeSet<ComputerId>> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of the host's present boot, from 1.

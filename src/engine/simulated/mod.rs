@@ -6,6 +6,7 @@ mod faults;
 mod host;
 mod layers;
 mod memory;
+mod outages;
 mod report;
 mod resize;
 mod snapshots;
@@ -27,6 +28,7 @@ use crate::simulated::faults::Faults;
 pub use crate::simulated::faults::{Failure, Fault, Verb};
 use crate::simulated::host::RunningMachine;
 pub use crate::simulated::host::{AgentBoot, AgentFactory, SimulatedHost, SimulatedMemory};
+pub use crate::simulated::outages::{FIRST_HOST, SECOND_HOST};
 use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineFindings, EngineResult, Extents,
     LeftoverRecord, MachineSpec, Observation, Offer, Offers, SavedFile, SavedLocation, SavedState, Snapshot,
@@ -35,6 +37,7 @@ use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
+use hotdesk_domain::host::outage::{HostOutage, HostState};
 use hotdesk_http::serve::{Listen, bind, serve};
 
 /// The simulated engine. Engines over one host share its machines, like a controller before and after its
@@ -247,6 +250,7 @@ impl Engine for SimulatedEngine {
 
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
         self.act(Verb::Start, async {
+            self.check_answer(spec.id, "start the machine")?;
             let runs_already = self.host.running().contains_key(&spec.id);
             let endpoint = self.boot(spec, boot).await?;
             if !runs_already {
@@ -259,13 +263,20 @@ impl Engine for SimulatedEngine {
     }
 
     async fn stop(&self, id: ComputerId, _grace: Duration) -> EngineResult<()> {
-        self.act(Verb::Stop, self.halt(id)).await
+        self.act(Verb::Stop, async {
+            self.check_answer(id, "stop the machine")?;
+            self.halt(id).await
+        })
+        .await
     }
 
     async fn destroy(&self, id: ComputerId) -> EngineResult<()> {
         let machine = self.host.machine(id);
         self.act(Verb::Destroy, async move {
+            self.check_answer(id, "remove the machine")?;
             self.halt(id).await?;
+            self.delete_replica(id)?;
+            self.host.moved().remove(&id);
             self.host.suspended().remove(&id);
             self.host.isolations().remove(&id);
             self.host.layers().remove(&id);
@@ -278,6 +289,7 @@ impl Engine for SimulatedEngine {
 
     async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
         self.act(Verb::Observe, async {
+            self.check_answer(id, "observe the machine")?;
             let running = self.host.running().get(&id).map(|running| running.generation);
             Ok(match running {
                 Some(generation) => Observation::Running {
@@ -413,6 +425,30 @@ impl Engine for SimulatedEngine {
 
     async fn layers(&self) -> EngineResult<Vec<LayerId>> {
         self.act(Verb::Layers, async { self.list_layers() }).await
+    }
+
+    fn host_outage(&self, id: ComputerId) -> Option<HostOutage> {
+        self.host.outage(id)
+    }
+
+    async fn host_state(&self, name: &str) -> EngineResult<Option<HostState>> {
+        Ok(self.host.state_of(name))
+    }
+
+    async fn replicate(&self, id: ComputerId, _present: Option<&str>) -> EngineResult<String> {
+        self.copy_to_second_host(id)
+    }
+
+    async fn replicas(&self) -> EngineResult<Vec<ComputerId>> {
+        self.list_replicas()
+    }
+
+    async fn remove_replica(&self, id: ComputerId) -> EngineResult<()> {
+        self.delete_replica(id)
+    }
+
+    async fn begin_from_replica(&self, id: ComputerId) -> EngineResult<()> {
+        self.move_to_second_host(id).await
     }
 
     async fn check_host(&self, thorough: bool) -> EngineResult<Vec<EngineFindings>> {

@@ -23,6 +23,8 @@ use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 use hotdesk_domain::desktop::terminal::ComputerTerminal;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::host::outage::ReplicaState;
+use hotdesk_domain::host::replica::Recovery;
 use hotdesk_domain::name::Name;
 use hotdesk_domain::network::port::{ComputerPort, parse_ports, ports_text};
 use hotdesk_domain::secret::{LaunchSecrets, SecretName};
@@ -49,6 +51,14 @@ pub struct Computer {
     pub wanted: Option<Hardware>,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
+    /// Minutes between two refreshes of its replica; 0 means that it has none.
+    pub replicate_minutes: i64,
+    /// Its replica on a second host.
+    pub replica: Option<ReplicaState>,
+    /// The last attempt to refresh the replica.
+    pub replica_tried_at: Option<UnixMillis>,
+    /// When it last began from a replica, what was lost then.
+    pub recovered: Option<Recovery>,
     /// The template that it was launched from.
     pub template: Option<String>,
     /// Secrets that it gets at each boot.
@@ -117,6 +127,8 @@ pub struct NewComputer {
     pub terminals: Vec<ComputerTerminal>,
     /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
+    /// Minutes between two refreshes of its replica; 0 means that it has none.
+    pub replicate_minutes: i64,
     /// When the service deletes it; `None` for a computer that stays.
     pub expires_at: Option<UnixMillis>,
     /// Whether it gets the earlier uploads of its whole workspace.
@@ -166,6 +178,12 @@ row! {
         wanted_bandwidth_mbps: Option<i64>,
         resolution: String,
         auto_stop_minutes: i64,
+        replicate_minutes: i64,
+        replica_host: Option<String>,
+        replica_refreshed_at: Option<i64>,
+        replica_tried_at: Option<i64>,
+        recovered_from: Option<String>,
+        recovered_state_at: Option<i64>,
         billing: String,
         payment: String,
         account_payment: String,
@@ -230,6 +248,8 @@ impl Row {
             _ => None,
         };
         let egress = row.egress_policy.as_deref().map(|text| text.parse().map_err(|_| bad("egress_policy")));
+        let replica = row.replica_host.zip(row.replica_refreshed_at);
+        let recovered = row.recovered_from.zip(row.recovered_state_at);
         let saved_token = row.saved_token.map(|sealed| vault.open(&SAVED_TOKEN, &row.id, &sealed));
         Ok(Computer {
             id: id(&row.id)?,
@@ -256,6 +276,10 @@ impl Row {
             workspace_name: row.workspace_name,
             name: row.name,
             auto_stop_minutes: row.auto_stop_minutes,
+            replicate_minutes: row.replicate_minutes,
+            replica: replica.map(|(host, at)| ReplicaState { host, refreshed_at: UnixMillis::new(at) }),
+            replica_tried_at: row.replica_tried_at.map(UnixMillis::new),
+            recovered: recovered.map(|(from, at)| Recovery { from, state_at: UnixMillis::new(at) }),
             agent_token: vault.open(&AGENT_TOKEN, &row.id, &row.agent_token)?,
             saved_token: saved_token.transpose()?,
             rollback_to: row.rollback_to.as_deref().map(id).transpose()?,
@@ -400,9 +424,9 @@ impl Write {
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
              bandwidth_mbps, billing, trial_ends_at, isolation, encrypted_for, template_ref, layers, \
-             expires_at, secret_names, account_secrets, egress_policy, ports, terminals) \
+             expires_at, secret_names, account_secrets, egress_policy, ports, terminals, replicate_minutes) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17, $18, \
-              $19, $20, $21, $22, $23, $24, $25, $26, $27)",
+              $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -431,6 +455,7 @@ impl Write {
         .bind(new.egress.as_ref().map(ToString::to_string))
         .bind(ports_text(&new.ports))
         .bind(terminals_text(&new.terminals)?)
+        .bind(new.replicate_minutes)
         .execute(&mut *self.tx)
         .await;
         match inserted {

@@ -108,6 +108,7 @@ impl Store {
             ports: source.ports.clone(),
             terminals: source.terminals.clone(),
             auto_stop_minutes: 0,
+            replicate_minutes: 0,
             expires_at: None,
             deliver_files: false,
             encrypt: copy.encrypt,

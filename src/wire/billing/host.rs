@@ -85,6 +85,8 @@ pub struct EngineAbilities {
     pub evict: bool,
     /// Encrypt the files of computers.
     pub encrypt: bool,
+    /// Keep a copy of a computer on a second host.
+    pub replicate: bool,
 }
 
 /// Use of the host by computers.

@@ -4,6 +4,7 @@ pub mod clone;
 pub mod egress;
 pub mod live;
 pub mod port;
+pub mod replica;
 pub mod resize;
 pub mod snapshot;
 pub mod ssh;
@@ -17,6 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::agent::BusyReason;
 use crate::computer::egress::EgressPolicyRecord;
+use crate::computer::replica::{RecoveryRecord, Replica, Replication};
 use crate::field;
 
 /// A computer's record: the union of what clients read from create, get and list.
@@ -71,9 +73,13 @@ pub struct Computer {
     pub status: String,
     /// Why the service suspended or stopped it: `trial_ended` or `auto_stop`. After `auto_stop` the next
     /// action wakes or starts it. `host_disk_full`: it wrote much while the host's disk was nearly full. While
-    /// it runs it is frozen until there is space. One that still grew was stopped.
+    /// it runs it is frozen until there is space. One that still grew was stopped. `host_unreachable`: its host does not
+    /// answer, and it may still run. `host_gone`: the operator confirmed that its host is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_reason: Option<String>,
+    /// What is wrong with its host, for people; absent while its host answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_message: Option<String>,
     /// Time since which its agent answers nothing, ISO 8601; absent while it answers. A restart is the remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_unresponsive_since: Option<String>,
@@ -82,6 +88,15 @@ pub struct Computer {
     /// State of the idle timeout; only when one computer is created or read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_stop: Option<AutoStop>,
+    /// Its replication to a second host; absent when it is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicate: Option<Replication>,
+    /// Its replica; absent before the first refresh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<Replica>,
+    /// What it last began with instead of its own disk; absent unless it began from a replica.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered: Option<RecoveryRecord>,
     /// Billing; only when one computer is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub billing: Option<ComputerBilling>,
@@ -219,6 +234,9 @@ pub struct CreateComputer {
     #[serde(default)]
     #[schema(minimum = 0, maximum = 43200)]
     pub auto_stop_minutes: Option<i64>,
+    /// Keep a replica on a second host, where the engine can; off when absent.
+    #[serde(default)]
+    pub replicate: Option<Replication>,
     /// Template, as `namespace/name@version`.
     #[serde(default)]
     pub template_ref: Option<String>,
@@ -247,6 +265,9 @@ pub struct UpdateComputer {
     #[serde(default)]
     #[schema(pattern = "^(sandbox|shared|vm)$")]
     pub isolation: Option<String>,
+    /// Keep a replica on a second host, where the engine can; an interval of 0 removes it.
+    #[serde(default)]
+    pub replicate: Option<Replication>,
 }
 
 /// `GET /computers`'s query.

@@ -16,6 +16,13 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(90);
 /// Longest time until the end of a computer shows in its status.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Longest time until a status says that the host of a computer does not answer: what docs/engines/incus.md promises.
+const OUTAGE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest time until a replica is made: the first copy sends a whole disk, on a busy machine.
+const REPLICA_TIMEOUT: Duration = Duration::from_secs(400);
+/// Longest time until a cluster counts a member as offline whose network is cut.
+const OFFLINE_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// Uses the screen of a computer.
 async fn check_desktop(controller: &RunningController, id: &str) {
     let clicked = controller.act(id, "click", json!({"x": 640, "y": 360})).await;
@@ -179,6 +186,98 @@ async fn computers_of_a_cluster_are_reached_through_one_member_and_survive_the_o
         assert_eq!(&eventually(&controller, id, "stat -c %Y /proc/1").await, since);
         assert_eq!(controller.record(id).await["status"], Value::from("running"));
     }
+    for id in &ids {
+        assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
+    }
+    assert_eq!(cluster.instances("n"), Vec::<String>::new());
+}
+
+/// Waits until the record of a computer is as expected.
+async fn record_until(
+    controller: &RunningController,
+    id: &str,
+    timeout: Duration,
+    is_so: impl Fn(&Value) -> bool,
+) -> Value {
+    let found = wait::until(timeout, || async {
+        let record = controller.record(id).await;
+        is_so(&record).then_some(record)
+    });
+    match found.await {
+        Some(record) => record,
+        None => panic!("{}", controller.record(id).await),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_computer_of_a_dead_member_begins_from_its_replica_once_the_operator_confirms_it() {
+    let Some(cluster) = IncusCluster::start(3) else { return };
+    let mut controller = RunningController::boot_with(&cluster.configuration(Route::Tls)).await;
+    cluster.publish(&controller);
+    let workspace = controller.workspace("demo").await;
+    let mut ids = Vec::new();
+    for name in ["one", "two", "three"] {
+        ids.push(id_of(&controller.computer(&workspace, name).await));
+    }
+    let placed = cluster.instances("nL");
+    let victim = placed.iter().find_map(|line| line.strip_prefix("hd-")?.strip_suffix(",m2"));
+    let id = victim.expect("the server spreads its instances").to_owned();
+    let path = format!("/computers/{id}");
+    controller.bash(&id, "echo early >/root/note; sync").await;
+    let wanted = json!({"replicate": {"interval_minutes": 600}});
+    let changed = controller.patch(&path, wanted).await;
+    assert_eq!(changed.status, 200, "{}", changed.body);
+    let record = record_until(&controller, &id, REPLICA_TIMEOUT, |it| it["replica"].is_object()).await;
+    assert_ne!(record["replica"]["host"], "m2");
+    assert!(cluster.instances("n").contains(&format!("hr-{id}-1")));
+    controller.bash(&id, "echo late >/root/note; sync").await;
+
+    cluster.run("kill", &["2"]);
+    cluster.run("cut", &["2"]);
+    let record =
+        record_until(&controller, &id, OUTAGE_TIMEOUT, |it| it["status_reason"] == "host_unreachable").await;
+    assert_eq!(record["status"], "running");
+    assert!(record["status_message"].as_str().is_some_and(|it| it.contains("m2")), "{record}");
+    for other in ids.iter().filter(|other| **other != id) {
+        record_until(&controller, other, RECOVERY_TIMEOUT, |it| it["status_message"].is_null()).await;
+        check_desktop(&controller, other).await;
+    }
+    let early = controller.act(&id, "restart", json!({})).await;
+    assert_eq!((early.status, &early.body["code"]), (503, &json!("host_unreachable")), "{}", early.body);
+    let confirmed = wait::until(OFFLINE_TIMEOUT, || async {
+        let answer = controller.post("/operator/hosts/m2/gone", json!({"confirm": "m2"})).await;
+        // Until its cluster counts it as offline.
+        assert!([200, 409].contains(&answer.status), "{}", answer.body);
+        (answer.status == 200).then_some(answer.body)
+    });
+    let confirmed = confirmed.await.expect("the member becomes offline");
+    assert_eq!((&confirmed["computers"], &confirmed["with_replica"]), (&json!(1), &json!(1)));
+    record_until(&controller, &id, END_TIMEOUT, |it| it["status"] == "stopped").await;
+    let started = controller.act(&id, "start", json!({})).await;
+    assert_eq!(started.status, 200, "{}", started.body);
+    controller.until_status(&id, "running").await;
+    assert_eq!(controller.bash(&id, "cat /root/note").await, "early\n");
+    check_desktop(&controller, &id).await;
+    let record = controller.record(&id).await;
+    assert_eq!(record["recovered"]["from"], "m2", "{record}");
+    let since = controller.bash(&id, "stat -c %Y /proc/1").await;
+
+    // The member returns, and the original has run on there. It is stopped, and the computer stays the new one.
+    cluster.run("heal", &["2"]);
+    cluster.run("start", &["2"]);
+    let stopped = format!("hd-{id},STOPPED");
+    let fenced =
+        wait::until(RECOVERY_TIMEOUT, || async { cluster.instances("ns").contains(&stopped).then_some(()) });
+    assert!(fenced.await.is_some(), "the original runs: {:?}", cluster.instances("ns"));
+    assert_eq!(controller.bash(&id, "stat -c %Y /proc/1").await, since);
+    controller.restart().await;
+    controller.until_status(&id, "running").await;
+    assert_eq!(controller.bash(&id, "stat -c %Y /proc/1; cat /root/note").await, format!("{since}early\n"));
+    let states = cluster.instances("ns");
+    assert!(states.contains(&stopped), "nothing started it: {states:?}");
+
+    // It gets a new replica, and everything goes with it.
+    record_until(&controller, &id, REPLICA_TIMEOUT, |it| it["replica"].is_object()).await;
     for id in &ids {
         assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
     }

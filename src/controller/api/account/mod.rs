@@ -5,6 +5,7 @@ use crate::api::api_router::ApiRouter;
 mod agents;
 mod capacity;
 mod clients;
+mod gone_hosts;
 mod host;
 mod usage;
 mod webhook;
@@ -20,4 +21,5 @@ pub fn router<R: ApiRouter>() -> R {
         .merge(webhook::router())
         .merge(webhook_secret::router())
         .merge(host::router())
+        .merge(gone_hosts::router())
 }

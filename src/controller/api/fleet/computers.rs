@@ -116,6 +116,10 @@ pub(crate) async fn launch_from(
     };
     let hardware = hardware(order, &defaults, &allowance)?;
     let isolation = app.fleet.choose_isolation(wanted.isolation.as_deref(), workspace)?;
+    let replicate_minutes = match &wanted.replicate {
+        Some(replication) => app.fleet.check_replication(replication.interval_minutes, isolation)?,
+        None => 0,
+    };
     // Why they start at the launch, the log of the template's build tells.
     let services = definition.map(|it| it.service_start(isolation, egress.is_some()).unwrap_or_default());
     let services = services.unwrap_or_default();
@@ -133,6 +137,7 @@ pub(crate) async fn launch_from(
         ports,
         terminals,
         auto_stop_minutes: auto_stop_minutes.unwrap_or(0),
+        replicate_minutes,
         expires_at,
         deliver_files: wanted.deliver_files,
         encrypt: app.config.encryption.computers,
@@ -206,7 +211,7 @@ pub(crate) async fn get(
     }))
 }
 
-/// Renames a computer, or changes the isolation of a stopped one.
+/// Renames a computer, changes its replication, or changes the isolation of a stopped one.
 ///
 /// Another isolation takes effect at the next start. A virtual machine stays one.
 #[utoipa::path(patch, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
@@ -222,8 +227,15 @@ async fn update(
     let computer = app.directory.find_computer(&caller, &id).await?;
     let name = wanted.name.as_deref().map(Name::parse).transpose()?;
     let isolation = wanted.isolation.as_deref().map(|name| app.fleet.parse_offered(name)).transpose()?;
+    let replication = wanted.replicate.map(|replication| {
+        app.fleet.check_replication(replication.interval_minutes, isolation.unwrap_or(computer.isolation))
+    });
+    let replication = replication.transpose()?;
     if let Some(isolation) = isolation {
         app.fleet.change_isolation(&computer, isolation).await?;
+    }
+    if let Some(minutes) = replication {
+        app.store.set_replication(computer.id, minutes).await?;
     }
     let computer = match name {
         Some(name) => app.store.rename_computer(computer.id, &name).await?,

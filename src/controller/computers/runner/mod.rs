@@ -98,6 +98,8 @@ pub(super) enum Work {
     AutoStop(Command, Instant),
     /// Recover after a start of the controller.
     Recover,
+    /// Stop the computer, because its host is gone.
+    HostGone,
     /// Complete work on the copy of its saved state; with `evict` also free the host's copy.
     CheckCopy { evict: bool },
 }
@@ -126,6 +128,8 @@ pub(super) struct Runner {
     /// Task that works on the copy of its saved state.
     copy_job: Option<CopyJob>,
     template: TemplateRequests,
+    /// Whether the computer is recovered once its host answers.
+    waits_for_host: bool,
 }
 
 /// Reaction when a computer is to resume but its memory is lost.
@@ -151,7 +155,15 @@ impl Runner {
         inbox: mpsc::Receiver<Message>,
         presence: watch::Sender<Presence>,
     ) -> Self {
-        Self { id, shared, inbox, presence, copy_job: None, template: TemplateRequests::default() }
+        Self {
+            id,
+            shared,
+            inbox,
+            presence,
+            copy_job: None,
+            template: TemplateRequests::default(),
+            waits_for_host: false,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -160,6 +172,7 @@ impl Runner {
             let watch_machine = self.machine_end();
             let watch_agent = self.watch_agent();
             let watch_template = self.watch_template();
+            let watch_host = self.host_return();
             let message = tokio::select! {
                 () = stop.cancelled() => break,
                 message = self.inbox.recv() => message,
@@ -170,6 +183,13 @@ impl Runner {
                 }
                 () = watch_machine => {
                     self.machine_ended().await;
+                    continue;
+                }
+                () = watch_host => {
+                    if self.host_returned().await == AfterWork::Exit {
+                        self.end();
+                        break;
+                    }
                     continue;
                 }
                 outcome = CopyJob::ended(&mut self.copy_job) => {
@@ -183,12 +203,17 @@ impl Runner {
             // Also for a change of its agent that was not watched meanwhile.
             self.shared.note_live_change(self.id);
             if next == AfterWork::Exit {
-                self.shared.forget(self.id);
-                self.refuse_waiting();
+                self.end();
                 break;
             }
             self.start_copy_task(evict).await;
         }
+    }
+
+    /// Ends the runner of a computer that is removed.
+    fn end(&mut self) {
+        self.shared.forget(self.id);
+        self.refuse_waiting();
     }
 
     /// Refuses the waiting work because the computer is gone.
@@ -214,6 +239,11 @@ impl Runner {
                 return AfterWork::Continue;
             }
         };
+        if let Some(error) = self.refuse_during_outage(&work, &row) {
+            let _ = accepted.send(Err(error.clone()));
+            let _ = finished.send(Err(error));
+            return AfterWork::Continue;
+        }
         let (outcome, next) = match &work {
             Work::Create(services) => self.create(&row, MachineSource::Empty(*services)).await,
             Work::Clone(source) => self.create(&row, MachineSource::Disk(*source)).await,
@@ -233,6 +263,7 @@ impl Runner {
             Work::SetEgress(policy) => (self.set_egress(&row, policy.as_deref()).await, AfterWork::Continue),
             Work::ChangeIsolation(to) => (self.change_isolation(&row, *to).await, AfterWork::Continue),
             Work::Recover => self.recover(&row).await,
+            Work::HostGone => (self.host_gone(&row).await, AfterWork::Continue),
             // `start_copy_task` runs after every piece of work.
             Work::CheckCopy { .. } => (Ok(()), AfterWork::Continue),
             Work::AutoStop(_, claimed) if self.shared.last_action(self.id) != Some(*claimed) => {
@@ -279,6 +310,10 @@ impl Runner {
             Ok(Decision::Do(operation)) => operation,
         };
         let checked = match self.check_isolation(operation, row) {
+            Ok(()) => self.check_host(operation, row).await,
+            refused @ Err(_) => refused,
+        };
+        let checked = match checked {
             Ok(()) => self.check_capacity(operation, row.status).await,
             refused @ Err(_) => refused,
         };
@@ -350,6 +385,7 @@ impl Runner {
     /// Stores the status `error` and returns the client's error.
     pub(super) async fn fail(&mut self, what: &str, error: &EngineError) -> Result<()> {
         self.settle_as(Status::Error).await?;
+        self.notes_outage();
         Err(refused(what, error))
     }
 

@@ -151,6 +151,12 @@ impl FleetState {
         runners.get(&id).map(|handle| handle.presence.clone())
     }
 
+    /// Returns the computers that have a runner.
+    pub(in crate::computers) fn with_runner(&self) -> Vec<ComputerId> {
+        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        runners.keys().copied().collect()
+    }
+
     /// Returns the guests to which somebody's request went; see `Fleet::used_guests`.
     pub(in crate::computers) fn used_guests(&self) -> Vec<(ComputerId, Guest)> {
         let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);

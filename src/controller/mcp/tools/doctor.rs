@@ -65,6 +65,9 @@ fn problems_of(computer: &Computer) -> Vec<String> {
     if let Some(since) = &computer.agent_unresponsive_since {
         problems.push(format!("the agent of {named} has not answered since {since}: restart_computer"));
     }
+    if let Some(message) = &computer.status_message {
+        problems.push(format!("{named} cannot be used: {message}"));
+    }
     if computer.status_reason.as_deref() == Some(StatusReason::HostDiskFull.name()) {
         problems.push(format!(
             "{named} was frozen or stopped, because the host's disk is nearly full: delete computers or \
@@ -128,6 +131,10 @@ mod tests {
                 Some("has not answered since 2026"),
             ),
             (json!({"status_reason": "host_disk_full"}), Some("disk is nearly full")),
+            (
+                json!({"status_reason": "host_unreachable", "status_message": "its host m2 does not answer"}),
+                Some("m2 does not answer"),
+            ),
             (json!({"status": "suspended", "status_reason": "auto_stop"}), None),
         ] {
             let found = problems_of(&record(more.clone()));

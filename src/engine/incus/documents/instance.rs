@@ -17,6 +17,12 @@ pub(in crate::incus) const GENERATION: &str = "user.hotdesk.generation";
 pub(in crate::incus) const ADDRESS: &str = "user.hotdesk.address";
 /// Label with the digest of the agent in an instance, once that is another than the image's.
 pub(in crate::incus) const AGENT: &str = "user.hotdesk.agent";
+/// Label of a replica: the snapshot with its last whole state; empty while there is none.
+pub(in crate::incus) const STATE: &str = "user.hotdesk.state";
+/// Label of a replica: how many refreshes in a row have failed.
+pub(in crate::incus) const FAILED: &str = "user.hotdesk.failed";
+/// Label with the time since when an instance is superseded: its computer began from a replica.
+pub(in crate::incus) const FENCED: &str = "user.hotdesk.fenced";
 /// Properties of an image, which Incus copies to the configuration of its instances.
 pub(in crate::incus) const IMAGE_ID: &str = "hotdesk.image";
 pub(in crate::incus) const IMAGE_AGENT: &str = "hotdesk.agent";
@@ -26,6 +32,8 @@ pub(in crate::incus) const IMAGE_BYTES: &str = "hotdesk.bytes";
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(in crate::incus) struct Instance {
     pub(in crate::incus) status: String,
+    #[serde(default)]
+    pub(in crate::incus) architecture: String,
     /// The cluster member; `none` where there is no cluster.
     #[serde(default)]
     pub(in crate::incus) location: String,

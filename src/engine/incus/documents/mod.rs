@@ -11,8 +11,13 @@ use crate::incus::settings::IncusSettings;
 use crate::{Boot, Change, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use instance::{ADDRESS, COMPUTER, GENERATION};
-pub(super) use instance::{AGENT, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, Instance, MADE, OWNER, Power};
-pub(super) use names::{id_of, id_of_path, name, path, snapshot_name, snapshot_of_path};
+pub(super) use instance::{
+    AGENT, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, Instance, MADE, OWNER, Power, STATE,
+};
+pub(super) use names::{
+    id_of, id_of_path, machine_of, name, name_of_path, path_of, replica_name, replica_of, snapshot_name,
+    snapshot_of_path, state_name, state_of_path,
+};
 
 /// Folder in an instance with the token of its agent.
 pub(super) const BOOT_FOLDER: &str = "/var/lib/hotdesk-boot";
@@ -53,7 +58,7 @@ pub(super) fn create(
     config.extend(labels(spec.id, owner, network));
     config.extend(limits(spec));
     json!({
-        "name": name(spec.id),
+        "name": name(spec.id, 0),
         "type": "container",
         "profiles": [],
         "source": { "type": "image", "fingerprint": image.fingerprint },
@@ -75,7 +80,7 @@ pub(super) fn copy(
     settings: &IncusSettings,
     spec: &MachineSpec,
     owner: &str,
-    (from, source): (ComputerId, &Instance),
+    (from, source): (&str, &Instance),
     network: Option<&GuestAddress>,
 ) -> Value {
     // The server copies the other keys of the source, with the image's properties and the label of the agent.
@@ -92,12 +97,46 @@ pub(super) fn copy(
         }
     }
     json!({
-        "name": name(spec.id),
+        "name": name(spec.id, 0),
         "type": "container",
         "profiles": [],
-        "source": { "type": "copy", "source": name(from), "instance_only": true },
+        "source": { "type": "copy", "source": from, "instance_only": true },
         "config": config,
         "devices": devices(settings, spec, source.image_bytes(), network),
+    })
+}
+
+/// Document of a replica: a copy of an instance with its snapshots, or the refresh of that copy. It has no network, and is no
+/// whole machine. Between members, the server takes only the configuration and devices that the document has.
+pub(super) fn replica(
+    replica: &str,
+    owner: &str,
+    (from, source): (&str, &Instance),
+    id: ComputerId,
+) -> Value {
+    let mut config = fixed_config();
+    config.extend(labels(id, owner, None));
+    for absent in [MADE, STATE, FAILED] {
+        config.insert(absent.to_owned(), json!(""));
+    }
+    for (key, value) in &source.config {
+        if !key.starts_with("volatile.") && !config.contains_key(key) {
+            config.insert(key.clone(), json!(value));
+        }
+    }
+    let mut devices = json!(source.devices);
+    if source.devices.contains_key(NIC) {
+        devices[NIC] = json!({ "type": "none" });
+    }
+    json!({
+        "name": replica,
+        "type": "container",
+        "architecture": source.architecture,
+        "profiles": [],
+        // Without a replica, a refresh makes it.
+        "source": { "type": "copy", "source": from, "instance_only": false, "refresh": true },
+        "config": config,
+        "devices": devices,
     })
 }
 
@@ -347,8 +386,8 @@ mod tests {
                 ADDRESS: "10.77.2.9", "limits.memory": "1",
             },
         }));
-        let from = ComputerId::random();
-        let made = copy(&settings(), &spec(1.0, 0), "own", (from, &source), Some(&network()));
+        let from = name(ComputerId::random(), 0);
+        let made = copy(&settings(), &spec(1.0, 0), "own", (from.as_str(), &source), Some(&network()));
         let config = &made["config"];
         for (key, expected) in [
             (MADE, ""),
@@ -361,11 +400,34 @@ mod tests {
             assert_eq!(config[key], expected, "{key}");
         }
         assert!(config.get("volatile.uuid").is_none());
-        assert_eq!(made["source"]["source"], name(from));
+        assert_eq!(made["source"]["source"], from);
         assert_eq!(made["devices"]["root"]["size"], "1500");
         // The labels are empty in an instance that is being made.
         let fresh = instance(json!({"status": "Stopped", "config": {MADE: "", GENERATION: ""}}));
         assert!(!fresh.is_made() && fresh.generation().is_none());
+    }
+
+    #[test]
+    fn a_replica_is_no_machine_and_has_no_network() {
+        let source = instance(json!({
+            "status": "Running",
+            "architecture": "x86_64",
+            "config": {MADE: "1", "image.hotdesk.bytes": "500", "volatile.uuid": "u", ADDRESS: "10.77.2.9"},
+            "devices": {"root": {"type": "disk", "pool": "desks"}, "eth0": {"type": "nic"}},
+        }));
+        let id = ComputerId::random();
+        let (from, to) = (name(id, 0), replica_name(id, 1));
+        let made = replica(&to, "own", (from.as_str(), &source), id);
+        assert_eq!((&made["name"], &made["source"]["source"]), (&json!(to), &json!(from)));
+        assert_eq!((&made["source"]["refresh"], &made["architecture"]), (&json!(true), &json!("x86_64")));
+        assert_eq!((&made["config"][MADE], &made["config"]["boot.autostart"]), (&json!(""), &json!("false")));
+        assert_eq!(
+            (&made["config"][ADDRESS], &made["config"]["image.hotdesk.bytes"]),
+            (&json!(""), &json!("500"))
+        );
+        assert!(made["config"].get("volatile.uuid").is_none());
+        let devices = json!({"root": {"type": "disk", "pool": "desks"}, "eth0": {"type": "none"}});
+        assert_eq!(made["devices"], devices);
     }
 
     #[test]

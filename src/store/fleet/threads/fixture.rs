@@ -9,15 +9,15 @@ use crate::database::fixture::TestDatabase;
 use hotdesk_base::ids::{AccountId, ComputerId, ThreadId};
 
 /// A store with one computer.
-pub(in crate::fleet) struct Fixture {
-    pub(in crate::fleet) store: Store,
-    pub(in crate::fleet) account: AccountId,
-    pub(in crate::fleet) computer: ComputerId,
+pub(crate) struct Fixture {
+    pub(crate) store: Store,
+    pub(crate) account: AccountId,
+    pub(crate) computer: ComputerId,
     _database: TestDatabase,
 }
 
 impl Fixture {
-    pub(in crate::fleet) async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let database = TestDatabase::new();
         let store = database.store(Access::Shared).await;
         let (account, computer) = (AccountId::random(), ComputerId::random());
@@ -50,7 +50,7 @@ impl Fixture {
         fixture
     }
 
-    pub(in crate::fleet) async fn run(&self, statement: &str) {
+    pub(crate) async fn run(&self, statement: &str) {
         let done = sqlx::query(sqlx::AssertSqlSafe(statement.to_owned())).execute(&self.store.pool).await;
         done.unwrap_or_else(|error| panic!("{statement}: {error}"));
     }

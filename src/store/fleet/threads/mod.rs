@@ -7,7 +7,7 @@
 //! those that a crash leaves.
 
 #[cfg(test)]
-pub(in crate::fleet) mod fixture;
+pub(crate) mod fixture;
 mod messages;
 mod overview;
 mod pictures;

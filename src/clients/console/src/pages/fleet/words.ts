@@ -8,6 +8,7 @@ const REASONS: Record<string, string> = {
   auto_stop: "Nobody used it, so it went to sleep by itself.",
   trial_ended: "The trial of its account has ended.",
   host_disk_full: "It wrote much while the disk of the host was nearly full. Free space there.",
+  host_gone: "Its host is gone.",
 };
 
 /** Returns why the service stopped, suspended or froze a computer, in a sentence; undefined when it did not. */
@@ -31,6 +32,9 @@ export function insteadOfPicture(computer: Computer): StateWords | undefined {
   const since = computer.updated_at;
   switch (computer.status) {
     case "running":
+      if (computer.status_reason === "host_unreachable") {
+        return { text: "Its host does not answer.", more: computer.status_message ?? undefined };
+      }
       if (computer.agent_unresponsive_since) {
         return { text: "It stopped answering", since: computer.agent_unresponsive_since, more: "Restart it." };
       }
@@ -38,7 +42,7 @@ export function insteadOfPicture(computer: Computer): StateWords | undefined {
     case "suspended":
       return { text: "Suspended", since, more: reasonOf(computer) ?? "It continues where it was." };
     case "stopped":
-      return { text: "Stopped", since, more: reasonOf(computer) ?? "It boots from its disk." };
+      return { text: "Stopped", since, more: computer.status_message ?? reasonOf(computer) ?? "It boots from its disk." };
     case "error":
       return { text: "It failed", since, more: `${reasonOf(computer) ?? "Its disk is kept."} Start it again, or read its events.` };
     default:

@@ -15,6 +15,7 @@ const ABILITIES: readonly [keyof Engine["abilities"], string][] = [
   ["memory_snapshot", "Fork, memory in snapshots"],
   ["evict", "Memory to storage"],
   ["encrypt", "Encryption"],
+  ["replicate", "Replicas"],
 ];
 const COLUMNS = ["Isolation", "Engine", ...ABILITIES.map(([, name]) => name)];
 

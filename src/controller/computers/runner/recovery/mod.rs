@@ -1,6 +1,8 @@
-//! Recovery of a computer after a start of the controller, or after its machine ended.
+//! Recovery of a computer after a start of the controller, after its machine ended, or after its host returned.
 //!
 //! The stored row says what was intended; the engine says what exists.
+
+mod host;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,6 +24,11 @@ const OBSERVE_RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duratio
 impl Runner {
     /// Recovers the computer after a start of the controller.
     pub(super) async fn recover(&mut self, row: &Computer) -> (Result<()>, AfterWork) {
+        if self.notes_outage() {
+            tracing::warn!(computer = %self.id, "its host does not answer; it is recovered when it does");
+            self.wait_for_host(row);
+            return (Ok(()), AfterWork::Continue);
+        }
         if !matches!(row.status, Status::Creating | Status::Deleting) {
             self.recover_snapshots().await;
         }
@@ -41,6 +48,9 @@ impl Runner {
             Status::Starting | Status::Restarting => self.restart_boot("Computer could not be started").await,
             Status::Stopping => self.halt().await,
             Status::Running | Status::Suspending | Status::Suspended => self.adopt(row).await.map(|_| ()),
+            Status::Stopped if row.status_reason == Some(StatusReason::HostGone) => {
+                self.adopt_after_loss(row).await
+            }
             Status::Stopped | Status::Error => self.recover_idle(row).await,
         };
         (outcome, AfterWork::Continue)
@@ -49,7 +59,12 @@ impl Runner {
     /// Adopts a computer as the engine observes it, and returns its status. One that ran or was suspended and
     /// is gone becomes `stopped`.
     pub(super) async fn adopt(&mut self, row: &Computer) -> Result<Status> {
-        match self.observed().await {
+        let observed = self.observed().await;
+        if observed.is_err() {
+            // The last look may be older than the outage of its host.
+            self.shared.engine.watch_hosts().await;
+        }
+        match observed {
             Ok(Observation::Running { generation, endpoint, address }) if generation == row.generation => {
                 let guest = match row.saved_token {
                     None => Guest::new(endpoint, &row.agent_token)?,
@@ -79,6 +94,11 @@ impl Runner {
             // Its memory may be complete, so it is not discarded when the engine cannot observe it.
             Err(error) if self.shown_status() == Some(Status::Suspended) => {
                 Err(refused("Computer could not be adopted", &error))
+            }
+            // It may run, and its status returns with its host.
+            Err(_) if row.status == Status::Running && self.notes_outage() => {
+                self.wait_for_host(row);
+                Ok(Status::Running)
             }
             Err(error) => self.fail("Computer could not be adopted", &error).await.map(|()| Status::Error),
         }

@@ -1,5 +1,7 @@
 //! Fleet: commands to the runners of computers, and the live state of computers.
 
+mod hosts;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -206,6 +208,7 @@ impl Fleet {
     /// `Internal` when the database or the engine cannot be queried.
     pub async fn recover(&self) -> Result<()> {
         self.shared.file_keys.add_all().await?;
+        self.shared.engine.watch_hosts().await;
         let rows = self.shared.store.all_computers().await?;
         for row in &rows {
             let _accepted = self.shared.send(row.id, Work::Recover)?;
@@ -384,7 +387,8 @@ impl Fleet {
         let now = self.shared.presence(id).map(|presence| presence.borrow().clone()).unwrap_or_default();
         let unresponsive_since = now.guest.and_then(|guest| *guest.unresponsive_since().borrow());
         let frozen = self.engine().is_frozen(id);
-        view::LiveDetails { address: now.address, unresponsive_since, frozen }
+        let outage = self.engine().host_outage(id);
+        view::LiveDetails { address: now.address, unresponsive_since, frozen, outage }
     }
 
     /// Waits until a computer's agent is unresponsive since another time than `known`, and returns that;

@@ -1,0 +1,429 @@
+//! Members of a cluster: which of them answer, which instances they have, and which instance is a computer's machine.
+//!
+//! ```text
+//!   look, every few seconds:  members of the cluster -- status; each online one is asked for its state
+//!                             -> outages by member
+//!                seldom:      names of all instances (the database answers alone) -> number of each computer's machine
+//!                             members of all instances: this asks every member
+//!                each time:   superseded instances of members that answer -> stopped and labelled
+//! ```
+//! The cluster counts a member as offline only after its own threshold (`cluster.offline_threshold`), so each is asked too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::incus::client::{Client, ClientError};
+use crate::incus::documents::{self, FENCED, Instance, OWNER, Power};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::clock;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::time::UnixMillis;
+use hotdesk_domain::host::outage::{HostOutage, HostState, outages_after};
+
+const LIST: &str = "list the members of the cluster";
+const NAMES: &str = "list the names of the instances";
+/// Longest silence of a member that counts as online. Other members answer for it only after 10 s, by an error.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
+/// Members that are asked at the same time.
+const ASKED_AT_ONCE: usize = 16;
+/// Time between two lists of the members of all instances. Each use of an instance notes its member, too.
+const LOCATION_INTERVAL: Duration = Duration::from_secs(300);
+/// Timeout of the end of a superseded instance.
+const FENCE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The cluster of an engine, as the last look saw it.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    client: Client,
+    owner: String,
+    /// One look at a time; with it, when the members of all instances were listed.
+    looking: tokio::sync::Mutex<LookState>,
+    seen: Mutex<ClusterView>,
+}
+
+#[derive(Debug, Default)]
+struct LookState {
+    /// When the last look began.
+    began: Option<Instant>,
+    is_clustered: Option<bool>,
+    located: Option<Instant>,
+    /// Superseded instances that were stopped and labelled since their member answers.
+    fenced: BTreeSet<String>,
+}
+
+#[derive(Debug, Default)]
+struct ClusterView {
+    members: BTreeMap<String, HostState>,
+    outages: BTreeMap<String, UnixMillis>,
+    /// The member of each instance, by the instance's name.
+    locations: BTreeMap<String, String>,
+    /// How often computers began from a replica, if they did; `None` until the names were listed.
+    numbers: Option<BTreeMap<ComputerId, u32>>,
+}
+
+#[derive(Deserialize)]
+struct MemberStatus {
+    server_name: String,
+    status: String,
+}
+
+impl MemberStatus {
+    /// Whether the cluster counts it as offline.
+    fn is_offline(&self) -> bool {
+        self.status.eq_ignore_ascii_case("offline")
+    }
+}
+
+#[derive(Deserialize)]
+struct LocatedInstance {
+    name: String,
+    #[serde(default)]
+    location: String,
+}
+
+impl Cluster {
+    pub(super) fn new(client: Client, owner: String) -> Self {
+        Self { client, owner, looking: tokio::sync::Mutex::default(), seen: Mutex::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, ClusterView> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// LookState at all members once. A server without a cluster has none.
+    pub(super) async fn look(&self) {
+        let asked = Instant::now();
+        let mut looks = self.looking.lock().await;
+        // Several that wait for a look share it.
+        if looks.began.is_some_and(|began| began > asked) {
+            return;
+        }
+        looks.began = Some(Instant::now());
+        let looked = self.look_at_members(&mut looks).await;
+        let followed = match looked {
+            Ok(true) => self.look_at_instances(&mut looks).await,
+            other => other.map(drop),
+        };
+        if let Err(error) = followed {
+            tracing::debug!(error = format_args!("{error:#}"), "could not look at the whole cluster");
+        }
+    }
+
+    /// Returns whether there is a cluster.
+    async fn look_at_members(&self, looks: &mut LookState) -> EngineResult<bool> {
+        let is_clustered = match looks.is_clustered {
+            Some(known) => known,
+            None => {
+                let cluster = self.ask("/1.0/cluster").await.map_err(|error| error.at(LIST))?;
+                *looks.is_clustered.insert(cluster["enabled"] == true)
+            }
+        };
+        if !is_clustered {
+            return Ok(false);
+        }
+        let listed = self.list_members().await;
+        let states = match &listed {
+            Ok(members) => self.states(members).await,
+            // Whether one of them answers, nobody can say.
+            Err(_) => self.all_silent(),
+        };
+        self.note_states(states);
+        listed.map(|_| true)
+    }
+
+    fn all_silent(&self) -> BTreeMap<String, HostState> {
+        self.seen().members.keys().map(|name| (name.clone(), HostState::Silent)).collect()
+    }
+
+    async fn list_members(&self) -> EngineResult<Vec<MemberStatus>> {
+        let listed = self.ask("/1.0/cluster/members?recursion=1").await.map_err(|error| error.at(LIST))?;
+        serde_json::from_value(listed).map_err(|error| EngineError::failed(LIST, error))
+    }
+
+    /// Reads a thing that the cluster answers at once.
+    async fn ask(&self, path: &str) -> Result<serde_json::Value, ClientError> {
+        let asked = tokio::time::timeout(ANSWER_TIMEOUT, self.client.get(path)).await;
+        asked.unwrap_or_else(|_| {
+            Err(ClientError::Unreachable(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))
+        })
+    }
+
+    async fn states(&self, members: &[MemberStatus]) -> BTreeMap<String, HostState> {
+        let mut asked = Vec::new();
+        for member in members {
+            let (name, is_offline) = (member.server_name.clone(), member.is_offline());
+            asked.push(async move {
+                let answered = if is_offline { None } else { Some(self.answers(&name).await) };
+                (name, HostState::of(is_offline, answered))
+            });
+        }
+        stream::iter(asked).buffer_unordered(ASKED_AT_ONCE).collect().await
+    }
+
+    /// Whether a member answers. One about which this client may not ask counts as answering.
+    async fn answers(&self, member: &str) -> bool {
+        match self.ask(&format!("/1.0/cluster/members/{member}/state")).await {
+            Ok(_) | Err(ClientError::Refused { status: 403 | 404, .. }) => true,
+            Err(ClientError::Refused { .. } | ClientError::Unreachable(_)) => false,
+        }
+    }
+
+    fn note_states(&self, states: BTreeMap<String, HostState>) {
+        let mut seen = self.seen();
+        let outages = outages_after(&seen.outages, &states, clock::now());
+        for member in outages.keys().filter(|member| !seen.outages.contains_key(*member)) {
+            tracing::warn!(member, "a host does not answer; its computers may still run");
+        }
+        for member in seen.outages.keys().filter(|member| !outages.contains_key(*member)) {
+            tracing::info!(member, "a host answers again, or was removed");
+        }
+        seen.members = states;
+        seen.outages = outages;
+    }
+
+    async fn look_at_instances(&self, looks: &mut LookState) -> EngineResult<()> {
+        let is_whole = self.seen().outages.is_empty();
+        // While a member does not answer, the list is slow, and tells nothing new.
+        let is_due = looks.located.is_none_or(|located| is_whole && located.elapsed() >= LOCATION_INTERVAL);
+        if is_due {
+            self.list_names().await?;
+            let listed = self.client.get("/1.0/instances?recursion=1").await;
+            let listed = listed.map_err(|error| error.at(NAMES))?;
+            let instances: Vec<LocatedInstance> =
+                serde_json::from_value(listed).map_err(|error| EngineError::failed(NAMES, error))?;
+            let located = instances.into_iter().map(|instance| (instance.name, instance.location));
+            self.seen().locations = located.collect();
+            looks.located = Some(Instant::now());
+        }
+        self.fence(looks).await;
+        Ok(())
+    }
+
+    /// Lists the names of all instances, which needs no member but one. Returns them.
+    pub(super) async fn list_names(&self) -> EngineResult<Vec<String>> {
+        let listed = self.ask("/1.0/instances").await.map_err(|error| error.at(NAMES))?;
+        let paths: Vec<String> =
+            serde_json::from_value(listed).map_err(|error| EngineError::failed(NAMES, error))?;
+        let names = paths.iter().filter_map(|path| documents::name_of_path(path)).map(str::to_owned);
+        let names: Vec<String> = names.collect();
+        self.seen().numbers = Some(numbers(&names));
+        Ok(names)
+    }
+
+    /// Lists the names once, before the first use of a machine.
+    pub(super) async fn ensure_names(&self) -> EngineResult<()> {
+        let is_known = self.seen().numbers.is_some();
+        if is_known { Ok(()) } else { self.list_names().await.map(drop) }
+    }
+
+    /// How often a computer began from a replica.
+    pub(super) fn number(&self, id: ComputerId) -> u32 {
+        let seen = self.seen();
+        seen.numbers.as_ref().and_then(|numbers| numbers.get(&id)).copied().unwrap_or_default()
+    }
+
+    /// Notes that the machine of a computer is the instance of this number.
+    pub(super) fn note_number(&self, id: ComputerId, number: u32) {
+        self.seen().numbers.get_or_insert_default().insert(id, number);
+    }
+
+    /// Name of the instance that is a computer's machine.
+    pub(super) fn name(&self, id: ComputerId) -> String {
+        documents::name(id, self.number(id))
+    }
+
+    /// Path of the instance that is a computer's machine.
+    pub(super) fn path(&self, id: ComputerId) -> String {
+        documents::path_of(&self.name(id))
+    }
+
+    /// Notes the member of an instance.
+    pub(super) fn note_location(&self, name: &str, member: &str) {
+        let mut seen = self.seen();
+        if seen.locations.get(name).is_none_or(|known| known != member) {
+            seen.locations.insert(name.to_owned(), member.to_owned());
+        }
+    }
+
+    /// The outage of the member of a computer's machine.
+    pub(super) fn outage(&self, id: ComputerId) -> Option<HostOutage> {
+        let name = self.name(id);
+        let seen = self.seen();
+        let member = seen.locations.get(&name)?;
+        let since = *seen.outages.get(member)?;
+        Some(HostOutage { host: member.clone(), since })
+    }
+
+    /// Whether the member of an instance is known not to answer.
+    pub(super) fn is_out(&self, name: &str) -> bool {
+        let seen = self.seen();
+        seen.locations.get(name).is_some_and(|member| seen.outages.contains_key(member))
+    }
+
+    /// The state of each member, and its number of instances.
+    pub(super) fn members(&self) -> (BTreeMap<String, HostState>, BTreeMap<String, usize>) {
+        let seen = self.seen();
+        let mut instances = BTreeMap::new();
+        for member in seen.locations.values() {
+            *instances.entry(member.clone()).or_default() += 1;
+        }
+        (seen.members.clone(), instances)
+    }
+
+    /// What the cluster says of a member now; `None` where it has none of this name.
+    pub(super) async fn state_now(&self, member: &str) -> EngineResult<Option<HostState>> {
+        let members = self.list_members().await?;
+        let Some(record) = members.iter().find(|record| record.server_name == member) else {
+            return Ok(None);
+        };
+        let is_offline = record.is_offline();
+        let answered = if is_offline { None } else { Some(self.answers(member).await) };
+        Ok(Some(HostState::of(is_offline, answered)))
+    }
+
+    /// Stops superseded instances of members that answer, and labels them. They stay until their computer is removed.
+    async fn fence(&self, looks: &mut LookState) {
+        let superseded = self.superseded();
+        looks.fenced.retain(|name| superseded.contains(name) && !self.is_out(name));
+        for name in superseded {
+            if looks.fenced.contains(&name) || self.is_out(&name) {
+                continue;
+            }
+            match self.fence_instance(&name).await {
+                Ok(()) => {
+                    looks.fenced.insert(name);
+                }
+                Err(error) => tracing::warn!(
+                    instance = name,
+                    error = format_args!("{error:#}"),
+                    "could not stop an instance whose computer began from a replica; it is retried"
+                ),
+            }
+        }
+    }
+
+    /// Instances of computers that have another machine since.
+    fn superseded(&self) -> BTreeSet<String> {
+        let seen = self.seen();
+        let numbers = seen.numbers.iter().flatten();
+        numbers
+            .flat_map(|(id, number)| (0..*number).map(move |earlier| documents::name(*id, earlier)))
+            .filter(|name| seen.locations.contains_key(name))
+            .collect()
+    }
+
+    async fn fence_instance(&self, name: &str) -> EngineResult<()> {
+        const STEP: &str = "stop a superseded instance";
+        let path = documents::path_of(name);
+        let found = match self.client.get(&path).await {
+            Ok(found) => found,
+            Err(error) if error.is_missing() => return Ok(()),
+            Err(error) => return Err(error.at(STEP)),
+        };
+        let instance: Instance =
+            serde_json::from_value(found).map_err(|error| EngineError::failed(STEP, error))?;
+        if instance.label(OWNER) != Some(self.owner.as_str()) {
+            return Ok(());
+        }
+        if instance.power() != Power::Stopped {
+            tracing::warn!(
+                instance = name,
+                "an instance runs whose computer began from a replica; it is stopped"
+            );
+            let request = json!({ "action": "stop", "timeout": -1, "force": true });
+            let state = format!("{path}/state");
+            let stopped = self.client.run(Method::PUT, &state, Some(&request), FENCE_TIMEOUT).await;
+            stopped.map_err(|error| error.at(STEP))?;
+        }
+        if instance.label(FENCED).is_none() {
+            let label = json!({ "config": { FENCED: clock::now().iso8601() } });
+            self.client.patch(&path, &label, None).await.map_err(|error| error.at(STEP))?;
+        }
+        Ok(())
+    }
+}
+
+/// How often computers began from a replica, of those that did.
+fn numbers(names: &[String]) -> BTreeMap<ComputerId, u32> {
+    let mut numbers = BTreeMap::new();
+    for (id, number) in names.iter().filter_map(|name| documents::machine_of(name)) {
+        if number > 0 {
+            let known: &mut u32 = numbers.entry(id).or_default();
+            *known = number.max(*known);
+        }
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::incus::settings::IncusSettings;
+
+    fn cluster() -> Cluster {
+        let settings = IncusSettings { url: "/nowhere/unix.socket".to_owned(), ..IncusSettings::default() };
+        Cluster::new(Client::open(&settings).unwrap(), "own".to_owned())
+    }
+
+    #[test]
+    fn the_machine_is_the_instance_with_the_highest_number() {
+        let (early, late) = (ComputerId::random(), ComputerId::random());
+        let names = [
+            documents::name(early, 0),
+            documents::name(late, 2),
+            documents::name(late, 0),
+            documents::name(late, 1),
+            documents::replica_name(late, 3),
+            "web".to_owned(),
+        ];
+        assert_eq!(numbers(&names), BTreeMap::from([(late, 2)]));
+        let cluster = cluster();
+        cluster.note_number(late, 2);
+        for number in 0..=2 {
+            cluster.note_location(&documents::name(late, number), "m1");
+        }
+        cluster.note_location(&documents::name(early, 0), "m1");
+        assert_eq!(cluster.name(late), documents::name(late, 2));
+        assert_eq!(cluster.name(early), documents::name(early, 0));
+        let superseded = BTreeSet::from([documents::name(late, 0), documents::name(late, 1)]);
+        assert_eq!(cluster.superseded(), superseded);
+    }
+
+    #[test]
+    fn an_outage_is_that_of_the_member_of_the_machine() {
+        let (cluster, id) = (cluster(), ComputerId::random());
+        let states = |second| -> BTreeMap<String, HostState> {
+            [("m1", HostState::Online), ("m2", second)].map(|(name, state)| (name.to_owned(), state)).into()
+        };
+        cluster.note_location(&documents::name(id, 0), "m2");
+        cluster.note_states(states(HostState::Online));
+        assert_eq!(cluster.outage(id), None);
+        cluster.note_states(states(HostState::Silent));
+        let outage = cluster.outage(id).unwrap();
+        assert_eq!(outage.host, "m2");
+        cluster.note_states(states(HostState::Offline));
+        assert_eq!(cluster.outage(id), Some(outage), "it has lasted since the first look");
+        // It begins from its replica on another member.
+        cluster.note_number(id, 1);
+        cluster.note_location(&documents::name(id, 1), "m1");
+        assert_eq!(cluster.outage(id), None);
+        assert!(cluster.is_out(&documents::name(id, 0)));
+        assert_eq!(cluster.members().1, BTreeMap::from([("m1".to_owned(), 1), ("m2".to_owned(), 1)]));
+    }
+
+    #[tokio::test]
+    async fn without_an_answer_nothing_is_known() {
+        let cluster = cluster();
+        cluster.look().await;
+        assert!(cluster.ensure_names().await.is_err());
+        assert!(cluster.state_now("m1").await.is_err());
+        assert_eq!(cluster.outage(ComputerId::random()), None);
+    }
+}

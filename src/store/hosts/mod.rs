@@ -1,0 +1,3 @@
+//! Hosts of computers that are gone, and replicas.
+
+pub mod replicas;
