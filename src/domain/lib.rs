@@ -8,6 +8,7 @@ pub mod desktop;
 pub mod error;
 pub mod error_code;
 pub mod filename;
+pub mod host;
 pub mod identity;
 pub mod limits;
 pub mod name;

@@ -78,7 +78,18 @@ pub struct SimulatedHost {
     snapshot_memory: Mutex<BTreeMap<(ComputerId, Uuid), AgentBoot>>,
     /// The agents of evicted machines.
     evicted_agents: Mutex<BTreeMap<ComputerId, SuspendedAgent>>,
+    /// The hosts of a cluster, if a test has them.
+    hosts: Mutex<SimulatedCluster>,
     boots: AtomicU64,
+}
+
+/// The hosts of a simulated cluster. Without any, there are no moves.
+#[derive(Debug, Default)]
+pub(super) struct SimulatedCluster {
+    /// Whether each host answers, by its name.
+    pub(super) hosts: BTreeMap<String, bool>,
+    /// The host of each machine.
+    pub(super) machines: BTreeMap<ComputerId, String>,
 }
 
 /// The memory of a suspended machine.
@@ -117,6 +128,7 @@ impl SimulatedHost {
             suspended: Mutex::default(),
             snapshot_memory: Mutex::default(),
             evicted_agents: Mutex::default(),
+            hosts: Mutex::default(),
             boots: AtomicU64::new(1),
         })
     }
@@ -181,6 +193,10 @@ impl SimulatedHost {
 
     pub(super) fn evicted_agents(&self) -> MutexGuard<'_, BTreeMap<ComputerId, SuspendedAgent>> {
         self.evicted_agents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn cluster(&self) -> MutexGuard<'_, SimulatedCluster> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of the host's present boot, from 1.
