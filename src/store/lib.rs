@@ -36,6 +36,7 @@ pub mod billing;
 pub mod database;
 pub mod files;
 pub mod fleet;
+pub mod hosts;
 pub mod idempotency;
 pub mod identity;
 pub mod secrets;
