@@ -1,6 +1,6 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
 //! expired agent accounts, ends of streams, old usage, the engine's maintenance, boot snapshots, the pool, the guard of
-//! the host's disk, unused layers of templates, downloads of builds, throw-away computers, timelines.
+//! the host's disk, unused layers of templates, downloads of builds, throw-away computers, timelines, drains of hosts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ pub mod auto_stop;
 mod disk_guard;
 mod expired_agents;
 pub mod host_report;
+mod hosts;
 pub mod trials;
 
 use crate::api::idempotency;
@@ -92,6 +93,8 @@ pub fn start(app: &AppState) {
     app.fleet.start_boot_snapshots();
     app.fleet.start_pool();
     disk_guard::start(app);
+    hosts::start_drains(app);
+    repeat(app, "metrics of hosts", hosts::MEASURE_INTERVAL, hosts::measure);
     if let Some(archive) = app.fleet.state_archive() {
         let (archive, fleet) = (Arc::clone(archive), app.fleet.clone());
         let stop = app.tasks.stopping();

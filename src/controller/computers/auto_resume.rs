@@ -6,6 +6,7 @@ use super::runner::{Work, computer_not_found};
 use hotdesk_domain::computer::lifecycle::{self, Command, Status};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::host::migration::migrating;
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
 
@@ -96,8 +97,9 @@ impl Fleet {
         let Some(mut presence) = self.shared.presence(computer.id) else {
             return Err(Error::unavailable("The computer is being adopted; retry in a moment").retry_after(1));
         };
-        let ready = presence
-            .wait_for(|now| now.guest.is_some() || now.status.is_some_and(|s| !starting.contains(&s)));
+        let ready = presence.wait_for(|now| {
+            now.guest.is_some() || now.is_moving || now.status.is_some_and(|s| !starting.contains(&s))
+        });
         let now = match tokio::time::timeout(ACT_TIMEOUT, ready).await {
             Ok(Ok(now)) => now.clone(),
             Ok(Err(_)) => return Err(computer_not_found()),
@@ -109,6 +111,7 @@ impl Fleet {
         match (now.guest, now.status) {
             (Some(_), _) if self.engine().is_frozen(computer.id) => Err(frozen()),
             (Some(guest), _) => Ok(guest),
+            (None, _) if now.is_moving => Err(migrating()),
             (None, status) => {
                 look(status.map_or(stored, |status| (status, now.because)))?;
                 Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(1))

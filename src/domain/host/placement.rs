@@ -4,6 +4,7 @@
 //! computers is not reserved and a full cluster still takes small ones. Then the larger share of free memory and processors
 //! decides, whichever is scarcer, with an advantage for a host that has the guest image.
 
+use crate::computer::lifecycle::Status;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 use crate::host::drain::DrainState;
@@ -13,6 +14,19 @@ use crate::host::drain::DrainState;
 const IMAGE_ADVANTAGE: f64 = 0.1;
 /// `Retry-After` when no host takes computers, in seconds.
 const NO_HOST_RETRY_SECONDS: u32 = 30;
+
+/// Whether a computer of this status takes processors and memory.
+pub fn takes_memory(status: Status) -> bool {
+    match status {
+        Status::Creating
+        | Status::Starting
+        | Status::Running
+        | Status::Stopping
+        | Status::Restarting
+        | Status::Suspending => true,
+        Status::Stopped | Status::Suspended | Status::Deleting | Status::Error => false,
+    }
+}
 
 /// What is known of a host when a computer is placed.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,4 +2,5 @@
 
 pub mod capacity;
 pub mod host;
+pub mod hosts;
 pub mod webhook;

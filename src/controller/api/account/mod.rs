@@ -1,4 +1,4 @@
-//! Plans, capacity, clients, agents' accounts, billing events and the host over HTTP.
+//! Plans, capacity, clients, agents' accounts, billing events, the host, and hosts of computers over HTTP.
 
 use crate::api::api_router::ApiRouter;
 
@@ -6,6 +6,7 @@ mod agents;
 mod capacity;
 mod clients;
 mod host;
+mod hosts;
 mod usage;
 mod webhook;
 mod webhook_secret;
@@ -20,4 +21,5 @@ pub fn router<R: ApiRouter>() -> R {
         .merge(webhook::router())
         .merge(webhook_secret::router())
         .merge(host::router())
+        .merge(hosts::router())
 }
