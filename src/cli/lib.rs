@@ -25,7 +25,7 @@ mod remote;
 mod suggestions;
 mod templates;
 
-use account::{api_keys, audit, capacity, clients, login, profile, secrets, ssh_keys, workspaces};
+use account::{api_keys, audit, capacity, clients, hosts, login, profile, secrets, ssh_keys, workspaces};
 use client::Session;
 use client::api::Api;
 use client::completion;
@@ -90,6 +90,9 @@ enum Command {
     Clients(clients::Command),
     /// Show the computer quota of the account, or change it.
     Capacity(capacity::Options),
+    /// Manage the hosts of computers, for the operator of the service.
+    #[command(subcommand)]
+    Hosts(hosts::Command),
     /// Manage templates: definition files, and what was built from them.
     #[command(subcommand, alias = "template")]
     Templates(templates::Command),
@@ -379,6 +382,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Desktop(it) => return global.with_session(async |session| desktop::run(it, session).await),
         Command::Snapshots(it) => global.with_session(async |session| snapshots::run(it, session).await)?,
         Command::Clients(it) => global.with_session(async |session| clients::run(it, session).await)?,
+        Command::Hosts(it) => global.with_session(async |session| hosts::run(it, session).await)?,
         Command::Capacity(it) => global.with_session(async |session| capacity::run(&it, session).await)?,
         Command::Screenshot(it) => global.with_session(async |session| screenshot::run(it, session).await)?,
         Command::Timeline(it) => global.with_session(async |session| timeline::run(it, session).await)?,

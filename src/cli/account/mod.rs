@@ -4,6 +4,7 @@ pub mod api_keys;
 pub mod audit;
 pub mod capacity;
 pub mod clients;
+pub mod hosts;
 pub mod login;
 pub mod profile;
 pub mod secrets;
