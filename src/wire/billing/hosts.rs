@@ -15,8 +15,8 @@ pub struct HostList {
 pub struct Host {
     /// Name of the host.
     pub name: String,
-    /// `online`, `offline` (it does not answer; its computers may still run), `draining` (its computers are being moved to
-    /// other hosts) or `drained` (it has no computers, and takes none).
+    /// `online`, `offline`, `draining` or `drained`. One that is offline does not answer, and its computers may still run. One
+    /// that is drained has no computers, and takes none.
     pub status: String,
     /// Name of the engine.
     pub engine: String,
