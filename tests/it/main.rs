@@ -29,6 +29,7 @@ mod floors;
 mod guest_files;
 mod guest_image;
 mod harness;
+mod hosts;
 mod hostile;
 mod idempotency;
 mod idle;
