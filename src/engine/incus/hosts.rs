@@ -28,8 +28,8 @@ const MOVE: &str = "move the machine";
 const MOVE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 /// Time between two looks at a move of an earlier controller.
 const MOVE_PAUSE: Duration = Duration::from_secs(2);
-/// Longest wait for the resources of one member. Others answer for a member that is down only after 10 s, by an error.
-const MEMBER_TIMEOUT: Duration = Duration::from_secs(6);
+/// Longest wait for the resources of one member. Others answer for a member that is down after 10 to 20 s, by an error.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(15);
 const MEMBERS_PATH: &str = "/1.0/cluster/members?recursion=1";
 
 /// A member, as the API lists it.
