@@ -233,12 +233,12 @@ impl Scene {
         let store = self.controller.store().await;
         for text in ids {
             let id: ComputerId = text.parse().expect("an id");
-            // A resize that goes on after a restart shows in no status.
+            // A resize that goes on after a restart shows in no status, and neither does the move of a stopped computer.
             let row = wait::until(TIMEOUT, || async {
                 let row = store.computer(&ComputerRef::Id(id)).await.expect("the store").expect("a row");
-                row.wanted.is_none().then_some(row)
+                (row.wanted.is_none() && row.move_to.is_none()).then_some(row)
             });
-            let row = row.await.unwrap_or_else(|| panic!("{name}: a resize of {id} does not end"));
+            let row = row.await.unwrap_or_else(|| panic!("{name}: a resize or a move of {id} does not end"));
             assert!(row.saved_token.is_none() || row.status.name() == "suspended", "{name}: a token is left");
             self.check_snapshots(&store, id, name).await;
             let observed = self.controller.engine.observe(id).await.expect("an observation");

@@ -182,9 +182,9 @@ impl Runner {
     async fn settle_move(&mut self, status: Status) -> Result<()> {
         let store = self.shared.store.clone();
         if status != Status::Restarting {
-            store.end_move(self.id).await?;
+            // Commands that come from here on wait for this runner.
             self.show(status, None, None);
-            return Ok(());
+            return store.end_move(self.id).await;
         }
         match self.observed().await {
             Ok(Observation::Suspended { .. }) => {
