@@ -7,11 +7,12 @@ pub mod computer;
 pub mod desktop;
 pub mod error;
 pub mod error_code;
-pub mod filename;
 pub mod host;
 pub mod identity;
 pub mod limits;
 pub mod name;
 pub mod network;
-pub mod plural;
 pub mod secret;
+pub mod text;
+
+pub use text::{filename, plural};

@@ -1,0 +1,4 @@
+//! Names of files and counts in texts for people.
+
+pub mod filename;
+pub mod plural;
