@@ -109,7 +109,9 @@ impl ComputerHosts {
     /// `NotFound`, also when a host that left the cluster had a drain, which is ended then; the errors of
     /// [`ComputerHosts::records`].
     pub async fn restore(&self, name: &str) -> Result<Host> {
-        self.store.end_drain(name).await?;
+        if self.has_drain(name).await? {
+            self.store.end_drain(name).await?;
+        }
         self.record(name).await
     }
 
