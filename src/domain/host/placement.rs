@@ -62,8 +62,8 @@ impl HostCandidate {
         self.memory_free_bytes.min(self.memory_bytes.saturating_sub(self.memory_promised_bytes))
     }
 
-    /// The share of the host that is free, of memory or of processors, whichever is scarcer. Negative when more vCPUs are promised
-    /// than it has.
+    /// The share of the host that is free, of memory or of processors, whichever is scarcer. Negative when more vCPUs
+    /// are promised than it has.
     fn headroom(&self) -> f64 {
         let memory = self.available_bytes() as f64 / self.memory_bytes.max(1) as f64;
         let cpus = f64::from(self.cpus.max(1));

@@ -115,8 +115,8 @@ impl ComputerHosts {
         self.record(name).await
     }
 
-    /// Moves a computer to a host, or to the one with the most room. Returns its row, whose status is in transition when the move
-    /// takes longer than [`ANSWER_TIMEOUT`].
+    /// Moves a computer to a host, or to the one with the most room. Returns its row, whose status is in transition when
+    /// the move takes longer than [`ANSWER_TIMEOUT`].
     ///
     /// # Errors
     /// `Conflict` where there is one host; the errors of [`check_target`], of [`choose_host`] and of a move.
