@@ -90,7 +90,7 @@ enum Command {
     Clients(clients::Command),
     /// Show the computer quota of the account, or change it.
     Capacity(capacity::Options),
-    /// Manage the hosts of computers.
+    /// Manage the hosts of computers, for the operator of the service.
     #[command(subcommand)]
     Hosts(hosts::Command),
     /// Manage templates: definition files, and what was built from them.
@@ -382,6 +382,7 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Desktop(it) => return global.with_session(async |session| desktop::run(it, session).await),
         Command::Snapshots(it) => global.with_session(async |session| snapshots::run(it, session).await)?,
         Command::Clients(it) => global.with_session(async |session| clients::run(it, session).await)?,
+        Command::Hosts(it) => global.with_session(async |session| hosts::run(it, session).await)?,
         Command::Capacity(it) => global.with_session(async |session| capacity::run(&it, session).await)?,
         Command::Hosts(it) => global.with_session(async |session| hosts::run(it, session).await)?,
         Command::Screenshot(it) => global.with_session(async |session| screenshot::run(it, session).await)?,

@@ -43,6 +43,7 @@ use chat::runs::{RunServices, Runs};
 use chat::threads::Threads;
 use computers::directory::Directory;
 use computers::fleet::{Fleet, PreparedDesktops};
+use computers::hosts::ComputerHosts;
 use computers::rtmp::stream_connections::StreamConnections;
 use computers::rtmp::streams::RtmpStreams;
 use computers::templates::Templates;
@@ -191,6 +192,8 @@ pub struct App {
 
     /// Account of the operator.
     pub operator: Operator,
+    /// Hosts of computers.
+    pub computer_hosts: ComputerHosts,
     /// Reports of the host for the operator.
     pub host_reports: HostReports,
     /// Clients of operators.
@@ -388,6 +391,7 @@ pub async fn start_with(
         oauth: AuthorizationServer::new(store.clone(), guarded),
         grants: Grants::new(store.clone()),
         operator: Operator::new(store.clone()),
+        computer_hosts: ComputerHosts::new(store.clone(), fleet.clone()),
         host_reports: HostReports::new(store.clone(), fleet.clone(), tasks.clone(), &config, started),
         clients: Clients::new(store.clone(), fleet.clone(), blobs.clone()),
         agent_signup: AgentSignup::new(store.clone(), &config.agent_accounts),

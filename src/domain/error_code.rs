@@ -132,6 +132,8 @@ error_codes! {
     AllocationManaged = "ALLOCATION_MANAGED",
     /// A suspend comes too soon after a wake from storage.
     Converging = "converging",
+    /// The computer is being moved to another host.
+    Migrating = "migrating",
     /// The computer is suspended, and the request does not wake it.
     ComputerAsleep = "computer_asleep",
     /// The computer is being suspended, and the request does not wake it.

@@ -42,8 +42,8 @@ pub use crate::contract::settings::{DISK_OVERCOMMIT, HostSettings};
 pub use crate::contract::traits::Engine;
 pub(crate) use crate::contract::types::whole_cpus;
 pub use crate::contract::types::{
-    Boot, Capabilities, Change, DiskWatch, Effect, EngineFindings, FileKey, Finding, LeftoverRecord,
-    MAX_LAYERS, MachineSpec, Observation, Offer, Offers, Severity, Snapshot,
+    Boot, Capabilities, Change, DiskWatch, Effect, EngineFindings, FileKey, Finding, HostObservation,
+    LeftoverRecord, MAX_LAYERS, MachineSpec, Observation, Offer, Offers, Severity, Snapshot,
 };
 pub use crate::driver::checks::Check;
 pub use crate::driver::layers::bases::{BASE_RECORD, BaseFolder, BaseRecord, discard as discard_base};

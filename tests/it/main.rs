@@ -30,6 +30,7 @@ mod guest_files;
 mod guest_image;
 mod harness;
 mod hostile;
+mod hosts;
 mod idempotency;
 mod idle;
 mod import_cycles;

@@ -17,9 +17,10 @@ use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
 use hotdesk_http::error_response::HttpError;
 
 /// Beginnings of routes that concern the account alone.
-const ACCOUNT_ROUTES: [&str; 6] = [
+const ACCOUNT_ROUTES: [&str; 7] = [
     "/account/",
     "/agent-accounts/claim-link",
+    "/operator/",
     "/templates/starred",
     "/templates/{id}/star",
     "/templates/{namespace}",

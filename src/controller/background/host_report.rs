@@ -22,6 +22,7 @@ use hotdesk_base::clock;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::host::placement::takes_memory;
 use hotdesk_engine::{EngineFindings, EngineResult, LeftoverRecord, Offer, Offers, Severity};
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
@@ -207,19 +208,6 @@ fn read_resources(data_dir: &Path) -> Result<HostResources> {
         disk_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
         disk_free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
     })
-}
-
-/// Whether a computer of this status takes processors and memory.
-fn takes_memory(status: Status) -> bool {
-    match status {
-        Status::Creating
-        | Status::Starting
-        | Status::Running
-        | Status::Stopping
-        | Status::Restarting
-        | Status::Suspending => true,
-        Status::Stopped | Status::Suspended | Status::Deleting | Status::Error => false,
-    }
 }
 
 /// Sums up the computers; the other fields are 0.

@@ -1,7 +1,7 @@
 //! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks,
 //! expired agent accounts, ends of streams, old usage, the engine's maintenance, boot snapshots, the pool, the guard of
 //! the host's disk, unused layers of templates, downloads of builds, throw-away computers, timelines, the watch of hosts,
-//! replicas.
+//! drains of hosts, replicas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ mod disk_guard;
 mod expired_agents;
 pub mod host_report;
 mod host_watch;
+mod hosts;
 mod replicas;
 pub mod trials;
 
@@ -97,6 +98,8 @@ pub fn start(app: &AppState) {
     disk_guard::start(app);
     host_watch::start(app);
     replicas::start(app);
+    hosts::start_drains(app);
+    repeat(app, "metrics of hosts", hosts::MEASURE_INTERVAL, hosts::measure);
     if let Some(archive) = app.fleet.state_archive() {
         let (archive, fleet) = (Arc::clone(archive), app.fleet.clone());
         let stop = app.tasks.stopping();

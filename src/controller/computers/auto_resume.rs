@@ -6,6 +6,7 @@ use super::runner::{Work, computer_not_found};
 use hotdesk_domain::computer::lifecycle::{self, Command, Status};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
+use hotdesk_domain::host::migration::migrating;
 use hotdesk_domain::host::outage::unreachable;
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
@@ -107,8 +108,9 @@ impl Fleet {
                 computer.replica.as_ref(),
             ));
         }
-        let ready = presence
-            .wait_for(|now| now.guest.is_some() || now.status.is_some_and(|s| !starting.contains(&s)));
+        let ready = presence.wait_for(|now| {
+            now.guest.is_some() || now.is_moving || now.status.is_some_and(|s| !starting.contains(&s))
+        });
         let now = match tokio::time::timeout(ACT_TIMEOUT, ready).await {
             Ok(Ok(now)) => now.clone(),
             Ok(Err(_)) => return Err(computer_not_found()),
@@ -120,6 +122,7 @@ impl Fleet {
         match (now.guest, now.status) {
             (Some(_), _) if self.engine().is_frozen(computer.id) => Err(frozen()),
             (Some(guest), _) => Ok(guest),
+            (None, _) if now.is_moving => Err(migrating()),
             (None, status) => {
                 look(status.map_or(stored, |status| (status, now.because)))?;
                 Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(1))

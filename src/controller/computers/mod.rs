@@ -2,10 +2,10 @@
 
 pub mod auto_resume;
 mod bulk_delete;
-mod clone;
+mod copies;
 pub mod directory;
 pub mod fleet;
-mod fork;
+pub mod hosts;
 mod prepared;
 pub mod resize;
 pub mod rollback;

@@ -47,6 +47,7 @@ pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) ->
         ram: computer.hardware.ram_gb,
         disk_size_gb: computer.hardware.disk_gb,
         isolation: computer.isolation.name().to_owned(),
+        host: computer.host.clone(),
         template_ref: computer.template.clone(),
         template_build_id: computer.layers.last().map(ToString::to_string),
         template_ports: computer.ports.iter().filter(|port| port.is_open).map(|port| port.number).collect(),

@@ -93,6 +93,12 @@ fn describe() {
     describe_histogram!("hotdesk_http_request_seconds", "Durations of HTTP requests in seconds.");
     describe_gauge!("hotdesk_computers", "Computers by status.");
     describe_gauge!("hotdesk_computers_by_isolation", "Computers by isolation.");
+    describe_gauge!(
+        "hotdesk_hosts",
+        "Hosts of computers by status; none where the service runs on one host."
+    );
+    describe_gauge!("hotdesk_host_memory_free_bytes", "Memory of each host that programs can get.");
+    describe_gauge!("hotdesk_host_computers", "Computers of each host.");
     describe_gauge!("hotdesk_boot_snapshots", "Snapshots of booted desktops that creates can use.");
     describe_gauge!("hotdesk_pool_ready", "Booted computers that nobody has claimed.");
     describe_counter!("hotdesk_computers_begun_total", "Created computers by what they began from.");

@@ -1,5 +1,8 @@
-//! Hosts of computers: outages, replicas on a second host, and hosts that are gone (docs/engines/incus.md).
+//! Hosts of computers: placement, moves, drains, outages, replicas, and hosts that are gone (docs/hosts.md, docs/engines/incus.md).
 
+pub mod drain;
 pub mod gone;
+pub mod migration;
 pub mod outage;
+pub mod placement;
 pub mod replica;

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     Boot, Change, DiskWatch, Effect, Endpoint, EngineError, EngineFindings, EngineResult, Extents, FileKey,
-    LeftoverRecord, MachineSpec, Observation, Offers, SavedFile, SavedState, Snapshot,
+    HostObservation, LeftoverRecord, MachineSpec, Observation, Offers, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_domain::computer::isolation::Isolation;
@@ -71,6 +71,42 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// # Errors
     /// `NoCapacity` when the host's disk is nearly full; [`Engine::destroy`] removes what was made.
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()>;
+
+    /// Does the same on this host, one of [`Engine::hosts`]. A machine that exists stays where it is. An engine without hosts
+    /// of its own makes the machine on this host.
+    ///
+    /// # Errors
+    /// Those of [`Engine::create`].
+    async fn create_on(&self, spec: &MachineSpec, _host: &str) -> EngineResult<()> {
+        self.create(spec).await
+    }
+
+    /// Returns the hosts among which machines can be placed, in ascending order of their names; none where every machine is on
+    /// the host of the engine. A host that does not answer is listed, too.
+    ///
+    /// # Errors
+    /// `Failed` when nobody can list them.
+    async fn hosts(&self) -> EngineResult<Vec<HostObservation>> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the host of a machine; `None` without such a machine, and where [`Engine::hosts`] has none.
+    ///
+    /// # Errors
+    /// `Failed` when nobody can say.
+    async fn host_of(&self, _id: ComputerId) -> EngineResult<Option<String>> {
+        Ok(None)
+    }
+
+    /// Moves a machine that is `Stopped` or `Suspended` to another host, with its disk, snapshots and saved memory. On return it
+    /// is there, as it was. A machine that is there already is left alone. A repeated call waits for the end of an interrupted
+    /// one.
+    ///
+    /// # Errors
+    /// `Absent`; `Failed` while it runs, or when a host does not answer. The machine is on one of the two hosts then, and whole.
+    async fn move_machine(&self, _id: ComputerId, _to: &str) -> EngineResult<()> {
+        Err(EngineError::Unsupported("move machines between hosts"))
+    }
 
     /// Boots a machine and returns the address of its agent, which may still be starting. A machine that runs
     /// with the same generation is left alone. Another isolation than before takes effect.

@@ -291,6 +291,29 @@ pub enum Observation {
     },
 }
 
+/// A host that runs machines, as the engine observes it: a member of a cluster, or its only server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostObservation {
+    /// Its name, which no other host of the engine has.
+    pub name: String,
+    /// Whether it answers and takes new machines.
+    pub is_online: bool,
+    /// Why it does not, in words; empty while it does.
+    pub message: String,
+    /// Number of its processors; 0 while unknown.
+    pub cpus: u32,
+    /// Bytes of its memory; 0 while unknown.
+    pub memory_bytes: u64,
+    /// Bytes of memory that programs can get.
+    pub memory_free_bytes: u64,
+    /// Bytes of its storage for machines; 0 while unknown.
+    pub disk_bytes: u64,
+    /// Bytes of that storage that are free.
+    pub disk_free_bytes: u64,
+    /// Whether the guest image is ready on it. A host without it fetches it for its first machine.
+    pub has_image: bool,
+}
+
 /// The space of the host's disk at a look, and when to look again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskWatch {

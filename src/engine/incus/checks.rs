@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::driver::checks::Check;
 use crate::incus::client::Client;
+use crate::incus::hosts::list_hosts;
 use crate::incus::image::GuestImage;
 use crate::incus::network::Bridge;
 use crate::incus::settings::IncusSettings;
@@ -25,6 +26,7 @@ pub(crate) fn checks<'a>(host: &HostSettings, settings: &IncusSettings) -> Vec<C
     let server = Arc::clone(&settings);
     let pool = Arc::clone(&settings);
     let (network, network_host) = (Arc::clone(&settings), Arc::clone(&host));
+    let members = Arc::clone(&settings);
     vec![
         Check::new(
             "Incus",
@@ -32,6 +34,11 @@ pub(crate) fn checks<'a>(host: &HostSettings, settings: &IncusSettings) -> Vec<C
             move || ask(async move { find_server(&server).await }),
         )
         .quick(),
+        Check::new("hosts", "start the members that do not answer, or see docs/hosts.md", move || {
+            ask(async move { find_hosts(&members).await })
+        })
+        .quick()
+        .optional(),
         Check::new("storage pool", "set engines.incus.pool to a pool with btrfs or zfs", move || {
             ask(async move { find_pool(&pool).await })
         })
@@ -59,6 +66,18 @@ async fn find_server(settings: &IncusSettings) -> EngineResult<String> {
     check_version(version).map_err(|why| EngineError::failed(STEP, why))?;
     let kind = if found["environment"]["server_clustered"] == true { "a cluster" } else { "one server" };
     Ok(format!("{version} at {}, {kind}", settings.url))
+}
+
+async fn find_hosts(settings: &IncusSettings) -> EngineResult<String> {
+    const STEP: &str = "use all hosts";
+    let hosts = list_hosts(&Client::open(settings)?, settings, None).await?;
+    let silent: Vec<&str> =
+        hosts.iter().filter(|host| !host.is_online).map(|host| host.name.as_str()).collect();
+    if silent.is_empty() {
+        Ok(format!("{0} of {0} online", hosts.len()))
+    } else {
+        Err(EngineError::failed(STEP, format!("{} of {} do not answer", silent.join(", "), hosts.len())))
+    }
 }
 
 fn check_version(version: &str) -> Result<(), String> {
@@ -145,7 +164,7 @@ mod tests {
         let settings = IncusSettings { url: "/nowhere/unix.socket".to_owned(), ..IncusSettings::default() };
         let host = HostSettings::new("/nowhere", "/nowhere", "/nowhere");
         let findings: Vec<_> = checks(&host, &settings).into_iter().map(Check::run).collect();
-        assert_eq!(findings.len(), 4);
+        assert_eq!(findings.len(), 5);
         assert!(findings.iter().all(|finding| !finding.ok && !finding.remedy.is_empty()), "{findings:?}");
     }
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::incus::IncusEngine;
 use crate::incus::client::ClientError;
 use crate::incus::documents::{self, Power};
+use crate::incus::hosts::target_query;
 use crate::incus::lifecycle::check_supported;
 use crate::{Change, Effect, EngineError, EngineResult, MachineSpec, Snapshot};
 use hotdesk_base::ids::ComputerId;
@@ -48,12 +49,8 @@ impl IncusEngine {
             network.as_ref(),
         );
         // On another member, the copy would be a transfer of the whole disk.
-        let is_clustered = !source.location.is_empty() && source.location != "none";
-        let path = if is_clustered {
-            format!("/1.0/instances?target={}", source.location)
-        } else {
-            "/1.0/instances".to_owned()
-        };
+        let query = source.member().map(target_query).unwrap_or_default();
+        let path = format!("/1.0/instances{query}");
         self.make(to.id, &path, &document, COPY).await
     }
 

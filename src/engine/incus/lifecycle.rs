@@ -74,7 +74,8 @@ impl IncusEngine {
         Bridge::read(&self.client, &self.settings, &self.host.network).await
     }
 
-    pub(super) async fn create_instance(&self, spec: &MachineSpec) -> EngineResult<()> {
+    /// Makes the instance of a computer, on a member or where the server chooses.
+    pub(super) async fn create_instance(&self, spec: &MachineSpec, host: Option<&str>) -> EngineResult<()> {
         check_supported(spec)?;
         if !self.needs_instance(spec.id).await? {
             return Ok(());
@@ -85,7 +86,8 @@ impl IncusEngine {
             None => None,
         };
         let document = documents::create(&self.settings, spec, &self.owner, &image, network.as_ref());
-        self.make(spec.id, "/1.0/instances", &document, CREATE).await
+        let path = self.path_on(host, CREATE).await?;
+        self.make(spec.id, &path, &document, CREATE).await
     }
 
     /// Whether the instance of a computer must be made. Removes one that is not whole.
@@ -128,6 +130,7 @@ impl IncusEngine {
             Power::Unknown => return Err(unknown(START, &instance)),
             Power::Stopped => {}
         }
+        self.refuse_while_moving(spec.id, &instance, START).await?;
         self.links.close(spec.id)?;
         self.prepare(spec, boot, &instance, &tag).await?;
         let action = json!({ "action": "start", "timeout": 60 });

@@ -97,7 +97,7 @@ impl Cluster {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// LookState at all members once. A server without a cluster has none.
+    /// Looks at all members once. A server without a cluster has none.
     pub(super) async fn look(&self) {
         let asked = Instant::now();
         let mut looks = self.looking.lock().await;

@@ -13,6 +13,7 @@ mod checks;
 mod client;
 mod copies;
 mod documents;
+mod hosts;
 mod image;
 mod lifecycle;
 mod link;
@@ -49,7 +50,8 @@ use crate::state::agent_binary;
 use crate::state::layout::StateDir;
 use crate::{
     Boot, Capabilities, Change, Check, Effect, Endpoint, Engine, EngineError, EngineFindings, EngineResult,
-    HostSettings, LeftoverRecord, MAX_LEFTOVERS, MachineSpec, Observation, Offer, Offers, OpenMode, Snapshot,
+    HostObservation, HostSettings, LeftoverRecord, MAX_LEFTOVERS, MachineSpec, Observation, Offer, Offers,
+    OpenMode, Snapshot,
 };
 use hotdesk_base::hex::hex;
 use hotdesk_base::ids::ComputerId;
@@ -208,7 +210,23 @@ impl Engine for IncusEngine {
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
-        self.create_instance(&self.offers.effective(spec)?).await
+        self.create_instance(&self.offers.effective(spec)?, None).await
+    }
+
+    async fn create_on(&self, spec: &MachineSpec, host: &str) -> EngineResult<()> {
+        self.create_instance(&self.offers.effective(spec)?, Some(host)).await
+    }
+
+    async fn hosts(&self) -> EngineResult<Vec<HostObservation>> {
+        self.observe_hosts().await
+    }
+
+    async fn host_of(&self, id: ComputerId) -> EngineResult<Option<String>> {
+        self.locate(id).await
+    }
+
+    async fn move_machine(&self, id: ComputerId, to: &str) -> EngineResult<()> {
+        self.move_instance(id, to).await
     }
 
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {

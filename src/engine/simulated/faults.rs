@@ -40,6 +40,7 @@ pub enum Verb {
     KeepPrograms,
     RemoveLayer,
     Layers,
+    MoveMachine,
 }
 
 /// How a call fails.

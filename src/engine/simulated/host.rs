@@ -79,11 +79,22 @@ pub struct SimulatedHost {
     snapshot_memory: Mutex<BTreeMap<(ComputerId, Uuid), AgentBoot>>,
     /// The agents of evicted machines.
     evicted_agents: Mutex<BTreeMap<ComputerId, SuspendedAgent>>,
+    /// The hosts of a cluster, if a test has them.
+    hosts: Mutex<SimulatedCluster>,
     boots: AtomicU64,
     /// Since when the first host does not answer.
     cut_at: Mutex<Option<UnixMillis>>,
     /// Machines that began from their replicas on the second host.
     moved: Mutex<BTreeSet<ComputerId>>,
+}
+
+/// The hosts of a simulated cluster. Without any, there are no moves.
+#[derive(Debug, Default)]
+pub(super) struct SimulatedCluster {
+    /// Whether each host answers, by its name.
+    pub(super) hosts: BTreeMap<String, bool>,
+    /// The host of each machine.
+    pub(super) machines: BTreeMap<ComputerId, String>,
 }
 
 /// The memory of a suspended machine.
@@ -122,6 +133,7 @@ impl SimulatedHost {
             suspended: Mutex::default(),
             snapshot_memory: Mutex::default(),
             evicted_agents: Mutex::default(),
+            hosts: Mutex::default(),
             boots: AtomicU64::new(1),
             cut_at: Mutex::default(),
             moved: Mutex::default(),
@@ -196,6 +208,10 @@ impl SimulatedHost {
 
     pub(super) fn moved(&self) -> MutexGuard<'_, BTreeSet<ComputerId>> {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn cluster(&self) -> MutexGuard<'_, SimulatedCluster> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of the host's present boot, from 1.

@@ -4,6 +4,7 @@
 mod evicted;
 mod faults;
 mod host;
+mod hosts;
 mod layers;
 mod memory;
 mod outages;
@@ -31,7 +32,8 @@ pub use crate::simulated::host::{AgentBoot, AgentFactory, SimulatedHost, Simulat
 pub use crate::simulated::outages::{FIRST_HOST, SECOND_HOST};
 use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineFindings, EngineResult, Extents,
-    LeftoverRecord, MachineSpec, Observation, Offer, Offers, SavedFile, SavedLocation, SavedState, Snapshot,
+    HostObservation, LeftoverRecord, MachineSpec, Observation, Offer, Offers, SavedFile, SavedLocation,
+    SavedState, Snapshot,
 };
 use hotdesk_base::ids::{ComputerId, LayerId};
 use hotdesk_base::tasks::Tasks;
@@ -238,10 +240,30 @@ impl Engine for SimulatedEngine {
         self.act(Verb::Create, async move {
             self.note_isolation(spec)?;
             self.add_layers(spec)?;
+            self.host.put_on_any(spec.id);
             fs::create_dir_all(&disk)
                 .map_err(|error| EngineError::failed("make the disk", format!("{}: {error}", disk.display())))
         })
         .await
+    }
+
+    async fn create_on(&self, spec: &MachineSpec, host: &str) -> EngineResult<()> {
+        if !self.host.machine(spec.id).is_dir() {
+            self.host.put_on(spec.id, host);
+        }
+        self.create(spec).await
+    }
+
+    async fn hosts(&self) -> EngineResult<Vec<HostObservation>> {
+        Ok(self.host.observe_hosts())
+    }
+
+    async fn host_of(&self, id: ComputerId) -> EngineResult<Option<String>> {
+        Ok(self.host.host_of(id))
+    }
+
+    async fn move_machine(&self, id: ComputerId, to: &str) -> EngineResult<()> {
+        self.act(Verb::MoveMachine, async { self.move_to(id, to) }).await
     }
 
     async fn check_capacity(&self, _id: ComputerId, _rollback_to: Option<Uuid>) -> EngineResult<()> {
@@ -282,6 +304,7 @@ impl Engine for SimulatedEngine {
             self.host.layers().remove(&id);
             self.host.snapshot_memory().retain(|(of, _), _| *of != id);
             self.host.evicted_agents().remove(&id);
+            self.host.leave_host(id);
             ignore_missing(fs::remove_dir_all(&machine), "remove the machine", &machine)
         })
         .await
@@ -330,15 +353,27 @@ impl Engine for SimulatedEngine {
     }
 
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
-        self.act(Verb::CopyDisk, async { self.copy(from, to) }).await
+        self.act(Verb::CopyDisk, async {
+            self.host.put_beside(from, to.id);
+            self.copy(from, to)
+        })
+        .await
     }
 
     async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
-        self.act(Verb::Fork, async { self.fork_machine(from, to) }).await
+        self.act(Verb::Fork, async {
+            self.host.put_beside(from, to.id);
+            self.fork_machine(from, to)
+        })
+        .await
     }
 
     async fn launch(&self, from: ComputerId, snapshot: Uuid, to: &MachineSpec) -> EngineResult<()> {
-        self.act(Verb::Launch, async { self.launch_machine(from, snapshot, to) }).await
+        self.act(Verb::Launch, async {
+            self.host.put_beside(from, to.id);
+            self.launch_machine(from, snapshot, to)
+        })
+        .await
     }
 
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {

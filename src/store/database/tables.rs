@@ -50,6 +50,7 @@ pub(super) const TABLES: [&str; 48] = [
     "ai_spend",
     "billing_events",
     "gone_hosts",
+    "host_drains",
 ];
 
 #[cfg(test)]

@@ -90,6 +90,10 @@ pub struct Computer {
     pub saved_token: Option<Secret>,
     /// Target snapshot of a rollback in progress.
     pub rollback_to: Option<SnapshotId>,
+    /// Its host, where the engine has several and it is known.
+    pub host: Option<String>,
+    /// Target of a move to another host in progress.
+    pub move_to: Option<String>,
     /// Whether it was resumed from storage, and fetched state may not be on the host's disk yet.
     pub converging: bool,
     /// Password of its screens and sockets.
@@ -196,6 +200,8 @@ row! {
         agent_token: SealedText,
         saved_token: Option<SealedText>,
         rollback_to: Option<String>,
+        host: Option<String>,
+        move_to: Option<String>,
         converging: i64,
         vnc_password: SealedText,
         created_at: i64,
@@ -283,6 +289,8 @@ impl Row {
             agent_token: vault.open(&AGENT_TOKEN, &row.id, &row.agent_token)?,
             saved_token: saved_token.transpose()?,
             rollback_to: row.rollback_to.as_deref().map(id).transpose()?,
+            host: row.host,
+            move_to: row.move_to,
             converging: row.converging != 0,
             vnc_password: vault.open(&VNC_PASSWORD, &row.id, &row.vnc_password)?,
             created_at: UnixMillis::new(row.created_at),

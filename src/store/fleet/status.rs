@@ -120,7 +120,8 @@ impl Write {
             saved_token.map(|token| self.vault.seal(&SAVED_TOKEN, computer, token)).transpose()?;
         sqlx::query(
             "UPDATE computers SET status = $2, generation = generation + 1, saved_token = $3, rollback_to = NULL, \
-             status_reason = NULL, agent_token = $4, vnc_password = $5, updated_at = $6 WHERE id = $1",
+             move_to = NULL, status_reason = NULL, agent_token = $4, vnc_password = $5, updated_at = $6 \
+             WHERE id = $1",
         )
         .bind(computer.to_string())
         .bind(status.name())
@@ -137,7 +138,7 @@ impl Write {
     /// See [`Store::set_status`].
     pub(crate) async fn status(&mut self, computer: ComputerId, status: Status) -> Result<()> {
         sqlx::query(
-            "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, \
+            "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, move_to = NULL, \
              status_reason = CASE WHEN $2 = 'running' THEN NULL ELSE status_reason END, \
              saved_token = CASE WHEN $2 = 'suspended' THEN saved_token ELSE NULL END WHERE id = $1",
         )

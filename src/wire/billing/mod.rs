@@ -3,4 +3,5 @@
 pub mod capacity;
 pub mod gone;
 pub mod host;
+pub mod hosts;
 pub mod webhook;

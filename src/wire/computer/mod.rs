@@ -49,6 +49,9 @@ pub struct Computer {
     /// virtual machine). All but `shared` keep memory.
     #[schema(pattern = "^(sandbox|shared|vm)$")]
     pub isolation: String,
+    /// Name of the host that runs it; absent where the service runs on one host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Template that it was launched from, as `namespace/name@version`; null for the guest image without additions.
     #[serde(default)]
     pub template_ref: Option<String>,

@@ -51,3 +51,27 @@ async fn clients_and_capacity_from_a_shell() {
     let output = shell.run(&["capacity"]).await.expect_success();
     assert!(output.starts_with("Plan basic: 0 of 51 computers, 1 of them added;"), "{output}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_from_a_shell() {
+    let controller = Simulation::boot().await;
+    controller.host.set_hosts(&["m1", "m2"]);
+    let workspace = controller.workspace("w").await;
+    let id = controller.computer(&workspace, "desk").await;
+    let shell = Shell::with_key(&controller.base, controller.key());
+    let listed = shell.run(&["hosts", "list"]).await.expect_success();
+    for part in ["m1", "m2", "online", "1 (1 running)", "64 of 64 GB", "ready"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    assert_eq!(shell.run(&["hosts", "list", "--quiet"]).await.expect_success(), "m1\nm2\n");
+    let moved = shell.run(&["hosts", "move", "desk", "m2"]).await.expect_success();
+    assert_eq!(moved, "desk is running on m2.\n");
+    let moved = shell.run(&["hosts", "move", &id, "--json"]).await.json();
+    assert_eq!((&moved["host"], &moved["moving"]), (&json!("m1"), &json!(false)));
+    shell.run(&["hosts", "move", "desk", "m9"]).await.expect_failure(1, &["Host not found"]);
+    let drained = shell.run(&["hosts", "drain", "m2"]).await.expect_success();
+    assert!(drained.starts_with("Host m2 is drain") && drained.contains("0 computers left"), "{drained}");
+    shell.run(&["hosts", "drain", "m1"]).await.expect_failure(1, &["no other host takes computers"]);
+    let restored = shell.run(&["hosts", "restore", "m2"]).await.expect_success();
+    assert_eq!(restored, "Host m2 is online.\n");
+}

@@ -25,8 +25,8 @@ pub struct Operation {
     /// Status of the computer before the request; `None` if there is none.
     pub from: Option<&'static str>,
     method: Method,
-    /// Below the computer's own path; `{snapshot}`, here or in the body, is a memory snapshot that is made
-    /// before.
+    /// Below the computer's own path, or that of the operator; `{snapshot}`, here or in the body, is a memory snapshot that is
+    /// made before.
     path: &'static str,
     body: Value,
     /// Status of the computer, or of its copy, after the request.
@@ -46,7 +46,11 @@ impl Operation {
             let body = json!({"workspace_id": workspace, "name": "desk"});
             return controller.request(Method::POST, "/computers").json(&body);
         };
-        let path = format!("/computers/{id}/{}", self.path.replace(SNAPSHOT_PLACEHOLDER, snapshot));
+        let path = self.path.replace(SNAPSHOT_PLACEHOLDER, snapshot);
+        let path = match path.strip_prefix(OF_OPERATOR) {
+            Some(verb) => format!("/operator/computers/{id}{verb}"),
+            None => format!("/computers/{id}/{path}"),
+        };
         let mut body = self.body.clone();
         if body["snapshot_id"] == SNAPSHOT_PLACEHOLDER {
             body["snapshot_id"] = json!(snapshot);
@@ -106,11 +110,27 @@ pub fn operations() -> Vec<Operation> {
     ]
 }
 
+/// The operations of [`operations`], and those that need several hosts, which only the simulation has.
+fn simulated_operations() -> Vec<Operation> {
+    let moves = ["running", "stopped", "suspended"].map(|status| Operation {
+        name: "move",
+        from: Some(status),
+        method: Method::POST,
+        path: "operator/move",
+        body: json!({}),
+        goal: status,
+    });
+    operations().into_iter().chain(moves).collect()
+}
+
+/// Beginning of a path below the operator's path of a computer.
+const OF_OPERATOR: &str = "operator";
+
 /// Placeholder for the id of the snapshot that is made before.
 const SNAPSHOT_PLACEHOLDER: &str = "{snapshot}";
 
 /// Engine steps of the API's verbs.
-const STEPS: [Verb; 15] = [
+const STEPS: [Verb; 16] = [
     Verb::Create,
     Verb::Start,
     Verb::Stop,
@@ -126,6 +146,7 @@ const STEPS: [Verb; 15] = [
     Verb::Suspend,
     Verb::Resume,
     Verb::DiscardMemory,
+    Verb::MoveMachine,
 ];
 
 /// Longest time until everything has settled.
@@ -150,6 +171,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let controller = Simulation::boot().await;
+        controller.host.set_hosts(&["m1", "m2"]);
         let workspace = controller.workspace("w").await;
         Self { controller, workspace }
     }
@@ -211,12 +233,12 @@ impl Scene {
         let store = self.controller.store().await;
         for text in ids {
             let id: ComputerId = text.parse().expect("an id");
-            // A resize that goes on after a restart shows in no status.
+            // A resize that goes on after a restart shows in no status, and neither does the move of a stopped computer.
             let row = wait::until(TIMEOUT, || async {
                 let row = store.computer(&ComputerRef::Id(id)).await.expect("the store").expect("a row");
-                row.wanted.is_none().then_some(row)
+                (row.wanted.is_none() && row.move_to.is_none()).then_some(row)
             });
-            let row = row.await.unwrap_or_else(|| panic!("{name}: a resize of {id} does not end"));
+            let row = row.await.unwrap_or_else(|| panic!("{name}: a resize or a move of {id} does not end"));
             assert!(row.saved_token.is_none() || row.status.name() == "suspended", "{name}: a token is left");
             self.check_snapshots(&store, id, name).await;
             let observed = self.controller.engine.observe(id).await.expect("an observation");
@@ -328,7 +350,7 @@ fn check_error(answer: &HttpAnswer, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_every_step_of_every_verb_fails_once() {
     let (scene, mut cases) = (Scene::new().await, 0);
-    for operation in operations() {
+    for operation in simulated_operations() {
         for step in scene.steps(&operation).await {
             for failure in [Failure::Before(step_error()), Failure::After(step_error())] {
                 // Every engine guarantees that a failed resize changes nothing.
@@ -359,7 +381,7 @@ async fn t18_every_step_of_every_verb_fails_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_the_controller_is_killed_before_and_after_every_step_of_every_verb() {
     let (mut scene, mut cases) = (Scene::new().await, 0);
-    for operation in operations() {
+    for operation in simulated_operations() {
         for step in scene.steps(&operation).await {
             for done in [false, true] {
                 let name = format!(
@@ -405,7 +427,7 @@ async fn t18_the_controller_is_killed_before_and_after_every_step_of_every_verb(
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_every_verb_is_asked_twice() {
     let scene = Scene::new().await;
-    for operation in operations() {
+    for operation in simulated_operations() {
         let name = format!("{} from {:?} twice", operation.name, operation.from);
         let before = scene.prepare(&operation).await;
         let both = (scene.request(&operation, &before), scene.request(&operation, &before));

@@ -13,6 +13,8 @@ use crate::harness::picture;
 
 /// Longest time until a member that starts again serves its instances, on a busy machine.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(90);
+/// Longest move of a computer to another member: its whole disk is sent, on a busy machine.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(240);
 /// Longest time until the end of a computer shows in its status.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -209,6 +211,27 @@ async fn record_until(
     }
 }
 
+/// Moves a computer to another member, and waits until it runs there.
+async fn move_to(controller: &RunningController, id: &str, member: &str) {
+    let path = format!("/operator/computers/{id}/move");
+    let moved = controller.post(&path, json!({ "host": member })).await;
+    assert_eq!(moved.status, 200, "{}", moved.body);
+    until_on(controller, id, |host| host == member).await;
+}
+
+/// Waits until a computer runs on a member that fits, and returns the member.
+async fn until_on(controller: &RunningController, id: &str, fits: impl Fn(&str) -> bool) -> String {
+    let reached = wait::until(MOVE_TIMEOUT, || async {
+        let record = controller.record(id).await;
+        let host = record["host"].as_str().unwrap_or_default().to_owned();
+        (record["status"] == "running" && fits(&host)).then_some(host)
+    });
+    match reached.await {
+        Some(host) => host,
+        None => panic!("{}", controller.record(id).await),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_of_a_dead_member_begins_from_its_replica_once_the_operator_confirms_it() {
     let Some(cluster) = IncusCluster::start(3) else { return };
@@ -279,6 +302,60 @@ async fn a_computer_of_a_dead_member_begins_from_its_replica_once_the_operator_c
     // It gets a new replica, and everything goes with it.
     record_until(&controller, &id, REPLICA_TIMEOUT, |it| it["replica"].is_object()).await;
     for id in &ids {
+        assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
+    }
+    assert_eq!(cluster.instances("n"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn computers_of_a_cluster_move_to_other_members_and_a_drain_empties_one() {
+    let Some(cluster) = IncusCluster::start(3) else { return };
+    let controller = RunningController::boot_with(&cluster.configuration(Route::Tls)).await;
+    cluster.publish(&controller);
+    let workspace = controller.workspace("demo").await;
+    let (one, two) =
+        (controller.computer(&workspace, "one").await, controller.computer(&workspace, "two").await);
+    let hosts = [&one, &two].map(|record| record["host"].as_str().expect("a host").to_owned());
+    assert_ne!(hosts[0], hosts[1], "the controller spreads its computers");
+    let mut members = cluster.instances("L");
+    members.sort();
+    let mut expected = hosts.to_vec();
+    expected.sort();
+    assert_eq!(members, expected);
+    let listed = controller.get("/operator/hosts").await.body;
+    for host in listed["hosts"].as_array().expect("a list") {
+        assert_eq!(host["status"], "online", "{host}");
+        assert!(host["memory_mb"].as_u64() > Some(0) && host["disk_mb"].as_u64() > Some(0), "{host}");
+    }
+
+    // A computer that runs keeps its disk, and runs again.
+    let (one, two) = (id_of(&one), id_of(&two));
+    controller.bash(&one, "echo kept >/root/note; sync").await;
+    let free = ["m1", "m2", "m3"].into_iter().find(|member| !hosts.iter().any(|host| host == member));
+    let free = free.expect("a member without computers");
+    move_to(&controller, &one, free).await;
+    assert_eq!(controller.bash(&one, "cat /root/note").await, "kept\n");
+    check_desktop(&controller, &one).await;
+    assert!(cluster.instances("L").iter().any(|member| member == free));
+
+    // A drain empties the member, and it gets no computers.
+    let drained = controller.post(&format!("/operator/hosts/{free}/drain"), json!({})).await;
+    assert_eq!(drained.status, 200, "{}", drained.body);
+    until_on(&controller, &one, |host| host != free).await;
+    let empty = wait::until(MOVE_TIMEOUT, || async {
+        let listed = controller.get("/operator/hosts").await.body;
+        let hosts = listed["hosts"].as_array().cloned().unwrap_or_default();
+        hosts.iter().any(|host| host["name"] == free && host["status"] == "drained").then_some(())
+    });
+    assert!(empty.await.is_some(), "{}", controller.get("/operator/hosts").await.body);
+    assert!(!cluster.instances("L").iter().any(|member| member == free));
+    assert_eq!(controller.bash(&one, "cat /root/note").await, "kept\n");
+    let three = controller.computer(&workspace, "three").await;
+    assert_ne!(three["host"], free);
+    let restored = controller.post(&format!("/operator/hosts/{free}/restore"), json!({})).await;
+    assert_eq!((restored.status, &restored.body["status"]), (200, &json!("online")), "{}", restored.body);
+
+    for id in [one, two, id_of(&three)] {
         assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
     }
     assert_eq!(cluster.instances("n"), Vec::<String>::new());

@@ -118,3 +118,34 @@ async fn damaged_memory_is_refused_and_neither_booted_nor_removed() {
         Observation::Suspended { generation: 1 }
     );
 }
+
+#[tokio::test]
+async fn a_machine_that_does_not_run_moves_between_hosts_that_answer() {
+    let fixture = SimulatedFixture::new();
+    let engine = SimulatedEngine::open(Arc::clone(&fixture.host));
+    let spec = machine_spec();
+    assert_eq!(engine.hosts().await.expect("hosts"), []);
+    assert_eq!(engine.host_of(spec.id).await.expect("an answer"), None);
+    fixture.host.set_hosts(&["m1", "m2", "m3"]);
+    fixture.host.set_online("m3", false);
+    let hosts = engine.hosts().await.expect("hosts");
+    let online: Vec<_> = hosts.iter().map(|host| (host.name.as_str(), host.is_online)).collect();
+    assert_eq!(online, [("m1", true), ("m2", true), ("m3", false)]);
+    assert!(matches!(engine.move_machine(spec.id, "m2").await, Err(EngineError::Absent)));
+    engine.create_on(&spec, "m1").await.expect("created");
+    engine.create_on(&spec, "m2").await.expect("it exists");
+    let host = async || engine.host_of(spec.id).await.expect("an answer").expect("a host");
+    assert_eq!(host().await, "m1");
+    engine.start(&spec, &boot(1)).await.expect("started");
+    assert!(engine.move_machine(spec.id, "m2").await.is_err(), "it runs");
+    engine.suspend(spec.id).await.expect("suspended");
+    assert!(engine.move_machine(spec.id, "m3").await.is_err(), "m3 does not answer");
+    assert_eq!(host().await, "m1");
+    for _ in 0..2 {
+        engine.move_machine(spec.id, "m2").await.expect("moved");
+        assert_eq!(host().await, "m2");
+    }
+    engine.resume(&spec, &boot(2)).await.expect("its memory moved along");
+    engine.destroy(spec.id).await.expect("removed");
+    assert_eq!(engine.host_of(spec.id).await.expect("an answer"), None);
+}

@@ -1,4 +1,4 @@
-//! Plans, capacity, clients, agents' accounts, billing events and the host over HTTP.
+//! Plans, capacity, clients, agents' accounts, billing events, the host, and hosts of computers over HTTP.
 
 use crate::api::api_router::ApiRouter;
 
@@ -7,6 +7,7 @@ mod capacity;
 mod clients;
 mod gone_hosts;
 mod host;
+mod hosts;
 mod usage;
 mod webhook;
 mod webhook_secret;
@@ -22,4 +23,5 @@ pub fn router<R: ApiRouter>() -> R {
         .merge(webhook_secret::router())
         .merge(host::router())
         .merge(gone_hosts::router())
+        .merge(hosts::router())
 }

@@ -43,7 +43,7 @@ const ITEM_SCHEMA: &str = "x-item-schema";
 const KEY_SCHEME: &str = "api_key";
 
 /// Types of bodies that may be absent: every field of theirs is optional.
-const OPTIONAL_BODIES: [&str; 18] = [
+const OPTIONAL_BODIES: [&str; 19] = [
     "ChangeThread",
     "CloneComputer",
     "CloseWindow",
@@ -53,6 +53,7 @@ const OPTIONAL_BODIES: [&str; 18] = [
     "ForkComputer",
     "HandBack",
     "MakeThreadTitle",
+    "MoveToHost",
     "PointerButton",
     "PollDevice",
     "ScreenSize",

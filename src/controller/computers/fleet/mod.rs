@@ -272,6 +272,7 @@ impl Fleet {
     /// The errors of [`billing::decide`], when the computer's status or billing forbids the command.
     pub async fn command(&self, computer: &Computer, command: Command) -> Result<AcceptedCommand> {
         self.shared.note_action(computer.id);
+        self.check_not_moving(computer)?;
         // The stored status decides commands that change nothing. The runner decides again in its turn.
         let decision = billing::decide(
             computer.status,

@@ -1,6 +1,6 @@
 //! Boot snapshots: disk and memory of booted desktops, from which new computers begin instead of booting.
 
-use crate::computers::fork::fork_error;
+use crate::computers::copies::fork::fork_error;
 use crate::computers::runner::registry::FleetState;
 use crate::computers::runner::{Runner, machine_spec};
 use hotdesk_base::ids::ComputerId;

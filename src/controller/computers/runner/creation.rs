@@ -38,6 +38,7 @@ impl Runner {
         };
         let published = match made {
             Ok(guest) => {
+                self.note_host().await;
                 if matches!(from, MachineSource::Memory(..)) {
                     self.follow_boot_screen(&guest);
                 }
@@ -98,7 +99,11 @@ impl Runner {
         if let Some(guest) = begun.map_err(|error| refused(FAILED, &error))? {
             return Ok(guest);
         }
-        let made = self.shared.engine.create(&machine_spec(row)).await;
+        let spec = machine_spec(row);
+        let made = match self.shared.place(row).await? {
+            Some(host) => self.shared.engine.create_on(&spec, &host).await,
+            None => self.shared.engine.create(&spec).await,
+        };
         made.map_err(|error| refused(FAILED, &error))?;
         self.bring_up(row, false).await
     }

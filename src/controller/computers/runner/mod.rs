@@ -96,6 +96,10 @@ pub(super) enum Work {
     Command(Command),
     /// Stop the idle computer by this command, unless an action came since this instant.
     AutoStop(Command, Instant),
+    /// Move the computer to this host.
+    Move(String),
+    /// Complete or undo a move that was interrupted.
+    FinishMove,
     /// Recover after a start of the controller.
     Recover,
     /// Stop the computer, because its host is gone.
@@ -262,6 +266,8 @@ impl Runner {
             Work::Resize(job) => (self.resize(&row, job).await, AfterWork::Continue),
             Work::SetEgress(policy) => (self.set_egress(&row, policy.as_deref()).await, AfterWork::Continue),
             Work::ChangeIsolation(to) => (self.change_isolation(&row, *to).await, AfterWork::Continue),
+            Work::Move(to) => (self.move_to(&row, to, accepted).await, AfterWork::Continue),
+            Work::FinishMove => (self.finish_move(&row).await, AfterWork::Continue),
             Work::Recover => self.recover(&row).await,
             Work::HostGone => (self.host_gone(&row).await, AfterWork::Continue),
             // `start_copy_task` runs after every piece of work.
@@ -436,7 +442,7 @@ impl Runner {
         self.presence.send_modify(|now| {
             // The reason stays for those that read it late.
             let because = now.because.filter(|_| guest.is_none());
-            *now = Presence { status: Some(status), guest, address, because };
+            *now = Presence { status: Some(status), guest, address, because, is_moving: false };
         });
         self.shared.note_live_change(self.id);
     }

@@ -22,7 +22,8 @@ use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::computer::lifecycle::{Command, Status};
 use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_engine::Engine;
+use hotdesk_domain::host::migration::migrating;
+use hotdesk_engine::{Engine, HostObservation};
 use hotdesk_guest::Guest;
 use hotdesk_store::Store;
 use hotdesk_store::fleet::changes::RecordChange;
@@ -40,6 +41,8 @@ pub(in crate::computers) struct Presence {
     pub(in crate::computers) address: Option<std::net::IpAddr>,
     /// Why it does not run, if the service stopped it.
     pub(in crate::computers) because: Option<StatusReason>,
+    /// Whether it is being moved to another host.
+    pub(in crate::computers) is_moving: bool,
 }
 
 struct RunnerHandle {
@@ -75,6 +78,8 @@ pub(in crate::computers) struct FleetState {
     pub(in crate::computers) free_disk: AtomicU64,
     /// Machines without a row: of builds and saves of templates in progress. Nothing is revoked.
     pub(in crate::computers) temporary_machines: RevocationRegistry<ComputerId>,
+    /// The hosts of the engine and when they were seen. Locked during a placement.
+    pub(in crate::computers) placement: tokio::sync::Mutex<Option<(Instant, Vec<HostObservation>)>>,
     runners: Mutex<HashMap<ComputerId, RunnerHandle>>,
 }
 
@@ -108,6 +113,7 @@ impl FleetState {
             webhooks: WebhookQueue::default(),
             free_disk: AtomicU64::new(u64::MAX),
             temporary_machines: RevocationRegistry::default(),
+            placement: tokio::sync::Mutex::default(),
             runners: Mutex::default(),
         }
     }
@@ -168,7 +174,8 @@ impl FleetState {
         used.collect()
     }
 
-    /// Sends work to a computer's runner, and starts the runner if there is none.
+    /// Sends work to a computer's runner, and starts the runner if there is none. Work that a client asks for is refused while
+    /// the computer is being moved to another host.
     #[allow(clippy::type_complexity)] // two reply channels, named where they are created
     pub(in crate::computers) fn send(
         self: &Arc<Self>,
@@ -180,6 +187,10 @@ impl FleetState {
         let ends = ends_machine(&work);
         let message = Message { work, accepted, finished };
         let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_moving = runners.get(&id).is_some_and(|handle| handle.presence.borrow().is_moving);
+        if is_moving && is_refused_during_move(&message.work) {
+            return Err(migrating());
+        }
         let message = match runners.get(&id) {
             None => message,
             Some(handle) => match handle.mailbox.try_send(message) {
@@ -252,4 +263,29 @@ pub(in crate::computers) fn stopping() -> Error {
 fn ends_machine(work: &Work) -> bool {
     use Command::{Delete, EndByStop, EndBySuspend, Stop};
     matches!(work, Work::Command(Stop | Delete | EndBySuspend | EndByStop))
+}
+
+/// Whether work is refused while its computer is being moved. The rest is the controller's own, and waits.
+fn is_refused_during_move(work: &Work) -> bool {
+    match work {
+        Work::CopyTo(_)
+        | Work::CopyForTemplate(_)
+        | Work::ForkTo(_)
+        | Work::Launch(..)
+        | Work::Snapshot(_)
+        | Work::RemoveSnapshot(_)
+        | Work::Rollback { .. }
+        | Work::Resize(_)
+        | Work::SetEgress(_)
+        | Work::ChangeIsolation(_)
+        | Work::Command(_)
+        | Work::AutoStop(..)
+        | Work::Move(_) => true,
+        Work::Create(_)
+        | Work::Clone(_)
+        | Work::Fork(..)
+        | Work::Recover
+        | Work::FinishMove
+        | Work::CheckCopy { .. } => false,
+    }
 }

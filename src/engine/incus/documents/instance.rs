@@ -15,6 +15,8 @@ pub(in crate::incus) const MADE: &str = "user.hotdesk.made";
 pub(in crate::incus) const GENERATION: &str = "user.hotdesk.generation";
 /// Label with the computer's IPv4 address.
 pub(in crate::incus) const ADDRESS: &str = "user.hotdesk.address";
+/// Label with the member to which an instance is being moved.
+pub(in crate::incus) const MOVING: &str = "user.hotdesk.moving";
 /// Label with the digest of the agent in an instance, once that is another than the image's.
 pub(in crate::incus) const AGENT: &str = "user.hotdesk.agent";
 /// Label of a replica: the snapshot with its last whole state; empty while there is none.
@@ -73,6 +75,11 @@ impl Instance {
         self.config.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
+    /// The member of the cluster that has it; `None` where there is no cluster.
+    pub(in crate::incus) fn member(&self) -> Option<&str> {
+        Some(self.location.as_str()).filter(|location| !location.is_empty() && *location != "none")
+    }
+
     /// The generation of its last boot.
     pub(in crate::incus) fn generation(&self) -> Option<u64> {
         self.label(GENERATION)?.parse().ok()
@@ -102,6 +109,14 @@ fn image_key(property: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_instance_without_a_cluster_has_no_member() {
+        for (location, expected) in [("m1", Some("m1")), ("none", None), ("", None)] {
+            let instance = Instance { location: location.to_owned(), ..Instance::default() };
+            assert_eq!(instance.member(), expected, "{location:?}");
+        }
+    }
 
     #[test]
     fn a_status_says_whether_programs_may_run() {

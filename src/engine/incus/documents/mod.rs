@@ -12,7 +12,7 @@ use crate::{Boot, Change, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use instance::{ADDRESS, COMPUTER, GENERATION};
 pub(super) use instance::{
-    AGENT, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, Instance, MADE, OWNER, Power, STATE,
+    AGENT, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, Instance, MADE, MOVING, OWNER, Power, STATE,
 };
 pub(super) use names::{
     id_of, id_of_path, machine_of, name, name_of_path, path_of, replica_name, replica_of, snapshot_name,
@@ -87,7 +87,7 @@ pub(super) fn copy(
     let mut config = fixed_config();
     config.extend(labels(spec.id, owner, network));
     config.extend(limits(spec));
-    for absent in [MADE, GENERATION] {
+    for absent in [MADE, GENERATION, MOVING] {
         config.insert(absent.to_owned(), json!(""));
     }
     for (key, value) in &source.config {
@@ -152,6 +152,8 @@ pub(super) fn boot(
     config.extend(limits(spec));
     config.insert("raw.lxc".to_owned(), json!(raw_lxc(spec, boot, network)));
     config.insert(GENERATION.to_owned(), json!(boot.generation.to_string()));
+    // Of a move that has ended.
+    config.insert(MOVING.to_owned(), json!(""));
     let address = network.map(|network| network.address.to_string()).unwrap_or_default();
     config.insert(ADDRESS.to_owned(), json!(address));
     let mut devices = devices(settings, spec, instance.image_bytes(), network);

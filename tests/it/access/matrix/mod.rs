@@ -40,7 +40,7 @@ const ACCOUNT_ONLY: [&str; 12] = [
     "/account/webhook-secret",
     "/agent-accounts/claim-link",
     "/keys/ssh/",
-    "/operator/host",
+    "/operator/",
     "/templates/starred",
     "/templates/{id}/star",
     "/templates/{namespace}",
@@ -190,7 +190,9 @@ impl Scene {
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: no value for {value}");
+            // Routes of the operator name things of all accounts; operator_host and hosts test that others cannot use them.
             let is_own = operation.path.starts_with("/templates")
+                || operation.path.starts_with("/operator/")
                 || ["{client_id}", "{session_id}", "{model}"].contains(&part);
             targeted |= value != part && !is_own;
             path = format!("{path}/{value}");

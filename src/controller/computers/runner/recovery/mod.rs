@@ -32,12 +32,16 @@ impl Runner {
         if !matches!(row.status, Status::Creating | Status::Deleting) {
             self.recover_snapshots().await;
         }
+        self.note_host().await;
         let row = &self.finish_resize(row).await;
         self.presence.send_replace(Presence {
             status: Some(row.status),
             because: row.status_reason,
             ..Presence::default()
         });
+        if row.move_to.is_some() && !matches!(row.status, Status::Creating | Status::Deleting) {
+            return (self.finish_move(row).await, AfterWork::Continue);
+        }
         let outcome = match row.status {
             Status::Restarting | Status::Stopping if row.rollback_to.is_some() => {
                 self.finish_rollback(row).await
@@ -58,7 +62,7 @@ impl Runner {
 
     /// Adopts a computer as the engine observes it, and returns its status. One that ran or was suspended and
     /// is gone becomes `stopped`.
-    pub(super) async fn adopt(&mut self, row: &Computer) -> Result<Status> {
+    pub(in super::super) async fn adopt(&mut self, row: &Computer) -> Result<Status> {
         let observed = self.observed().await;
         if observed.is_err() {
             // The last look may be older than the outage of its host.
@@ -105,7 +109,7 @@ impl Runner {
     }
 
     /// Observes the machine, and retries failures, because a host that observes a hundred computers is slow.
-    async fn observed(&self) -> EngineResult<Observation> {
+    pub(in super::super) async fn observed(&self) -> EngineResult<Observation> {
         for pause in OBSERVE_RETRY_PAUSES {
             match self.shared.engine.observe(self.id).await {
                 Err(error) => tracing::warn!(

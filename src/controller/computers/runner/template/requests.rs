@@ -131,7 +131,7 @@ impl WebhookQueue {
 }
 
 /// The hook before an operation.
-pub(in crate::computers::runner) fn hook_before(operation: Operation) -> Option<&'static str> {
+pub(in crate::computers) fn hook_before(operation: Operation) -> Option<&'static str> {
     match operation {
         Operation::Suspend => Some(PRE_SNAPSHOT),
         Operation::Stop | Operation::Restart => Some(SHUTDOWN),
@@ -285,7 +285,7 @@ impl Runner {
 
     /// Runs a hook of the template, and waits for its end. What happens to it does not matter: a hook never prevents what
     /// its user asked for.
-    pub(in crate::computers::runner) async fn run_hook(
+    pub(in crate::computers) async fn run_hook(
         &self,
         row: &Computer,
         guest: Option<&Guest>,

@@ -3,9 +3,9 @@
 //! The clone's runner creates its machine. The source's runner copies the disk in its turn, so that nothing
 //! else happens to the source meanwhile.
 
-use super::fleet::Fleet;
-use super::runner::registry::stopping;
-use super::runner::{Runner, Work, computer_not_found, machine_spec, refused};
+use crate::computers::fleet::Fleet;
+use crate::computers::runner::registry::stopping;
+use crate::computers::runner::{Runner, Work, computer_not_found, machine_spec, refused};
 use hotdesk_base::ids::{ComputerId, ComputerRef};
 use hotdesk_domain::computer::clone::{check_source, not_clonable};
 use hotdesk_domain::error::{Error, Result};
@@ -32,13 +32,13 @@ impl Fleet {
 
 impl Runner {
     /// Asks the source's runner to copy, and waits. Runs in the copy's runner.
-    pub(super) async fn copied_from(&self, source: ComputerId, work: Work) -> Result<()> {
+    pub(in crate::computers) async fn copied_from(&self, source: ComputerId, work: Work) -> Result<()> {
         let (_, copied) = self.shared.send(source, work)?;
         copied.await.map_err(|_| stopping())?
     }
 
     /// Copies the disk to a clone whose row is stored. Runs in the source's runner.
-    pub(super) async fn copy_disk(&self, row: &Computer, clone: ComputerId) -> Result<()> {
+    pub(in crate::computers) async fn copy_disk(&self, row: &Computer, clone: ComputerId) -> Result<()> {
         let engine = &self.shared.engine;
         check_source(row.status, engine.offers().capabilities(row.isolation).copy_while_running)?;
         let clone =

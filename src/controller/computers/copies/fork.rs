@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
-use super::fleet::Fleet;
-use super::runner::{NewIdentity, Runner, Work, boot_spec, computer_not_found, machine_spec, refused};
+use crate::computers::fleet::Fleet;
+use crate::computers::runner::{
+    NewIdentity, Runner, Work, boot_spec, computer_not_found, machine_spec, refused,
+};
 use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
 use hotdesk_domain::computer::clone::{check_fork, check_launch, copies_no_memory};
 use hotdesk_domain::computer::snapshot::check_ready;
@@ -43,7 +45,7 @@ impl Fleet {
 
 impl Runner {
     /// Copies disk and memory to a fork whose row is stored. Runs in the source's runner.
-    pub(super) async fn copy_memory(&self, row: &Computer, fork: ComputerId) -> Result<()> {
+    pub(in crate::computers) async fn copy_memory(&self, row: &Computer, fork: ComputerId) -> Result<()> {
         let (engine, store) = (&self.shared.engine, &self.shared.store);
         check_fork(row.status, engine.offers().capabilities(row.isolation).memory_snapshot)?;
         let stored = store.computer(&ComputerRef::Id(fork)).await?.ok_or_else(computer_not_found)?;
@@ -59,7 +61,7 @@ impl Runner {
 
     /// Creates a fork, whose row is stored, from a snapshot. Runs in the source's runner so that the snapshot
     /// is not removed meanwhile. The source itself is not used.
-    pub(super) async fn launch(&self, snapshot: SnapshotId, fork: ComputerId) -> Result<()> {
+    pub(in crate::computers) async fn launch(&self, snapshot: SnapshotId, fork: ComputerId) -> Result<()> {
         let store = &self.shared.store;
         check_ready(store.snapshot(self.id, snapshot).await?.state)?;
         let stored = store.computer(&ComputerRef::Id(fork)).await?.ok_or_else(computer_not_found)?;
@@ -69,7 +71,7 @@ impl Runner {
 
     /// Hides the guest while its memory is copied, because open connections would break. Requests wait until
     /// it is visible again.
-    pub(super) async fn with_guest_hidden<T>(&self, copy: impl Future<Output = T>) -> T {
+    pub(in crate::computers) async fn with_guest_hidden<T>(&self, copy: impl Future<Output = T>) -> T {
         let guest = self.presence.borrow().guest.clone();
         self.presence.send_modify(|now| now.guest = None);
         let copied = copy.await;
@@ -79,7 +81,7 @@ impl Runner {
 
     /// Resumes from the copied memory with a new identity. Runs in the fork's runner. The guest is not
     /// reachable yet.
-    pub(super) async fn resume_as_fork(&mut self, row: &Computer) -> Result<Guest> {
+    pub(in crate::computers) async fn resume_as_fork(&mut self, row: &Computer) -> Result<Guest> {
         let shared = Arc::clone(&self.shared);
         let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let resumed = shared.engine.resume(&machine_spec(row), &boot_spec(row)).await;
@@ -89,7 +91,7 @@ impl Runner {
 }
 
 /// Converts an engine's failure to a client's error.
-pub(super) fn fork_error(error: EngineError) -> Error {
+pub(in crate::computers) fn fork_error(error: EngineError) -> Error {
     match error {
         EngineError::Unsupported(_) => copies_no_memory().context(error),
         EngineError::Damaged(_) => {

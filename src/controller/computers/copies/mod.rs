@@ -1,0 +1,4 @@
+//! Copies of computers: clones, and forks with memory.
+
+mod clone;
+pub(in crate::computers) mod fork;
