@@ -1,4 +1,4 @@
-// Host of the service, for its operator: resources, engines, capacity, checks and leftovers.
+// Host of the service, for its operator: hosts of a cluster, checks, capacity, engines and leftovers.
 
 import { createResource, Show } from "solid-js";
 import { createFetched, every } from "../../api/fetched";
@@ -11,6 +11,7 @@ import { pageVisible } from "../../ui/visible";
 import { Capacity } from "./capacity";
 import { Checks } from "./checks";
 import { Engines } from "./engines";
+import { Hosts } from "./hosts";
 import { Leftovers } from "./leftovers";
 import "./host.css";
 
@@ -51,6 +52,7 @@ function Report() {
             <p class="dim">
               hotdesk {report().version}, which started <Since time={startOf(report())} />. Measured <Since time={report().measured_at} />.
             </p>
+            <Hosts />
             <Checks report={report()} />
             <Capacity report={report()} />
             <Engines engines={report().engines} />
