@@ -94,7 +94,7 @@ class Cluster:
     @staticmethod
     def host(name: str) -> dict:
         sizes = {"memory_mb": 65536, "memory_free_mb": 32768, "disk_mb": 524288, "disk_free_mb": 262144}
-        state = {"status": "online", "computers": 0, "running": 0, "image_present": True}
+        state = {"status": "online", "computers": 0, "running": 0, "image_present": True, "message": ""}
         return {"name": name, "engine": "incus", "cpus": 16} | sizes | state
 
     def answer(self, route: Route) -> None:
@@ -105,9 +105,11 @@ class Cluster:
         path = request.url.partition("/api/operator")[2]
         self.changes.append((path, request.post_data_json))
         name, _, change = path.removeprefix("/hosts/").partition("/")
-        if path.startswith("/hosts/"):
-            self.hosts[name]["status"] = {"drain": "draining", "restore": "online", "gone": "gone"}[change]
-        route.fulfill(json=self.computer if path.endswith("/move") else self.hosts[name])
+        if path.endswith("/move"):
+            route.fulfill(json={"id": self.computer["id"], "host": "m2", "status": "running", "moving": False})
+            return
+        self.hosts[name]["status"] = {"drain": "draining", "restore": "online", "gone": "gone"}[change]
+        route.fulfill(json=self.hosts[name])
 
     def live(self, socket: WebSocketRoute) -> None:
         """The live records, in which the computer is on the first host."""
@@ -157,6 +159,7 @@ def many_hosts(scene: Scene) -> None:
     scene.axe(page)
     dialog.get_by_role("button", name="Move it").click()
     closed(page)
+    expect(page.get_by_text(f"{computer['name']} is on m2.")).to_be_visible()
     moved = f"/computers/{computer['id']}/move"
     assert cluster.changes == [(moved, {})], cluster.changes
 

@@ -41,8 +41,10 @@ export function Move(props: {
     const to = possible().find(({ name }) => name === host())?.name;
     try {
       // Not repeated: the person sees why it was refused.
-      await answerOf(once.POST("/operator/computers/{id}/move", { params, body: to === undefined ? {} : { host: to } }));
-      notify({ text: `${computer.name}: the service has taken the move to ${to ?? "another host"}.`, tone: "good" });
+      const moved = await answerOf(once.POST("/operator/computers/{id}/move", { params, body: to === undefined ? {} : { host: to } }));
+      const where = to ?? "another host";
+      const text = moved.moving ? `${computer.name} still moves to ${where}.` : `${computer.name} is on ${moved.host ?? where}.`;
+      notify({ text, tone: "good" });
       if (props.computer?.id === computer.id) props.onClose();
       props.onDone?.();
     } catch (caught) {
