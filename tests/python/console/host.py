@@ -89,7 +89,7 @@ class Cluster:
         self.changes: list[tuple[str, object]] = []
         self.hosts = {name: self.host(name) for name in ("m1", "m2", "m3")}
         self.hosts["m1"] |= {"computers": 2, "running": 1}
-        self.hosts["m3"] |= {"status": "offline", "message": "It has not answered for 40 s."}
+        self.hosts["m3"] |= {"status": "offline", "message": "It has not answered for 40 s.", "cpus": 0, "disk_mb": 0}
 
     @staticmethod
     def host(name: str) -> dict:
@@ -141,6 +141,7 @@ def many_hosts(scene: Scene) -> None:
     for name, status in (("m1", "online"), ("m2", "online"), ("m3", "offline")):
         expect(row(name).get_by_role("cell", name=status, exact=True)).to_be_visible()
     expect(row("m3")).to_contain_text("It has not answered for 40 s.")
+    expect(row("m3").get_by_role("cell", name="unknown", exact=True)).to_have_count(2)
     expect(row("m1")).to_contain_text("34.4 GB of 68.7 GB free")
 
     # The computers of a host have an address.

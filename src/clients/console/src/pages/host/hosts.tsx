@@ -23,7 +23,8 @@ const COLUMNS = ["Host", "State", "Computers", "vCPUs", "Memory", "Disk", "Guest
 const TONES: Record<string, string> = { online: "ok", draining: "warning", drained: "warning", offline: "failed", gone: "failed" };
 
 const computersOf = (host: Host) => `${count(host.computers)}, ${host.running} run`;
-const free = (left: number, all: number) => `${inBytes(left * MB)} of ${inBytes(all * MB)} free`;
+/** A size of 0 is unknown. */
+const free = (left: number, all: number) => (all === 0 ? "unknown" : `${inBytes(left * MB)} of ${inBytes(all * MB)} free`);
 
 /** The section; nothing where there is one host or none, as with the embedded engines. */
 export function Hosts() {
@@ -90,7 +91,7 @@ export function Hosts() {
                     {computersOf(host)}
                   </a>
                 </td>
-                <td>{host.cpus}</td>
+                <td>{host.cpus || "unknown"}</td>
                 <td>{free(host.memory_free_mb, host.memory_mb)}</td>
                 <td>{free(host.disk_free_mb, host.disk_mb)}</td>
                 <td>{host.image_present ? "ready" : "missing"}</td>
