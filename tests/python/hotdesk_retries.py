@@ -314,7 +314,13 @@ def check_pictures(server: Prepared, computer: Computer) -> None:
         server.prepare((200, {"Content-Type": "text/html", "X-Hotdesk-Frame": "f1"}, content))
         shown = computer.screenshot()
         assert (shown.size, shown.format, shown.info["frame"]) == ((8, 6), kind.upper(), "f1"), shown
-        shot = {"success": True, "image": base64.b64encode(content).decode(), "mime_type": "image/png", "width": 8, "height": 6}
+        shot = {
+            "success": True,
+            "image": base64.b64encode(content).decode(),
+            "mime_type": "image/png",
+            "width": 8,
+            "height": 6,
+        }
         server.prepare((200, {}, {"success": True, "action": "click", "screenshot": shot}))
         assert hotdesk.picture_of(computer.click(1, 2).screenshot).size == (8, 6), kind
     png = encoded("png", (8, 6))

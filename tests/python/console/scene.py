@@ -72,8 +72,13 @@ class Scene:
     def requests(self) -> str:
         """Requests that have no whole answer, with their ages, and the last ones that failed. Streams never have one."""
         now = time.monotonic()
-        waiting = [f"unfinished for {now - began:.0f} s: {asked(request)}" for request, began in self._unfinished.items()]
-        return "\n".join([*waiting, *(f"failed: {text}" for text in self._failed)]) or "no request is unfinished, none failed"
+        waiting = [
+            f"unfinished for {now - began:.0f} s: {asked(request)}" for request, began in self._unfinished.items()
+        ]
+        return (
+            "\n".join([*waiting, *(f"failed: {text}" for text in self._failed)])
+            or "no request is unfinished, none failed"
+        )
 
     def link(self) -> str:
         """A sign-in link that nobody has used."""

@@ -48,11 +48,15 @@ function Report() {
       <FetchState of={report} what="the report of the host" />
       <Show when={report.value()}>
         {(report) => (
+          <p class="dim">
+            hotdesk {report().version}, which started <Since time={startOf(report())} />. Measured <Since time={report().measured_at} />.
+          </p>
+        )}
+      </Show>
+      <Hosts />
+      <Show when={report.value()}>
+        {(report) => (
           <>
-            <p class="dim">
-              hotdesk {report().version}, which started <Since time={startOf(report())} />. Measured <Since time={report().measured_at} />.
-            </p>
-            <Hosts />
             <Checks report={report()} />
             <Capacity report={report()} />
             <Engines engines={report().engines} />

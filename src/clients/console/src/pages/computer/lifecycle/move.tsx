@@ -21,8 +21,10 @@ export function Move(props: {
   onDone?: () => void;
 }) {
   const [host, setHost] = createSignal("");
-  const [busy, setBusy] = createSignal(false);
+  /** Ids of computers whose moves have no answer yet. The dialog may be opened for another one meanwhile. */
+  const [moving, setMoving] = createSignal<ReadonlySet<string>>(new Set());
   const [error, setError] = createSignal<string>();
+  const busy = () => props.computer !== undefined && moving().has(props.computer.id);
   const possible = () => targets(props.hosts, props.computer?.host);
 
   createEffect(on(() => props.computer?.id, () => {
@@ -34,7 +36,7 @@ export function Move(props: {
     event.preventDefault();
     const computer = props.computer;
     if (!computer || busy()) return;
-    setBusy(true);
+    setMoving((ids) => new Set([...ids, computer.id]));
     setError(undefined);
     const params = { path: { id: computer.id } };
     // A host that was chosen may be drained meanwhile.
@@ -49,11 +51,10 @@ export function Move(props: {
       props.onDone?.();
     } catch (caught) {
       const text = caught instanceof Error ? caught.message : String(caught);
-      setError(text);
-      // The dialog may have been closed meanwhile.
-      if (props.computer?.id !== computer.id) notify({ text: `${computer.name} was not moved: ${text}`, tone: "bad" });
+      if (props.computer?.id === computer.id) setError(text);
+      else notify({ text: `${computer.name} was not moved: ${text}`, tone: "bad" });
     } finally {
-      setBusy(false);
+      setMoving((ids) => new Set([...ids].filter((id) => id !== computer.id)));
     }
   };
 
