@@ -4,17 +4,23 @@ usage: hotdesk_retries.py      needs no service; the last line of its output is 
 """
 
 import asyncio
+import base64
 import copy
+import io
 import json
 import os
 import pickle
+import struct
 import tempfile
 import threading
 import time
+import types
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import hotdesk
+import PIL.Image
 from hotdesk import AsyncClient, AsyncComputer, Client, Computer
 
 ID = "11111111-1111-4111-8111-111111111111"
@@ -294,6 +300,44 @@ def check_settings(server: Prepared) -> None:
         Client("http://127.0.0.1:2").close()
 
 
+def encoded(kind: str, size: tuple) -> bytes:
+    content = io.BytesIO()
+    PIL.Image.new("RGB", size, "red").save(content, kind)
+    return content.getvalue()
+
+
+def check_pictures(server: Prepared, computer: Computer) -> None:
+    """A computer can send any bytes as a picture."""
+    for kind in ("png", "jpeg", "webp"):
+        content = encoded(kind, (8, 6))
+        # The type is that of the bytes.
+        server.prepare((200, {"Content-Type": "text/html", "X-Hotdesk-Frame": "f1"}, content))
+        shown = computer.screenshot()
+        assert (shown.size, shown.format, shown.info["frame"]) == ((8, 6), kind.upper(), "f1"), shown
+        shot = {
+            "success": True,
+            "image": base64.b64encode(content).decode(),
+            "mime_type": "image/png",
+            "width": 8,
+            "height": 6,
+        }
+        server.prepare((200, {}, {"success": True, "action": "click", "screenshot": shot}))
+        assert hotdesk.picture_of(computer.click(1, 2).screenshot).size == (8, 6), kind
+    png = encoded("png", (8, 6))
+    # The width and height of its header, whose checksum is then another one.
+    header = b"IHDR" + struct.pack(">II", 60_000, 60_000) + png[24:29]
+    huge = png[:12] + header + struct.pack(">I", zlib.crc32(header)) + png[33:]
+    drawing = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 6\nshowpage\n"
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>1</script></svg>'
+    for content in (huge, drawing, svg, encoded("gif", (8, 6)), png[:40], b""):
+        server.prepare((200, {"Content-Type": "image/png"}, content))
+        refused(hotdesk.HotdeskError, computer.screenshot)
+        text = base64.b64encode(content).decode()
+        refused(hotdesk.HotdeskError, lambda text=text: hotdesk.picture_of(types.SimpleNamespace(image=text)))
+    for text in ("a", "data:image/png;base64,AAAA", "A" * 200_000_000):
+        refused(hotdesk.HotdeskError, lambda text=text: hotdesk.picture_of(types.SimpleNamespace(image=text)))
+
+
 def main() -> None:
     server = Prepared()
     with Client(server.url, "sk_live_test") as client:
@@ -305,6 +349,7 @@ def main() -> None:
         check_large_bodies(server, computer)
         check_errors(server, computer)
         check_downloads(server, computer)
+        check_pictures(server, computer)
         check_workspaces(server, client)
         with tempfile.TemporaryDirectory() as folder:
             asyncio.run(check_async(server, folder))

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import {
-    ConnectionError, Computer, Hotdesk, HotdeskError, NotFoundError, RateLimitError, UnavailableError, type Schemas,
+    ConnectionError, Computer, Hotdesk, HotdeskError, NotFoundError, RateLimitError, Screenshot, UnavailableError, type Schemas,
     type SocketLike,
 } from "@hotdesk/client";
 
@@ -171,6 +171,37 @@ const [picture] = await requests([json(200, {})], () =>
     hotdesk.api.PUT("/computers/{id}/clipboard", { params, body: { image } }),
 );
 assert.deepEqual([picture?.key, (picture?.body.length ?? 0) > image.length], [undefined, true]);
+
+// A computer can send any bytes as a picture: the type is that of the bytes, and other types than three are refused.
+const head: Record<string, number[]> = {
+    "image/png": [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 13, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 8, 0, 0, 0, 6],
+    "image/jpeg": [0xff, 0xd8, 0xff, 0xe0, 0, 4, 0, 0, 0xff, 0xc0, 0, 11, 8, 0, 6, 0, 8],
+    "image/webp": [...Buffer.from("RIFF\0\0\0\0WEBPVP8X"), 10, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 5, 0, 0],
+};
+const bytes = (content: Uint8Array, type: string): Answer => (_, response) => {
+    response.writeHead(200, { "Content-Type": type, "X-Hotdesk-Width": "8", "X-Hotdesk-Frame": "f1" }).end(content);
+};
+for (const [type, content] of Object.entries(head)) {
+    await requests([bytes(Uint8Array.from(content), "text/html")], async () => {
+        const shown = await desk.screenshot();
+        assert.deepEqual([shown.type, shown.width, shown.frame, shown.blob().type], [type, 8, "f1", type]);
+        assert.ok(shown.dataUrl().startsWith(`data:${type};base64,`));
+    });
+    const inJson = { image: Buffer.from(content).toString("base64"), mime_type: "image/svg+xml", width: 8, height: 6 };
+    const shown = Screenshot.fromRecord(inJson);
+    assert.deepEqual([shown.type, [...shown.bytes], shown.width, shown.height, shown.scale], [type, content, 8, 6, 1]);
+}
+const png = head["image/png"] ?? [];
+const huge = [...png.slice(0, 16), 0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60];
+const svg = Buffer.from("<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>");
+for (const content of [huge, [...svg], [...Buffer.from("GIF89a")], png.slice(0, 20), []]) {
+    await errorOf([bytes(Uint8Array.from(content), "image/png")], () => desk.screenshot());
+    const image = Buffer.from(content).toString("base64");
+    assert.throws(() => Screenshot.fromRecord({ image, width: 8, height: 6 }), HotdeskError);
+}
+for (const image of ["a", "data:image/png;base64,AAAA", "A".repeat(200_000_000)]) {
+    assert.throws(() => Screenshot.fromRecord({ image, width: 8, height: 6 }), HotdeskError);
+}
 
 // Secrets are in no error.
 for (const options of [{ url, key: "s3cret\nkey" }, { url: "http://me:s3cret@desk.example", key: "sk_test" }]) {

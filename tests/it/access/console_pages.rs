@@ -48,6 +48,7 @@ async fn people_get_the_console_and_others_the_sign_in() {
             "default-src 'none'",
             "script-src 'self'",
             "connect-src 'self'",
+            "frame-src blob:",
             "base-uri 'none'",
             "form-action 'self'",
             "frame-ancestors 'none'",

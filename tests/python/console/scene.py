@@ -5,18 +5,22 @@ a `computer`, the source of `axe`, the folder for `pictures`, and whether all of
 """
 
 import json
+import re
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
 
 # Milliseconds that a busy machine may need for anything that a flow waits for.
 TIMEOUT = 60_000
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
+# Requests that failed of which a flow that fails prints the last.
+MOST_FAILED = 20
 # Options of axe by the scheme of colours. Another scheme changes colours alone, so only these rules can find something else.
 AXE_OPTIONS = {
     "light": "{resultTypes: ['violations']}",
@@ -32,21 +36,49 @@ class Scene:
         self._given = given
         self._links = iter(given["links"])
         self.errors: list[str] = []
+        self._unfinished: dict[Request, float] = {}
+        self._failed: list[str] = []
         self.url: str = given["url"]
         self.key: str = given["key"]
         self.computer: dict = given["computer"]
         self.has_model: bool = given.get("has_model", False)
-        self.page = self.other_page()
+        self.page = self.new_page()
 
     def new_page(self) -> Page:
         """A page of another browser, in which nobody is signed in."""
         context = self._browser.new_context(viewport=DESK, accept_downloads=True, base_url=self.url)
         context.set_default_timeout(TIMEOUT)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
+        self._follow_requests(context)
         page = context.new_page()
         page.on("pageerror", lambda error: self.errors.append(f"{page.url}: {error}"))
         page.on("console", self._note)
         return page
+
+    def _follow_requests(self, context: BrowserContext) -> None:
+        """Keeps what a browser asks for and gets no whole answer to, for the report of a failure."""
+
+        def finished(request: Request) -> None:
+            self._unfinished.pop(request, None)
+
+        def failed(request: Request) -> None:
+            finished(request)
+            self._failed = [*self._failed, f"{asked(request)}: {request.failure}"][-MOST_FAILED:]
+
+        context.on("request", lambda request: self._unfinished.update({request: time.monotonic()}))
+        context.on("requestfinished", finished)
+        context.on("requestfailed", failed)
+
+    def requests(self) -> str:
+        """Requests that have no whole answer, with their ages, and the last ones that failed. Streams never have one."""
+        now = time.monotonic()
+        waiting = [
+            f"unfinished for {now - began:.0f} s: {asked(request)}" for request, began in self._unfinished.items()
+        ]
+        return (
+            "\n".join([*waiting, *(f"failed: {text}" for text in self._failed)])
+            or "no request is unfinished, none failed"
+        )
 
     def link(self) -> str:
         """A sign-in link that nobody has used."""
@@ -55,9 +87,13 @@ class Scene:
     def other_page(self) -> Page:
         """A page of another signed-in browser."""
         page = self.new_page()
+        self.sign_in(page)
+        return page
+
+    def sign_in(self, page: Page) -> None:
+        """Signs a browser in."""
         page.goto(self.link())
         expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
-        return page
 
     def _note(self, message) -> None:
         # A page that breaks its own content security policy says so only here.
@@ -115,6 +151,11 @@ class Scene:
         page.emulate_media(color_scheme="light")
 
 
+def asked(request: Request) -> str:
+    """Method and address of a request. Queries and fragments are left out: those of sign-ins have secrets."""
+    return f"{request.method} {re.split('[?#]', request.url)[0]}"
+
+
 def closed(page: Page) -> None:
     """Waits until no dialog is open. What is behind one has no role a moment longer, so that it would count as gone."""
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -130,10 +171,12 @@ def run(flow: Callable[[Scene], None]) -> None:
         try:
             scene = Scene(browser, given)
             try:
+                scene.sign_in(scene.page)
                 flow(scene)
             except BaseException:
-                scene.page.screenshot(path=Path(given["pictures"]) / f"failed-{Path(sys.argv[0]).stem}.png")
                 print("at", scene.page.url, scene.errors, file=sys.stderr)
+                print(scene.requests(), file=sys.stderr)
+                scene.page.screenshot(path=Path(given["pictures"]) / f"failed-{Path(sys.argv[0]).stem}.png")
                 raise
             assert not scene.errors, scene.errors
         finally:

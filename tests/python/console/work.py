@@ -3,11 +3,14 @@
 import hashlib
 import re
 import struct
+import time
 import zlib
+from io import BytesIO
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Locator, Page, Route, WebSocketRoute, expect
-from scene import closed, run, Scene
+from scene import closed, run, Scene, TIMEOUT
 
 FOLDER = "/root/console-work"
 # More than one piece of an upload, which begins with 256 KiB.
@@ -120,6 +123,7 @@ def files(scene: Scene) -> None:
     send(scene, page)
     edit(scene, page)
     preview(page)
+    preview_pdf(scene, page)
     scene.axe()
     scene.shots("files")
     rename_download_delete(scene, page)
@@ -163,8 +167,9 @@ def send(scene: Scene, page: Page) -> None:
     assert scene.bash(f"sha256sum {FOLDER}/big.bin").split()[0] == hashlib.sha256(BIG).hexdigest()
 
     pictures = [("dot.png", "image/png", picture(2)), ("huge.png", "image/png", picture(60_000))]
-    choose(page, [("notes.txt", "text/plain", FIRST), *pictures, ("empty.txt", "text/plain", b"")])
-    for name in ("notes.txt", "dot.png", "huge.png", "empty.txt"):
+    documents = [("red.pdf", "application/pdf", pdf()), ("page.pdf", "application/pdf", b"<script>document.title = 1</script>")]
+    choose(page, [("notes.txt", "text/plain", FIRST), *pictures, *documents, ("empty.txt", "text/plain", b"")])
+    for name in ("notes.txt", "dot.png", "huge.png", "red.pdf", "page.pdf", "empty.txt"):
         expect(transfers.filter(has_text=name)).to_contain_text("done")
         expect(page.get_by_role("link", name=name)).to_be_visible()
     assert scene.bash(f"stat -c %s {FOLDER}/empty.txt").strip() == "0"
@@ -196,6 +201,23 @@ def picture(side: int) -> bytes:
     rows = (b"\0" + b"\xff\0\0" * 2) * 2
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def pdf() -> bytes:
+    """A PDF file with one page, which is red."""
+    drawing = b"1 0 0 rg 0 0 300 300 re f"
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]/Contents 4 0 R>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(drawing), drawing),
+    ]
+    content, table = b"%PDF-1.4\n", b"0000000000 65535 f \n"
+    for number, each in enumerate(objects, 1):
+        table += b"%010d 00000 n \n" % len(content)
+        content += b"%d 0 obj" % number + each + b"endobj\n"
+    trailer = b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, len(content))
+    return content + b"xref\n0 %d\n" % (len(objects) + 1) + table + trailer
 
 
 def edit(scene: Scene, page: Page) -> None:
@@ -254,6 +276,39 @@ def preview(page: Page) -> None:
     expect(page.get_by_role("heading", name="No preview")).to_be_visible()
     page.get_by_role("link", name="Back to the folder").click()
     expect(page.get_by_role("link", name="big.bin")).to_be_visible()
+
+
+def preview_pdf(scene: Scene, page: Page) -> None:
+    frame = page.get_by_title("Pages of red.pdf")
+    page.get_by_role("link", name="red.pdf").click()
+    if page.evaluate("navigator.pdfViewerEnabled"):
+        expect(frame).to_have_attribute("src", re.compile("^blob:"))
+        deadline = time.monotonic() + TIMEOUT / 1000
+        while not is_red(frame.screenshot()):
+            assert time.monotonic() < deadline, "the viewer of the browser shows no page"
+            page.wait_for_timeout(200)
+        scene.axe()
+        scene.shots("files-pdf")
+        page.get_by_role("link", name="Back to the folder").click()
+        # A frame shows nothing else that has the name of a PDF file.
+        page.get_by_role("link", name="page.pdf").click()
+        expect(page.get_by_text("Its name says that it is a PDF file")).to_be_visible()
+        page.get_by_role("link", name="Back to the folder").click()
+        page.evaluate("Object.defineProperty(Navigator.prototype, 'pdfViewerEnabled', { get: () => false })")
+        page.get_by_role("link", name="red.pdf").click()
+    expect(page.get_by_text("This browser does not show PDF files in pages")).to_be_visible()
+    expect(frame).to_have_count(0)
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Download", exact=True).click()
+    assert Path(begun.value.path()).read_bytes() == pdf()
+    page.get_by_role("link", name="Back to the folder").click()
+    expect(page.get_by_role("link", name="red.pdf")).to_be_visible()
+
+
+def is_red(screenshot: bytes) -> bool:
+    """Whether a large part of a picture is red."""
+    colours = Image.open(BytesIO(screenshot)).convert("RGB").getcolors(1 << 24)
+    return sum(count for count, (red, green, blue) in colours if red > 200 and green < 60 and blue < 60) > 10_000
 
 
 def rename_download_delete(scene: Scene, page: Page) -> None:

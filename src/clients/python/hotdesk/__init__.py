@@ -53,6 +53,7 @@ from .errors import (
     WaitTimeout,
 )
 from .events import Event
+from .pictures import picture_of
 from .rest.models.settle import Settle
 from .templates import BuildFailed, BuildLogEntry
 
@@ -119,5 +120,6 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "WaitTimeout",
+    "picture_of",
     "rest",
 ]

@@ -15,6 +15,7 @@ export {
 } from "./parts/chat.js";
 export { Control, ControlLease, type TakeOptions } from "./parts/control.js";
 export { Files, type ByteStream, type Content, type WriteOptions } from "./parts/files.js";
+export type { PictureType } from "./parts/picture.js";
 export { Recordings, type RecordingRef } from "./parts/recordings.js";
 export { Secrets } from "./parts/secrets.js";
 export { Connections, Streaming, type StreamOptions } from "./parts/streaming.js";

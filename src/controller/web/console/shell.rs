@@ -11,11 +11,12 @@ use crate::web::page::protect;
 
 /// Content security policy: scripts, styles, fonts and connections of this origin alone. Libraries set styles
 /// of elements, which `style-src 'self'` would refuse. Previews and recordings are `blob:` addresses that the
-/// page made itself; small pictures of screens are `data:` addresses, as are noVNC's pointers. `connect-src
-/// 'self'` includes sockets of the same origin (CSP Level 3, section 6.7.2.8).
+/// page made itself; in a frame the browser's own viewer shows those of PDF files. Small pictures of screens
+/// are `data:` addresses, as are noVNC's pointers. `connect-src 'self'` includes sockets of the same origin
+/// (CSP Level 3, section 6.7.2.8).
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-    img-src 'self' blob: data:; media-src 'self' blob:; font-src 'self'; connect-src 'self'; \
-    base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+    img-src 'self' blob: data:; media-src 'self' blob:; frame-src blob:; font-src 'self'; \
+    connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// The page, with a place for the form token.
 static INDEX: LazyLock<&str> =

@@ -85,6 +85,8 @@ export interface ShownScreen {
   pixels: number;
   /** Takes the present picture and each later one, a JPEG. */
   take: (picture: Uint8Array<ArrayBuffer>) => void;
+  /** Takes why there is no picture. */
+  fail: (error: string) => void;
 }
 
 /** Shows the pictures of a screen in view until the owner is disposed. */
@@ -179,7 +181,8 @@ export function connectLive(): void {
   current.addEventListener("message", (event) => {
     const { data } = event as MessageEvent<string | ArrayBuffer>;
     const message = typeof data === "string" ? (JSON.parse(data) as LiveMessage) : read(data);
-    if (message.type !== "computer") flush();
+    // A picture says nothing of a record: with many screens in view there would be no records to show together.
+    if (message.type !== "computer" && message.type !== "screen") flush();
     switch (message.type) {
       case "computer":
         listed.add(message.computer.id);
@@ -209,6 +212,7 @@ export function connectLive(): void {
       case "no_picture":
         // The next one is shown, also if it is the same.
         pictures.delete(message.id);
+        for (const screen of shown.get(message.id) ?? []) screen.fail(message.error);
         break;
       case "screen":
       case "thread":

@@ -6,7 +6,7 @@
 
 import { batch, createEffect, createSignal, onCleanup, untrack, type Accessor } from "solid-js";
 import { pageVisible } from "../ui/visible";
-import { computers, onLive, shownScreens, watchPictures } from "./live";
+import { computers, shownScreens, watchPictures } from "./live";
 
 /** Milliseconds within which pictures are shown together, for each screen, and at most: half of the time between two of a screen. */
 const TOGETHER_EACH = 20;
@@ -84,10 +84,8 @@ export function createLivePicture(id: string, pixels: Accessor<number>, inView: 
         waiting.set(show, picture);
         timer ??= setTimeout(showAll, Math.min(TOGETHER_EACH * shownScreens(), MOST_TOGETHER));
       },
+      fail: setFailure,
     });
-  });
-  onLive((message) => {
-    if (message.type === "no_picture" && message.id === id) setFailure(message.error);
   });
   onCleanup(() => waiting.delete(show));
   return { url, failure };

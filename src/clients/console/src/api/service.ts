@@ -1,6 +1,7 @@
 // The service: every route of the API, typed, with the token of this page.
 
 import { Hotdesk, type Api, type Schemas } from "@hotdesk/client";
+import { pictureType } from "../../../typescript/src/parts/picture";
 import { accessToken } from "./session";
 
 export type { Schemas };
@@ -59,6 +60,12 @@ export async function fetchBlob(path: string, signal?: AbortSignal): Promise<Blo
     throw new Error(body?.error ?? `The service answered with status ${answer.status}`);
   }
   return answer.blob();
+}
+
+/** Fetches a picture as {@link fetchBlob} does. Throws also for what is no PNG, JPEG or WebP, or is larger than any screen. */
+export async function fetchPicture(path: string, signal?: AbortSignal): Promise<Blob> {
+  const bytes = new Uint8Array(await (await fetchBlob(path, signal)).arrayBuffer());
+  return new Blob([bytes], { type: pictureType(bytes) });
 }
 
 /** Sends a request whose body is no JSON, such as a file, or null for none. Returns the answer, whatever its status. */

@@ -65,6 +65,8 @@ export function Palette() {
   ]);
 
   const commands = createMemo((): Command[] => {
+    // A fleet changes all the time, and the list is rarely open.
+    if (!open()) return [];
     const wanted = text().trim().toLowerCase().split(/\s+/);
     const paths = valueOf(who)?.is_operator ? [...PAGES, HOST] : PAGES;
     const pages = paths.map(([label, path]): Command => ({ label, kind: "Page", run: () => navigate(path) }));

@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from .._io import Opening, async_opening, async_sleep
 from ..errors import HotdeskError, InvalidRequest, NoSuchComputer, NotFound, WaitTimeout
+from ..pictures import opened
 from ..rest.api.actions import (
     actions_bash,
     actions_click,
@@ -293,8 +293,6 @@ class AsyncComputer(AsyncClosing):
             quality: 1 to 100, for `jpeg` and `webp`; WebP without it has no loss.
             screen: The screen.
         """
-        from PIL import Image
-
         client, id = await self.target()
         asked = {
             "response_format": "binary",
@@ -308,8 +306,7 @@ class AsyncComputer(AsyncClosing):
         }
         params = {name: value for name, value in asked.items() if value is not None}
         answer = await client.request("GET", f"/computers/{id}/screenshot", params=params)
-        picture = Image.open(BytesIO(answer.content))
-        picture.load()
+        picture = opened(answer.content)
         picture.info["frame"] = answer.headers.get("X-Hotdesk-Frame")
         return picture
 

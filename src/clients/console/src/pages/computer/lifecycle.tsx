@@ -1,13 +1,16 @@
-// Actions on a computer's life: start, stop, suspend, resume, restart, copy, delete.
+// Actions on a computer's life: start, stop, suspend, resume, restart, copy, move, delete.
 
 import { useLocation, useNavigate } from "@solidjs/router";
 import Pause from "lucide-solid/icons/pause";
 import Play from "lucide-solid/icons/play";
 import Square from "lucide-solid/icons/square";
-import { createSignal, Show } from "solid-js";
+import { createResource, createSignal, Show } from "solid-js";
+import { createFetched } from "../../api/fetched";
 import { answerOf, api, type Computer } from "../../api/service";
-import { attempt, Button, confirm, Menu, notify } from "../../ui";
+import { person } from "../../api/session";
+import { attempt, Button, confirm, Menu, notify, valueOf } from "../../ui";
 import { Copy, type Kind } from "./lifecycle/copy";
+import { Move } from "./lifecycle/move";
 import { can, DOING, keepsMemory, perform, PROGRESS, type Operation } from "./lifecycle/operations";
 
 /** What must be asked before an operation, because it loses something. */
@@ -26,6 +29,14 @@ export function Lifecycle(props: { computer: Computer }) {
   const location = useLocation();
   const [busy, setBusy] = createSignal<Operation | "delete">();
   const [copy, setCopy] = createSignal<Kind>();
+  const [isMoving, setMoving] = createSignal(false);
+  const [who] = createResource(person);
+  // Only the operator moves computers, and only those of a cluster have a host.
+  const hosts = createFetched(
+    () => (valueOf(who)?.is_operator ? (props.computer.host ?? undefined) : undefined),
+    (_, signal) => answerOf(api.GET("/operator/hosts", { signal })),
+  );
+  const hasOtherHosts = () => (hosts.value()?.hosts.length ?? 0) > 1;
   const is = (operation: Parameters<typeof can>[1]) => can(props.computer, operation) && busy() === undefined;
   const words = () => {
     const now = busy();
@@ -40,6 +51,11 @@ export function Lifecycle(props: { computer: Computer }) {
     setBusy(operation);
     await perform(computer, operation);
     setBusy(undefined);
+  };
+  const openMove = () => {
+    setMoving(true);
+    // What was fetched with the page may be old.
+    void hosts.refetch();
   };
   const remove = async () => {
     const { id, name } = props.computer;
@@ -80,10 +96,12 @@ export function Lifecycle(props: { computer: Computer }) {
           disabled: !is("fork"),
           onSelect: () => setCopy("fork"),
         },
+        ...(hasOtherHosts() ? [{ label: "Move to another host…", disabled: busy() !== undefined, onSelect: () => openMove() }] : []),
         { label: "Save as template…", onSelect: () => navigate(`/console/computers/${props.computer.id}/settings`) },
         { label: "Delete…", danger: true, separated: true, disabled: !is("delete"), onSelect: () => void remove() },
       ]} />
       <Copy computer={props.computer} kind={copy()} onClose={() => setCopy(undefined)} />
+      <Move computer={isMoving() ? props.computer : undefined} hosts={hosts.value()?.hosts ?? []} onClose={() => setMoving(false)} />
     </>
   );
 }

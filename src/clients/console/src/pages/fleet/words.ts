@@ -7,6 +7,8 @@ import { PROGRESS } from "../computer/lifecycle/operations";
 const REASONS: Record<string, string> = {
   auto_stop: "Nobody used it, so it went to sleep by itself.",
   trial_ended: "The trial of its account has ended.",
+  host_unreachable: "Its host does not answer.",
+  host_gone: "The operator has confirmed that its host is gone.",
   host_disk_full: "It wrote much while the disk of the host was nearly full. Free space there.",
   host_gone: "Its host is gone.",
 };
@@ -38,6 +40,7 @@ export function insteadOfPicture(computer: Computer): StateWords | undefined {
       if (computer.agent_unresponsive_since) {
         return { text: "It stopped answering", since: computer.agent_unresponsive_since, more: "Restart it." };
       }
+      if (computer.status_reason === "host_unreachable") return { text: "Its host does not answer.", more: "It may still run." };
       return computer.status_reason === "host_disk_full" ? { text: "It is frozen.", more: reasonOf(computer) } : undefined;
     case "suspended":
       return { text: "Suspended", since, more: reasonOf(computer) ?? "It continues where it was." };

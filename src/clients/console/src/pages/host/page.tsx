@@ -1,4 +1,4 @@
-// Host of the service, for its operator: resources, engines, capacity, checks and leftovers.
+// Host of the service, for its operator: hosts of a cluster, checks, capacity, engines and leftovers.
 
 import { createResource, Show } from "solid-js";
 import { createFetched, every } from "../../api/fetched";
@@ -11,6 +11,7 @@ import { pageVisible } from "../../ui/visible";
 import { Capacity } from "./capacity";
 import { Checks } from "./checks";
 import { Engines } from "./engines";
+import { Hosts } from "./hosts";
 import { Leftovers } from "./leftovers";
 import "./host.css";
 
@@ -47,10 +48,15 @@ function Report() {
       <FetchState of={report} what="the report of the host" />
       <Show when={report.value()}>
         {(report) => (
+          <p class="dim">
+            hotdesk {report().version}, which started <Since time={startOf(report())} />. Measured <Since time={report().measured_at} />.
+          </p>
+        )}
+      </Show>
+      <Hosts />
+      <Show when={report.value()}>
+        {(report) => (
           <>
-            <p class="dim">
-              hotdesk {report().version}, which started <Since time={startOf(report())} />. Measured <Since time={report().measured_at} />.
-            </p>
             <Checks report={report()} />
             <Capacity report={report()} />
             <Engines engines={report().engines} />

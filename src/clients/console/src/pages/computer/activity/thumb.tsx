@@ -1,7 +1,7 @@
 // Small picture that is stored, fetched when it comes into view.
 
 import { createEffect, createSignal, onCleanup, Show, untrack } from "solid-js";
-import { fetchBlob } from "../../../api/service";
+import { fetchPicture } from "../../../api/service";
 import { createInView } from "../../../ui/visible";
 
 /** A picture of the API by its path, which never changes its content; without a path, a place that says that there is none. */
@@ -14,7 +14,7 @@ export function Thumb(props: { path: string | undefined; alt: string }) {
     if (path === undefined || !inView() || untrack(url) !== undefined) return;
     const leaving = new AbortController();
     onCleanup(() => leaving.abort());
-    fetchBlob(path, leaving.signal).then(
+    fetchPicture(path, leaving.signal).then(
       (blob) => {
         if (!leaving.signal.aborted) setUrl(URL.createObjectURL(blob));
       },

@@ -3,7 +3,7 @@
 import { createSignal, For, onCleanup, onMount, Show } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import { onLive, watchScreen } from "../../../api/live";
-import { answerOf, api, fetchBlob, type Schemas } from "../../../api/service";
+import { answerOf, api, fetchPicture, type Schemas } from "../../../api/service";
 import { Empty, Failure, Loading, Since } from "../../../ui";
 import { called } from "../screen/actors";
 import { done, failed } from "./words";
@@ -115,7 +115,7 @@ function Picture(props: { path: string; words: string }) {
   const gone = new AbortController();
   onMount(() => {
     // A picture that was removed meanwhile leaves its place empty.
-    fetchBlob(props.path, gone.signal).then((blob) => {
+    fetchPicture(props.path, gone.signal).then((blob) => {
       if (!gone.signal.aborted) setAddress(URL.createObjectURL(blob));
     }, () => undefined);
   });

@@ -7,6 +7,12 @@ import { contentPath, factsOf, fetchBytes } from "./requests";
 const MOST_TEXT = 1024 * 1024;
 /** Largest picture in bytes that is shown: a photograph of a good camera has fewer. */
 const MOST_PICTURE = 32 * 1024 * 1024;
+/** Largest PDF in bytes that is shown: the page keeps all of it, and the browser's viewer keeps it once more. */
+const MOST_PDF = 64 * 1024 * 1024;
+/** Media type of PDF files. */
+const PDF = "application/pdf";
+/** First bytes of a PDF file (ISO 32000-2, section 7.5.2). */
+const PDF_HEADER = "%PDF-";
 /** Most pixels of a picture that is shown, as its header claims: cameras have up to 100 megapixels, which are 400 MB when decoded. */
 const MOST_PIXELS = 110_000_000;
 /** Media types that browsers show as pictures. */
@@ -26,20 +32,28 @@ export interface Opened {
 export type Content =
   | { kind: "text"; opened: Opened }
   | { kind: "picture"; bytes: Blob }
+  /** The type of the bytes is `application/pdf`, so that a frame shows nothing else of them. */
+  | { kind: "pdf"; bytes: Blob }
   | { kind: "none"; why: string };
 
 /** Fetches what is shown of a file. */
 export async function contentOf(computer: string, path: string, signal: AbortSignal): Promise<Content> {
   const { size, type, etag } = await factsOf(computer, path, signal);
   const media = type.split(";")[0]?.trim().toLowerCase() ?? "";
-  const get = () => fetchBytes(contentPath(computer, path), signal, () => {});
-  if (media === "application/pdf") {
-    // Browsers show PDF by a plug-in, and pages of this service allow none (docs/console.md).
-    return { kind: "none", why: "PDF files open outside of this page: download it." };
+  // The file may grow after its size was read.
+  const get = (most: number) => fetchBytes(contentPath(computer, path), signal, () => {}, most);
+  if (media === PDF) {
+    if (!navigator.pdfViewerEnabled) return { kind: "none", why: "This browser does not show PDF files in pages: download it." };
+    if (size > MOST_PDF) return { kind: "none", why: "The PDF file is too large to be shown here: download it." };
+    const bytes = await get(MOST_PDF);
+    if ((await bytes.slice(0, PDF_HEADER.length).text()) !== PDF_HEADER) {
+      return { kind: "none", why: "Its name says that it is a PDF file, but its content is none: download it." };
+    }
+    return { kind: "pdf", bytes: bytes.slice(0, bytes.size, PDF) };
   }
   if (PICTURES.test(media)) {
     if (size > MOST_PICTURE) return { kind: "none", why: "The picture is too large to be shown here: download it." };
-    const bytes = await get();
+    const bytes = await get(MOST_PICTURE);
     const head = new Uint8Array(await bytes.slice(0, HEADER_BYTES).arrayBuffer());
     const pixels = claimedPixels(head, media);
     if (pixels === undefined) return { kind: "none", why: "Its size cannot be read, so it may be damaged: download it." };
@@ -47,7 +61,7 @@ export async function contentOf(computer: string, path: string, signal: AbortSig
     return { kind: "picture", bytes };
   }
   if (size > MOST_TEXT) return { kind: "none", why: "Files of more than 1 MiB are not shown here: download it." };
-  const bytes = await get();
+  const bytes = await get(MOST_TEXT);
   const text = decoded(await bytes.arrayBuffer());
   if (text === undefined) return { kind: "none", why: "This is no text: download it." };
   return { kind: "text", opened: opened(text, etag) };

@@ -57,17 +57,20 @@ function facts(answer: Response): Facts {
   };
 }
 
-/** Fetches bytes, and reports how many came and how many there are, if that is known. */
+/**
+ * Fetches bytes, and reports how many came and how many there are, if that is known. Throws when there are more than `most`.
+ */
 export async function fetchBytes(
   path: string,
   signal: AbortSignal,
   progress: (done: number, size: number | undefined) => void,
+  most = MOST_DOWNLOAD,
 ): Promise<Blob> {
   const answer = await check(await sendRaw("GET", path, null, {}, signal));
   const declared = answer.headers.get("Content-Length");
   const size = declared === null ? undefined : Number(declared);
-  const tooLarge = () => new Error("It is larger than a page can keep. Copy it by `hotdesk cp`");
-  if ((size ?? 0) > MOST_DOWNLOAD) {
+  const tooLarge = () => new Error("It is larger than this page can keep. Copy it by `hotdesk cp`");
+  if ((size ?? 0) > most) {
     await answer.body?.cancel();
     throw tooLarge();
   }
@@ -75,7 +78,7 @@ export async function fetchBytes(
   const counter = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
     transform(piece, out) {
       done += piece.length;
-      if (done > MOST_DOWNLOAD) throw tooLarge();
+      if (done > most) throw tooLarge();
       progress(done, size);
       out.enqueue(piece);
     },

@@ -1,4 +1,4 @@
-// One file: its picture or text, and what else to do with it.
+// One file: its picture, pages or text, and what else to do with it.
 
 import Download from "lucide-solid/icons/download";
 import { createMemo, Match, onCleanup, Switch } from "solid-js";
@@ -17,13 +17,16 @@ export function Viewer(props: { computer: string; folder: string; name: string; 
     () => `${props.computer}${path()}`,
     (_, signal) => contentOf(props.computer, path(), signal),
   );
-  const picture = createMemo(() => {
+  /** Address of the bytes of a picture or a PDF file, which ends with them. */
+  const addressOf = (kind: "picture" | "pdf") => createMemo(() => {
     const shown = content.value();
-    if (shown?.kind !== "picture") return undefined;
+    if (shown?.kind !== kind) return undefined;
     const address = URL.createObjectURL(shown.bytes);
     onCleanup(() => URL.revokeObjectURL(address));
     return address;
   });
+  const picture = addressOf("picture");
+  const pdf = addressOf("pdf");
   const why = () => {
     const shown = content.value();
     return shown?.kind === "none" ? shown.why : undefined;
@@ -46,6 +49,8 @@ export function Viewer(props: { computer: string; folder: string; name: string; 
           {(error) => <Failure what="The file cannot be shown" error={error()} retry={() => void content.refetch()} />}
         </Match>
         <Match when={picture()}>{(address) => <img class="files-picture" src={address()} alt={props.name} />}</Match>
+        {/* The browser's own viewer: it runs in no frame with `sandbox`, and scripts of the file reach no page. */}
+        <Match when={pdf()}>{(address) => <iframe class="files-pdf" src={address()} title={`Pages of ${props.name}`} />}</Match>
         <Match when={why()}>{(why) => <Empty title="No preview"><p>{why()}</p></Empty>}</Match>
         {/* Another version is another editor. */}
         <Match when={opened()} keyed>

@@ -9,9 +9,6 @@ export type Mark = Action & {
   number: number;
   /** Start in seconds from the start of the video. */
   at: number;
-  /** Pictures before and after: JPEG in base64. */
-  before?: string;
-  after?: string;
 };
 
 /** Several marks that are too near to each other for buttons of their own. */
@@ -42,7 +39,10 @@ export function parseMarks(text: string): { marks: Mark[]; unreadable: number } 
 
 function parse(line: string): Mark | undefined {
   try {
-    const value = JSON.parse(line) as Partial<Mark> | null;
+    const value = JSON.parse(line) as (Partial<Mark> & { before?: string; after?: string }) | null;
+    // Its pictures are not shown, and a recording has many.
+    delete value?.before;
+    delete value?.after;
     const isMark = typeof value?.at === "number" && typeof value.number === "number" && typeof value.action === "string";
     return isMark ? (value as Mark) : undefined;
   } catch (error) {

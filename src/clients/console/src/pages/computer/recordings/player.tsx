@@ -11,6 +11,8 @@ import { captions, clock, groups, parseMarks } from "./marks";
 
 /** Bytes of the largest video that is played here; the browser has all of it. A larger one is for a player of its own. */
 const PLAYED = 256 * 1024 * 1024;
+/** Bytes of the largest timeline that is shown: the computer wrote it, and the page reads it as one text. */
+const READ = 64 * 1024 * 1024;
 /** Seconds by which the arrow keys move. */
 const STEP = 5;
 /** Actions of the list at first, and how many more each time. */
@@ -30,7 +32,11 @@ export function Player(props: Given) {
   const video = createFetched(() => (isPlayed() ? path("video") : undefined), (at, signal) => fetchBlob(at, signal));
   const timeline = createFetched(
     () => (props.recording.timeline ? path("timeline") : undefined),
-    async (at, signal) => parseMarks(await (await fetchBlob(at, signal)).text()),
+    async (at, signal) => {
+      const content = await fetchBlob(at, signal);
+      if (content.size > READ) throw new Error(`It has ${inBytes(content.size)}; ${inBytes(READ)} can be shown here`);
+      return parseMarks(await content.text());
+    },
   );
   const marks = createMemo(() => timeline.value()?.marks ?? []);
   const url = objectUrl(() => video.value()?.slice(0, undefined, "video/mp4"));

@@ -10,7 +10,7 @@ import Upload from "lucide-solid/icons/upload";
 import Volume from "lucide-solid/icons/volume-2";
 import VolumeX from "lucide-solid/icons/volume-x";
 import { createSignal, For, Show } from "solid-js";
-import { fetchBlob, type Computer } from "../../../api/service";
+import { fetchPicture, type Computer } from "../../../api/service";
 import { attempt, IconButton, notify } from "../../../ui";
 import { qualityOf, type Quality } from "./viewer/drawing";
 import { createSound } from "./sound";
@@ -44,7 +44,7 @@ export function Tools(props: {
     setSaving(true);
     await attempt("The picture was not saved", async () => {
       const query = new URLSearchParams({ response_format: "binary", screen: props.screen });
-      const picture = await fetchBlob(`/computers/${props.computer.id}/screenshot?${query}`);
+      const picture = await fetchPicture(`/computers/${props.computer.id}/screenshot?${query}`);
       const link = document.createElement("a");
       link.href = URL.createObjectURL(picture);
       link.download = `${props.computer.name.replace(/[/\\]/g, "-")} ${new Date().toISOString().slice(0, 19).replace(/:/g, "-")}.png`;
