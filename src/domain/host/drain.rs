@@ -49,14 +49,19 @@ pub enum HostStatus {
     Draining,
     /// It has no computers, and takes none.
     Drained,
+    /// The operator confirmed that it runs nothing any more.
+    Gone,
 }
 
 impl HostStatus {
     /// Every status.
-    pub const ALL: [Self; 4] = [Self::Online, Self::Offline, Self::Draining, Self::Drained];
+    pub const ALL: [Self; 5] = [Self::Online, Self::Offline, Self::Draining, Self::Drained, Self::Gone];
 
-    /// Returns the status of a host. A drain shows also while the host does not answer: it is what the operator asked for.
-    pub fn of(is_online: bool, drain: Option<DrainState>) -> Self {
+    /// Returns the status of a host. What the operator said of it shows also while it does not answer.
+    pub fn of(is_online: bool, drain: Option<DrainState>, is_gone: bool) -> Self {
+        if is_gone {
+            return Self::Gone;
+        }
         match (drain, is_online) {
             (Some(DrainState::Draining), _) => Self::Draining,
             (Some(DrainState::Drained), _) => Self::Drained,
@@ -72,6 +77,7 @@ impl HostStatus {
             Self::Offline => "offline",
             Self::Draining => "draining",
             Self::Drained => "drained",
+            Self::Gone => "gone",
         }
     }
 }
@@ -90,15 +96,17 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_shows_before_the_silence_of_a_host() {
-        for (is_online, drain, expected) in [
-            (true, None, "online"),
-            (false, None, "offline"),
-            (true, Some(DrainState::Draining), "draining"),
-            (false, Some(DrainState::Draining), "draining"),
-            (false, Some(DrainState::Drained), "drained"),
+    fn what_the_operator_said_shows_before_the_silence_of_a_host() {
+        for (is_online, drain, is_gone, expected) in [
+            (true, None, false, "online"),
+            (false, None, false, "offline"),
+            (true, Some(DrainState::Draining), false, "draining"),
+            (false, Some(DrainState::Draining), false, "draining"),
+            (false, Some(DrainState::Drained), false, "drained"),
+            (false, None, true, "gone"),
+            (false, Some(DrainState::Draining), true, "gone"),
         ] {
-            assert_eq!(HostStatus::of(is_online, drain).name(), expected, "{is_online} {drain:?}");
+            assert_eq!(HostStatus::of(is_online, drain, is_gone).name(), expected, "{is_online} {drain:?}");
         }
     }
 }

@@ -15,8 +15,8 @@ pub struct HostList {
 pub struct Host {
     /// Name of the host.
     pub name: String,
-    /// `online`, `offline`, `draining` or `drained`. One that is offline does not answer, and its computers may still run. One
-    /// that is drained has no computers, and takes none.
+    /// `online`, `offline`, `draining`, `drained` or `gone`. One that is offline does not answer, and its computers may still run.
+    /// One that is drained has no computers, and takes none. One that is gone runs nothing: the operator confirmed it.
     pub status: String,
     /// Name of the engine.
     pub engine: String,

@@ -65,15 +65,17 @@ impl ComputerHosts {
         if hosts.is_empty() {
             return Ok(Vec::new());
         }
-        let (drains, computers) = (self.store.host_drains().await?, self.store.all_computers().await?);
+        let (drains, gone) = (self.store.host_drains().await?, self.store.gone_hosts().await?);
+        let computers = self.store.all_computers().await?;
         let engine = self.fleet.engine().offers().default().engine;
         let record = |host: HostObservation| {
             let drain = drains.iter().find(|drain| drain.host == host.name);
             let own: Vec<&Computer> =
                 computers.iter().filter(|computer| is_on(computer, &host.name)).collect();
             let running = own.iter().filter(|computer| computer.status == Status::Running).count();
-            let counts = (own.len(), running);
-            host_record(host, drain, engine, counts)
+            let is_gone = gone.iter().any(|gone| gone.name == host.name);
+            let status = HostStatus::of(host.is_online, drain.map(|drain| drain.state), is_gone);
+            host_record(host, status, drain, engine, (own.len(), running))
         };
         Ok(hosts.into_iter().map(record).collect())
     }
@@ -262,6 +264,7 @@ fn is_on(computer: &Computer, host: &str) -> bool {
 
 fn host_record(
     host: HostObservation,
+    status: HostStatus,
     drain: Option<&HostDrain>,
     engine: &str,
     (computers, running): (usize, usize),
@@ -274,7 +277,7 @@ fn host_record(
         (silence, Some(failure)) => format!("{silence}; {failure}"),
     };
     Host {
-        status: HostStatus::of(host.is_online, drain.map(|drain| drain.state)).name().to_owned(),
+        status: status.name().to_owned(),
         name: host.name,
         engine: engine.to_owned(),
         cpus: host.cpus,
