@@ -327,7 +327,7 @@ async fn the_agent_of_the_service_has_its_key_as_a_secret() {
     let version = scene.controller.bash(&scene.computer, "claude --version").await;
     assert!(version.contains("Claude Code"), "{version}");
     let started = wait::until(START_TIMEOUT, || async {
-        let found = "pid=$(pgrep -x claude | head -n1) && tr '\\0' '\\n' </proc/$pid/environ | grep ^ANTHROPIC_API_KEY";
+        let found = "pid=$(pgrep -xo claude) && tr '\\0' '\\n' </proc/$pid/environ | grep ^ANTHROPIC_API_KEY";
         let found = scene.controller.bash(&scene.computer, found).await;
         Some(found).filter(|text| !text.is_empty())
     });
