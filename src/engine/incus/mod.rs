@@ -31,13 +31,13 @@ use uuid::Uuid;
 
 pub use bridge::run as run_bridge;
 pub(crate) use checks::checks;
-pub use image::PublishedImage;
+pub use image::{ImagePresence, PruneOutcome, PrunedImage, PublicationStep, PublishedImage};
 pub use settings::IncusSettings;
 
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, write_durably};
 use crate::incus::client::Client;
-use crate::incus::image::{AgentFile, GuestImage};
+use crate::incus::image::{AgentFile, GuestImage, Publisher};
 use crate::incus::link::Links;
 use crate::incus::network::AddressBook;
 use crate::incus::watch::Watch;
@@ -56,6 +56,8 @@ use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 const OPEN: &str = "open the Incus engine";
 /// Folder of the engine in the state folder.
 const FOLDER: &str = "incus";
+/// Folder of a publication of the guest image.
+const PUBLICATION_FOLDER: &str = "publication";
 /// File with the id that labels the instances of this state folder.
 const OWNER_FILE: &str = "owner";
 
@@ -133,12 +135,27 @@ impl IncusEngine {
     }
 
     /// Publishes the guest image with the agent unless that is done; see [`crate::publish_image`].
-    pub(crate) async fn publish(&self) -> EngineResult<PublishedImage> {
-        let (scratch, program) = (self.host.state_dir.join(FOLDER), self.host.agent_binary.clone());
+    pub(crate) async fn publish(
+        &self,
+        report: &(dyn Fn(&PublicationStep) + Sync),
+    ) -> EngineResult<PublishedImage> {
+        let program = self.host.agent_binary.clone();
         // Not the copy in the state folder: that is of the version of a controller that may run.
         let agent = spawn_blocking(move || agent_file(program)).await;
         let agent = agent.map_err(|_| EngineError::failed("read the agent", "the thread panicked"))??;
-        self.guest_image().await?.publish(&self.client, agent, scratch).await
+        let image = self.guest_image().await?;
+        self.publisher().await?.publish(&image, agent, report).await
+    }
+
+    /// Removes old images; see [`crate::prune_images`].
+    pub(crate) async fn prune(&self) -> EngineResult<Vec<PrunedImage>> {
+        let image = self.guest_image().await?;
+        self.publisher().await?.prune(&image).await
+    }
+
+    async fn publisher(&self) -> EngineResult<Publisher<'_>> {
+        let scratch = self.host.state_dir.join(FOLDER).join(PUBLICATION_FOLDER);
+        Publisher::begin(&self.client, &self.settings.pool, &self.owner, scratch).await
     }
 }
 
