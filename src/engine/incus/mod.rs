@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 pub use bridge::run as run_bridge;
@@ -54,6 +55,8 @@ use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 
 const OPEN: &str = "open the Incus engine";
+/// Observations at once. A controller that starts observes all of its computers, each over a connection of its own.
+const OBSERVATIONS_AT_ONCE: usize = 128;
 /// Folder of the engine in the state folder.
 const FOLDER: &str = "incus";
 /// Folder of a publication of the guest image.
@@ -75,6 +78,8 @@ pub(crate) struct IncusEngine {
     addresses: AddressBook,
     links: Links,
     watch: Watch,
+    /// Bounds the observations that run at once.
+    observations: Semaphore,
     tasks: Tasks,
 }
 
@@ -106,13 +111,15 @@ impl IncusEngine {
         let agent = if mode == OpenMode::Run { Some(install_agent(&host, &state)?) } else { None };
         let client = Client::open(&settings)?;
         let tasks = Tasks::new();
+        let owner = owner(&folder.join(OWNER_FILE))?;
         Ok(Self {
             offers: Offers::one(Self::offer()),
-            owner: owner(&folder.join(OWNER_FILE))?,
+            owner,
             agent,
             addresses: AddressBook::default(),
             links: Links::open(client.clone(), &folder, tasks.clone())?,
-            watch: Watch::new(client.clone(), tasks.clone()),
+            watch: Watch::new(client.clone(), owner.clone(), tasks.clone()),
+            observations: Semaphore::new(OBSERVATIONS_AT_ONCE),
             tasks,
             client,
             settings,
@@ -231,6 +238,8 @@ impl Engine for IncusEngine {
     }
 
     async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
+        let permit = self.observations.acquire().await;
+        let _permit = permit.map_err(|error| EngineError::failed("observe the machine", error))?;
         self.observe_instance(id).await
     }
 
