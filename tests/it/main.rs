@@ -49,6 +49,7 @@ mod proxy;
 mod python_library;
 mod resize;
 mod saved;
+mod scaling;
 mod schemathesis;
 mod screens;
 mod secrets;

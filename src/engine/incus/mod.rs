@@ -112,13 +112,14 @@ impl IncusEngine {
         let client = Client::open(&settings)?;
         let tasks = Tasks::new();
         let owner = owner(&folder.join(OWNER_FILE))?;
+        let watch = Watch::new(client.clone(), owner.clone(), tasks.clone());
         Ok(Self {
             offers: Offers::one(Self::offer()),
             owner,
             agent,
             addresses: AddressBook::default(),
             links: Links::open(client.clone(), &folder, tasks.clone())?,
-            watch: Watch::new(client.clone(), owner.clone(), tasks.clone()),
+            watch,
             observations: Semaphore::new(OBSERVATIONS_AT_ONCE),
             tasks,
             client,

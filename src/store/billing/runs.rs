@@ -20,6 +20,8 @@ use hotdesk_domain::error::{Error, Result};
 
 /// Stamps of one statement: SQLite binds at most 32,766 values, and PostgreSQL 65,535.
 const STAMPS_AT_ONCE: usize = 1000;
+/// Computers whose runs are compared one by one: a statement for all reads every computer.
+const COMPARED_ALONE: usize = 16;
 /// Computers whose run in progress is missing, superfluous, or of another size or payer.
 const DIFFERENT: &str = "SELECT c.id FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
     LEFT JOIN clients k ON k.workspace_id = w.id LEFT JOIN runs r ON r.computer_id = c.id AND r.ended_at IS NULL \
@@ -69,18 +71,9 @@ impl Store {
             return Ok(());
         }
         let mut write = self.write().await?;
-        let different: Vec<(String,)> = sqlx::query_as(DIFFERENT)
-            .bind(Status::Running.name())
-            .fetch_all(&mut *write.tx)
-            .await
-            .map_err(failed("compare runs with computers"))?;
-        let known: HashSet<ComputerId> = computers.iter().copied().collect();
-        for (text,) in &different {
-            let computer: ComputerId = id(text)?;
-            // Also starts the run of a computer that ran before runs were recorded.
-            if known.contains(&computer) {
-                write.update_runs(computer).await?;
-            }
+        // Also starts the run of a computer that ran before runs were recorded.
+        for computer in write.with_different_runs(computers).await? {
+            write.update_runs(computer).await?;
         }
         let now = clock::now().as_i64();
         for some in computers.chunks(STAMPS_AT_ONCE) {
@@ -123,6 +116,21 @@ impl Write {
     pub(crate) async fn meter(&mut self, computer: ComputerId) -> Result<()> {
         self.note(RecordChange::Computer(computer));
         self.update_runs(computer).await
+    }
+
+    /// Returns those of the computers whose runs may have to be updated. Of few computers these are all; of more, one statement
+    /// finds them.
+    async fn with_different_runs(&mut self, computers: &[ComputerId]) -> Result<Vec<ComputerId>> {
+        if computers.len() <= COMPARED_ALONE {
+            return Ok(computers.to_vec());
+        }
+        let different: Vec<(String,)> = sqlx::query_as(DIFFERENT)
+            .bind(Status::Running.name())
+            .fetch_all(&mut *self.tx)
+            .await
+            .map_err(failed("compare runs with computers"))?;
+        let different = different.iter().map(|(text,)| id(text)).collect::<Result<HashSet<ComputerId>>>()?;
+        Ok(computers.iter().copied().filter(|computer| different.contains(computer)).collect())
     }
 
     async fn update_runs(&mut self, computer: ComputerId) -> Result<()> {

@@ -258,9 +258,16 @@ impl<'a> Publisher<'a> {
             Some(member) => format!("/1.0/instances?target={member}"),
             None => "/1.0/instances".to_owned(),
         };
-        let made = self.client.run(Method::POST, &path, Some(&document), FETCH_TIMEOUT).await;
+        let own = format!("/1.0/instances/{name}");
+        let make = || self.client.run(Method::POST, &path, Some(&document), FETCH_TIMEOUT);
+        let mut made = make().await;
+        if made.as_ref().is_err_and(ClientError::is_taken) {
+            // An interrupted publication began to make it in this moment.
+            self.remove_instance(&own, FETCH_TIMEOUT).await?;
+            made = make().await;
+        }
         // Incus may go on with a creation whose answer was lost. The next publication removes what stays.
-        let removed = self.remove_instance(&format!("/1.0/instances/{name}"), REMOVE_TIMEOUT).await;
+        let removed = self.remove_instance(&own, REMOVE_TIMEOUT).await;
         made.map(drop).and(removed)
     }
 
