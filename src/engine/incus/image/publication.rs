@@ -272,13 +272,16 @@ impl<'a> Publisher<'a> {
     }
 
     /// Removes the temporary instances of this installation. Incus may still make one of them: then its member fetches the
-    /// image, and the removal waits for it.
+    /// image, and the removal waits for it. One that cannot be removed, because its member does not answer, stays until the next
+    /// time and delays no other member.
     async fn remove_instances(&self) -> Result<(), ClientError> {
         let path = format!("/1.0/instances?filter=config.{PUBLICATION}%20eq%20{}", self.owner);
         let listed = self.client.get(&path).await?;
         for path in listed.as_array().into_iter().flatten().filter_map(Value::as_str) {
             let path = path.split('?').next().unwrap_or(path);
-            self.remove_instance(path, FETCH_TIMEOUT).await?;
+            if let Err(error) = self.remove_instance(path, FETCH_TIMEOUT).await {
+                tracing::warn!(%error, instance = path, "could not remove an instance of an interrupted publication");
+            }
         }
         Ok(())
     }
