@@ -53,7 +53,9 @@ pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkC
 pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
 use crate::incus::IncusEngine;
-pub use crate::incus::{IncusSettings, PublishedImage, run_bridge};
+pub use crate::incus::{
+    ImagePresence, IncusSettings, PruneOutcome, PrunedImage, PublicationStep, PublishedImage, run_bridge,
+};
 pub use crate::leftovers::{Leftover, Leftovers, MAX_LEFTOVERS};
 use crate::qemu::QemuEngine;
 pub use crate::qemu::QemuSettings;
@@ -109,17 +111,35 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
     driver::share(EngineSet::open(settings, mode)?, mode)
 }
 
-/// Publishes the guest image of the settings, with this program as its agent, in the image store of Incus. Does nothing when it
-/// is published. Each member of a cluster fetches the image when it first needs it.
+/// Publishes the guest image of the settings, with this program as its agent, in the image store of Incus unless it is
+/// published. Then each member of a cluster that lacks the image fetches it, four at once. `report` hears of each step.
 ///
 /// # Errors
-/// `Failed` when the engine is not Incus, or the server refuses; `NoCapacity` when a disk is full. A later call continues.
-pub async fn publish_image(settings: EngineSettings) -> EngineResult<PublishedImage> {
+/// `Failed` when the engine is not Incus, another publication of the state folder runs, or the server refuses; `NoCapacity` when
+/// a disk is full. A later call continues. A member that cannot fetch the image is no error, but a part of the outcome.
+pub async fn publish_image(
+    settings: EngineSettings,
+    report: &(dyn Fn(&PublicationStep) + Sync),
+) -> EngineResult<PublishedImage> {
+    incus_alone(settings, "publish the guest image")?.publish(report).await
+}
+
+/// Removes the images that the state folder of the settings published in Incus, except for the present guest image and for those
+/// that an instance of the project began from. Returns all that it published, with what was done.
+///
+/// # Errors
+/// `Failed` when the engine is not Incus, a publication of the state folder runs, the server refuses, or a member does not answer.
+pub async fn prune_images(settings: EngineSettings) -> EngineResult<Vec<PrunedImage>> {
+    incus_alone(settings, "remove old images")?.prune().await
+}
+
+/// The engine over Incus of the settings.
+fn incus_alone(settings: EngineSettings, step: &'static str) -> EngineResult<IncusEngine> {
     let [EngineKind::Incus(own)] = settings.kinds.as_slice() else {
-        return Err(EngineError::failed("publish the guest image", "engines.incus.url is not set"));
+        return Err(EngineError::failed(step, "engines.incus.url is not set"));
     };
     let own = own.clone();
-    IncusEngine::open(settings.host, own, OpenMode::ReadOnly)?.publish().await
+    IncusEngine::open(settings.host, own, OpenMode::ReadOnly)
 }
 
 /// Offer of one engine, and the checks whether this host can run it.

@@ -51,6 +51,7 @@ mod python_library;
 mod replicas;
 mod resize;
 mod saved;
+mod scaling;
 mod schemathesis;
 mod screens;
 mod secrets;

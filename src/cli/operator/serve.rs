@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -77,6 +78,9 @@ impl Options {
 pub fn run(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
+    if config.engines.incus.is_used() {
+        raise_open_files()?;
+    }
     let remote = if config.host.is_used() { Some(give_up_privileges(&config)?) } else { None };
     // A core dump would contain keys (T24, docs/security.md).
     nix::sys::prctl::set_dumpable(false)
@@ -92,6 +96,14 @@ pub fn run(options: &Options) -> Outcome<()> {
     // The next controller finishes interrupted operations, as after a kill.
     runtime.shutdown_timeout(BLOCKED_TIMEOUT);
     outcome
+}
+
+/// Raises the limit of open files to the most that this process may have. Over Incus each computer that runs takes a socket here,
+/// and four connections to the cluster. With other engines the programs of computers would inherit the limit.
+fn raise_open_files() -> Outcome<()> {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    Ok(raised.map_err(|error| format!("cannot raise the limit of open files (setrlimit): {error}"))?)
 }
 
 async fn run_until_signal(config: Config, remote: Option<RemoteEngine>) -> Outcome<()> {

@@ -1,6 +1,6 @@
 //! Auto-stop: asks the agents for activity and suspends or stops idle computers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -64,8 +64,9 @@ impl ActivityReports {
 
     /// Removes the reports of all other computers.
     fn retain(&self, computers: &[Computer]) {
+        let known: HashSet<ComputerId> = computers.iter().map(|computer| computer.id).collect();
         let mut reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reports.retain(|id, _| computers.iter().any(|computer| computer.id == *id));
+        reports.retain(|id, _| known.contains(id));
     }
 }
 
@@ -86,8 +87,7 @@ impl AutoStopper {
 
     /// Queries every running computer with auto-stop, and stops those that are idle for long enough.
     pub(super) async fn check_computers(&self) -> Result<()> {
-        let mut computers = self.store.all_computers().await?;
-        computers.retain(|computer| computer.status == Status::Running && computer.auto_stop_minutes > 0);
+        let computers = self.store.computers_with_auto_stop().await?;
         self.reports.retain(&computers);
         stream::iter(&computers).for_each_concurrent(AT_ONCE, |computer| self.check_computer(computer)).await;
         Ok(())

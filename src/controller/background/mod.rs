@@ -20,7 +20,6 @@ use crate::audit::timeline;
 use crate::identity::auth::{credential_uses, revocation};
 use crate::{AppState, audit};
 use hotdesk_base::clock;
-use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::billing::usage::retained_since;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::Status;
@@ -163,10 +162,7 @@ async fn sweep(app: AppState) -> Result<()> {
 
 /// Stores for each reachable computer that it runs now. Billing uses these timestamps.
 async fn stamp_running(app: AppState) -> Result<()> {
-    let mut running: Vec<ComputerId> =
-        app.store.all_computers().await?.into_iter().map(|computer| computer.id).collect();
-    running.retain(|id| app.fleet.running_guest(*id).is_some());
-    app.store.mark_running(&running).await
+    app.store.mark_running(&app.fleet.running_computers()).await
 }
 
 /// Removes usage records that are past their retention.
@@ -175,13 +171,13 @@ async fn forget_old_usage(app: AppState) -> Result<()> {
 }
 
 async fn count_computers(app: AppState) -> Result<()> {
-    let computers = app.store.all_computers().await?;
+    let counts = app.store.count_computers().await?;
     for status in Status::ALL {
-        let count = computers.iter().filter(|computer| computer.status == status).count();
+        let count: u64 = counts.iter().filter(|it| it.status == status).map(|it| it.count).sum();
         metrics::gauge!("hotdesk_computers", "status" => status.name()).set(count as f64);
     }
     for isolation in Isolation::ALL {
-        let count = computers.iter().filter(|computer| computer.isolation == isolation).count();
+        let count: u64 = counts.iter().filter(|it| it.isolation == isolation).map(|it| it.count).sum();
         metrics::gauge!("hotdesk_computers_by_isolation", "isolation" => isolation.name()).set(count as f64);
     }
     Ok(())

@@ -9,7 +9,7 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::audit::{AuditAction, Entry};
-use hotdesk_domain::computer::lifecycle::{Command, Status};
+use hotdesk_domain::computer::lifecycle::Command;
 use hotdesk_domain::error::{Kind, Result};
 use hotdesk_store::Store;
 use hotdesk_store::fleet::computers::Computer;
@@ -33,13 +33,9 @@ impl Trials {
     /// Stops every computer that runs after the end of its trial. What fails is retried in the next round.
     pub(super) async fn end_expired(&self) -> Result<()> {
         let now = clock::now();
-        for computer in self.store.all_computers().await? {
+        for computer in self.store.computers_after_trial(now).await? {
             let memory = self.fleet.engine().offers().capabilities(computer.isolation).suspend;
-            let due = computer
-                .billing
-                .trial_end_command(memory, now)
-                .filter(|_| computer.status == Status::Running);
-            let Some(command) = due else { continue };
+            let Some(command) = computer.billing.trial_end_command(memory, now) else { continue };
             // An earlier round may still be busy with it. A slow runner must not delay the others.
             let Some(permit) = self.ending.try_acquire(computer.id, 1) else { continue };
             let trials = self.clone();

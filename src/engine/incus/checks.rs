@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::driver::checks::Check;
 use crate::incus::client::Client;
 use crate::incus::hosts::list_hosts;
-use crate::incus::image::GuestImage;
+use crate::incus::image::{GuestImage, list_members};
 use crate::incus::network::Bridge;
 use crate::incus::settings::IncusSettings;
 use crate::{EngineError, EngineResult, HostSettings};
@@ -26,7 +26,8 @@ pub(crate) fn checks<'a>(host: &HostSettings, settings: &IncusSettings) -> Vec<C
     let server = Arc::clone(&settings);
     let pool = Arc::clone(&settings);
     let (network, network_host) = (Arc::clone(&settings), Arc::clone(&host));
-    let members = Arc::clone(&settings);
+    let hosts = Arc::clone(&settings);
+    let (members, members_host) = (Arc::clone(&settings), Arc::clone(&host));
     vec![
         Check::new(
             "Incus",
@@ -35,7 +36,7 @@ pub(crate) fn checks<'a>(host: &HostSettings, settings: &IncusSettings) -> Vec<C
         )
         .quick(),
         Check::new("hosts", "start the members that do not answer, or see docs/hosts.md", move || {
-            ask(async move { find_hosts(&members).await })
+            ask(async move { find_hosts(&hosts).await })
         })
         .quick()
         .optional(),
@@ -53,6 +54,11 @@ pub(crate) fn checks<'a>(host: &HostSettings, settings: &IncusSettings) -> Vec<C
             ask(async move { find_image(&settings, &host).await })
         })
         .quick(),
+        Check::new("image on each member", "run `hotdesk image publish`", move || {
+            ask(async move { find_members(&members, &members_host).await })
+        })
+        .quick()
+        .optional(),
     ]
 }
 
@@ -126,6 +132,27 @@ async fn find_image(settings: &IncusSettings, host: &HostSettings) -> EngineResu
     Ok(image.alias())
 }
 
+/// Looks which members lack the image. Computers can be made on those, but the first one waits until the image is fetched.
+async fn find_members(settings: &IncusSettings, host: &HostSettings) -> EngineResult<String> {
+    const STEP: &str = "find the image on each member";
+    let client = Client::open(settings)?;
+    let image = GuestImage::read(&host.image)?.find(&client).await?;
+    let found = list_members(&client, &settings.pool, &image.fingerprint).await;
+    let members = found.map_err(|error| error.at(STEP))?.members;
+    let lacking: Vec<&str> =
+        members.iter().filter(|member| !member.has_image).map(|member| member.name.as_str()).collect();
+    if lacking.is_empty() {
+        return Ok(format!("{0} of {0} have it", members.len()));
+    }
+    let detail = format!(
+        "{} of {} lack it, and fetch it at their first new computer: {}",
+        lacking.len(),
+        members.len(),
+        lacking.join(", ")
+    );
+    Err(EngineError::failed(STEP, detail))
+}
+
 /// Runs a check on a thread with a runtime of its own: its caller may be a task.
 fn ask(check: impl Future<Output = EngineResult<String>> + Send + 'static) -> EngineResult<String> {
     const STEP: &str = "run a check of Incus";
@@ -164,7 +191,7 @@ mod tests {
         let settings = IncusSettings { url: "/nowhere/unix.socket".to_owned(), ..IncusSettings::default() };
         let host = HostSettings::new("/nowhere", "/nowhere", "/nowhere");
         let findings: Vec<_> = checks(&host, &settings).into_iter().map(Check::run).collect();
-        assert_eq!(findings.len(), 5);
+        assert_eq!(findings.len(), 6);
         assert!(findings.iter().all(|finding| !finding.ok && !finding.remedy.is_empty()), "{findings:?}");
     }
 }

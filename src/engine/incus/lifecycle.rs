@@ -31,8 +31,6 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 /// Pause of a waiter while the server or the instance's member does not answer.
 const BLIND_PAUSE: Duration = Duration::from_secs(5);
-/// Interval at which a waiter looks without a notice, should an event be lost.
-const LOOK_INTERVAL: Duration = Duration::from_secs(300);
 
 impl IncusEngine {
     /// The instance of a computer, and the tag of its content; `None` when there is none.
@@ -296,17 +294,12 @@ impl IncusEngine {
     /// Waits until an instance does not run. While nobody can say whether it runs, it counts as running: its member may have
     /// lost only its network.
     pub(super) async fn wait_until_stopped(&self, id: ComputerId) {
-        let mut notices = self.watch.subscribe(id);
+        let notices = self.watch.subscribe(id);
         loop {
             match self.find(id, OBSERVE).await {
                 Ok(None) => return,
                 Ok(Some((instance, _))) if instance.power() == Power::Stopped => return,
-                Ok(Some((instance, _))) if instance.power() == Power::Running => {
-                    tokio::select! {
-                        () = notices.next() => {}
-                        () = tokio::time::sleep(LOOK_INTERVAL) => {}
-                    }
-                }
+                Ok(Some((instance, _))) if instance.power() == Power::Running => notices.next().await,
                 Ok(Some(_)) => tokio::time::sleep(BLIND_PAUSE).await,
                 Err(error) => {
                     tracing::debug!(

@@ -31,17 +31,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 pub use bridge::run as run_bridge;
 pub(crate) use checks::checks;
-pub use image::PublishedImage;
+pub use image::{ImagePresence, PruneOutcome, PrunedImage, PublicationStep, PublishedImage};
 pub use settings::IncusSettings;
 
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, write_durably};
 use crate::incus::client::Client;
-use crate::incus::image::{AgentFile, GuestImage};
+use crate::incus::image::{AgentFile, GuestImage, Publisher};
 use crate::incus::link::Links;
 use crate::incus::members::Cluster;
 use crate::incus::network::AddressBook;
@@ -61,8 +62,12 @@ use hotdesk_domain::computer::template::network::egress::EgressPolicy;
 use hotdesk_domain::host::outage::{HostOutage, HostState};
 
 const OPEN: &str = "open the Incus engine";
+/// Observations at once. A controller that starts observes all of its computers, each over a connection of its own.
+const OBSERVATIONS_AT_ONCE: usize = 128;
 /// Folder of the engine in the state folder.
 const FOLDER: &str = "incus";
+/// Folder of a publication of the guest image.
+const PUBLICATION_FOLDER: &str = "publication";
 /// File with the id that labels the instances of this state folder.
 const OWNER_FILE: &str = "owner";
 
@@ -81,6 +86,8 @@ pub(crate) struct IncusEngine {
     cluster: Arc<Cluster>,
     links: Links,
     watch: Watch,
+    /// Bounds the observations that run at once.
+    observations: Semaphore,
     tasks: Tasks,
 }
 
@@ -115,6 +122,7 @@ impl IncusEngine {
         let tasks = Tasks::new();
         let owner = owner(&folder.join(OWNER_FILE))?;
         let cluster = Arc::new(Cluster::new(client.clone(), owner.clone()));
+        let watch = Watch::new(client.clone(), owner.clone(), tasks.clone());
         Ok(Self {
             offers: Offers::one(Self::offer()),
             owner,
@@ -122,7 +130,8 @@ impl IncusEngine {
             addresses: AddressBook::default(),
             links: Links::open(client.clone(), Arc::clone(&cluster), &folder, tasks.clone())?,
             cluster,
-            watch: Watch::new(client.clone(), tasks.clone()),
+            watch,
+            observations: Semaphore::new(OBSERVATIONS_AT_ONCE),
             tasks,
             client,
             settings,
@@ -145,12 +154,27 @@ impl IncusEngine {
     }
 
     /// Publishes the guest image with the agent unless that is done; see [`crate::publish_image`].
-    pub(crate) async fn publish(&self) -> EngineResult<PublishedImage> {
-        let (scratch, program) = (self.host.state_dir.join(FOLDER), self.host.agent_binary.clone());
+    pub(crate) async fn publish(
+        &self,
+        report: &(dyn Fn(&PublicationStep) + Sync),
+    ) -> EngineResult<PublishedImage> {
+        let program = self.host.agent_binary.clone();
         // Not the copy in the state folder: that is of the version of a controller that may run.
         let agent = spawn_blocking(move || agent_file(program)).await;
         let agent = agent.map_err(|_| EngineError::failed("read the agent", "the thread panicked"))??;
-        self.guest_image().await?.publish(&self.client, agent, scratch).await
+        let image = self.guest_image().await?;
+        self.publisher().await?.publish(&image, agent, report).await
+    }
+
+    /// Removes old images; see [`crate::prune_images`].
+    pub(crate) async fn prune(&self) -> EngineResult<Vec<PrunedImage>> {
+        let image = self.guest_image().await?;
+        self.publisher().await?.prune(&image).await
+    }
+
+    async fn publisher(&self) -> EngineResult<Publisher<'_>> {
+        let scratch = self.host.state_dir.join(FOLDER).join(PUBLICATION_FOLDER);
+        Publisher::begin(&self.client, &self.settings.pool, &self.owner, scratch).await
     }
 }
 
@@ -242,6 +266,8 @@ impl Engine for IncusEngine {
     }
 
     async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
+        let permit = self.observations.acquire().await;
+        let _permit = permit.map_err(|error| EngineError::failed("observe the machine", error))?;
         self.observe_instance(id).await
     }
 

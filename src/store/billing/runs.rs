@@ -6,6 +6,7 @@
 //! periodically. If a computer is found dead and was not seen since this store was opened, its run ends at
 //! its last stamp.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::fleet::changes::RecordChange;
@@ -16,6 +17,16 @@ use hotdesk_base::time::UnixMillis;
 use hotdesk_domain::billing::usage::Run;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
+
+/// Stamps of one statement: SQLite binds at most 32,766 values, and PostgreSQL 65,535.
+const STAMPS_AT_ONCE: usize = 1000;
+/// Computers whose runs are compared one by one: a statement for all reads every computer.
+const COMPARED_ALONE: usize = 16;
+/// Computers whose run in progress is missing, superfluous, or of another size or payer.
+const DIFFERENT: &str = "SELECT c.id FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
+    LEFT JOIN clients k ON k.workspace_id = w.id LEFT JOIN runs r ON r.computer_id = c.id AND r.ended_at IS NULL \
+    WHERE (c.status = $1 AND (r.id IS NULL OR r.cpu <> c.cpu OR r.ram_gb <> c.ram_gb OR r.account_id <> w.account_id \
+    OR COALESCE(r.client_id, '') <> COALESCE(k.id, ''))) OR (c.status <> $1 AND r.id IS NOT NULL)";
 
 row! {
     /// Charged resources and payer; a run ends when they change.
@@ -60,17 +71,22 @@ impl Store {
             return Ok(());
         }
         let mut write = self.write().await?;
-        for computer in computers {
-            // Also starts the run of a computer that ran before runs were recorded.
-            write.update_runs(*computer).await?;
-            sqlx::query(
-                "UPDATE runs SET seen_at = $2 WHERE computer_id = $1 AND ended_at IS NULL AND seen_at < $2",
-            )
-            .bind(computer.to_string())
-            .bind(clock::now().as_i64())
-            .execute(&mut *write.tx)
-            .await
-            .map_err(failed("stamp a run"))?;
+        // Also starts the run of a computer that ran before runs were recorded.
+        for computer in write.with_different_runs(computers).await? {
+            write.update_runs(computer).await?;
+        }
+        let now = clock::now().as_i64();
+        for some in computers.chunks(STAMPS_AT_ONCE) {
+            let places: Vec<String> = (2..some.len() + 2).map(|place| format!("${place}")).collect();
+            let update = format!(
+                "UPDATE runs SET seen_at = $1 WHERE ended_at IS NULL AND seen_at < $1 AND computer_id IN ({})",
+                places.join(", ")
+            );
+            let mut query = sqlx::query(sqlx::AssertSqlSafe(update)).bind(now);
+            for computer in some {
+                query = query.bind(computer.to_string());
+            }
+            query.execute(&mut *write.tx).await.map_err(failed("stamp runs"))?;
         }
         write.commit().await
     }
@@ -100,6 +116,21 @@ impl Write {
     pub(crate) async fn meter(&mut self, computer: ComputerId) -> Result<()> {
         self.note(RecordChange::Computer(computer));
         self.update_runs(computer).await
+    }
+
+    /// Returns those of the computers whose runs may have to be updated. Of few computers these are all; of more, one statement
+    /// finds them.
+    async fn with_different_runs(&mut self, computers: &[ComputerId]) -> Result<Vec<ComputerId>> {
+        if computers.len() <= COMPARED_ALONE {
+            return Ok(computers.to_vec());
+        }
+        let different: Vec<(String,)> = sqlx::query_as(DIFFERENT)
+            .bind(Status::Running.name())
+            .fetch_all(&mut *self.tx)
+            .await
+            .map_err(failed("compare runs with computers"))?;
+        let different = different.iter().map(|(text,)| id(text)).collect::<Result<HashSet<ComputerId>>>()?;
+        Ok(computers.iter().copied().filter(|computer| different.contains(computer)).collect())
     }
 
     async fn update_runs(&mut self, computer: ComputerId) -> Result<()> {

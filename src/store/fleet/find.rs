@@ -1,8 +1,11 @@
-//! Look-up and listing of computers.
+//! Look-up, listing and counts of computers.
 
 use crate::fleet::computers::{Computer, Row, SELECT};
 use crate::{Store, Write, failed};
 use hotdesk_base::ids::{AccountId, ComputerId, ComputerRef, WorkspaceId};
+use hotdesk_base::time::UnixMillis;
+use hotdesk_domain::billing::Variant;
+use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
 
@@ -24,6 +27,17 @@ pub struct ComputerFilter {
     pub limit: Option<u32>,
     /// Number of computers to skip.
     pub offset: u32,
+}
+
+/// Number of computers of one status and one isolation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComputerCount {
+    /// Their status.
+    pub status: Status,
+    /// Their isolation.
+    pub isolation: Isolation,
+    /// Their number.
+    pub count: u64,
 }
 
 impl Store {
@@ -54,6 +68,75 @@ impl Store {
                 .fetch_all(&self.pool)
                 .await
                 .map_err(failed("list computers"))?;
+        rows.into_iter().map(|row| row.open(&self.vault)).collect()
+    }
+
+    /// Counts the computers by status and isolation. Pairs without a computer are left out.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn count_computers(&self) -> Result<Vec<ComputerCount>> {
+        let rows: Vec<(String, Option<String>, i64)> =
+            sqlx::query_as("SELECT status, isolation, COUNT(*) FROM computers GROUP BY status, isolation")
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed("count computers by status"))?;
+        let bad = |what: &str| Error::internal(format!("a computer holds a bad {what}"));
+        rows.into_iter()
+            .map(|(status, isolation, count)| {
+                let isolation = match isolation.as_deref() {
+                    // As in `Row::open`.
+                    None => Isolation::Shared,
+                    Some(name) => Isolation::parse(name).ok_or_else(|| bad("isolation"))?,
+                };
+                let status = Status::parse(&status).ok_or_else(|| bad("status"))?;
+                Ok(ComputerCount { status, isolation, count: u64::try_from(count).unwrap_or_default() })
+            })
+            .collect()
+    }
+
+    /// Returns the running computers that are suspended when they are idle.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn computers_with_auto_stop(&self) -> Result<Vec<Computer>> {
+        let select = format!("{SELECT} WHERE c.status = $1 AND c.auto_stop_minutes > 0");
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+            .bind(Status::Running.name())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("list computers with auto-stop"))?;
+        rows.into_iter().map(|row| row.open(&self.vault)).collect()
+    }
+
+    /// Returns the running computers whose trial is over at `now`.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn computers_after_trial(&self, now: UnixMillis) -> Result<Vec<Computer>> {
+        let select = format!("{SELECT} WHERE c.status = $1 AND c.billing = $2 AND c.trial_ends_at <= $3");
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+            .bind(Status::Running.name())
+            .bind(Variant::Trial.name())
+            .bind(now.as_i64())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("list computers after their trial"))?;
+        rows.into_iter().map(|row| row.open(&self.vault)).collect()
+    }
+
+    /// Returns the throw-away computers whose time is over at `now`, except for those that are being deleted.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn expired_computers(&self, now: UnixMillis) -> Result<Vec<Computer>> {
+        let select = format!("{SELECT} WHERE c.expires_at <= $1 AND c.status <> $2");
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+            .bind(now.as_i64())
+            .bind(Status::Deleting.name())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("list expired computers"))?;
         rows.into_iter().map(|row| row.open(&self.vault)).collect()
     }
 

@@ -1,5 +1,8 @@
 //! Computers as Incus instances, of one server and of a cluster, through a controller.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -7,7 +10,7 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 
 use crate::harness::caller::id_of;
-use crate::harness::controller::RunningController;
+use crate::harness::controller::{RunningController, image};
 use crate::harness::incus_cluster::{IncusCluster, Route};
 use crate::harness::picture;
 
@@ -157,6 +160,83 @@ async fn a_computer_on_a_server_is_cloned_rolled_back_and_resized() {
         assert_eq!(controller.delete(&format!("/computers/{computer}")).await.status, 200);
     }
     assert_eq!(cluster.instances("n"), Vec::<String>::new());
+}
+
+/// An image with one file, which is another build than that of the tests.
+fn write_tiny_image(folder: &Path) {
+    std::fs::create_dir_all(folder.join("rootfs/usr/bin")).expect("a folder");
+    std::fs::write(folder.join("rootfs/usr/bin/true"), "").expect("a file");
+    std::fs::write(folder.join("image.json"), r#"{"size_bytes":4096}"#).expect("a record");
+}
+
+/// The members that lack the image, as `hotdesk doctor` finds; `None` when none does.
+fn lacking_members(cluster: &IncusCluster, controller: &RunningController, image: &Path) -> Option<String> {
+    let (report, _) = cluster.hotdesk(controller, &["doctor", "--json"], image);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let findings = report["findings"].as_array().expect("findings");
+    let finding = findings.iter().find(|it| it["what"] == "image on each member").expect("a finding");
+    assert_eq!(finding["optional"], true);
+    (finding["ok"] == false).then(|| finding["detail"].as_str().expect("a detail").to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_reaches_each_member_once_whatever_is_killed_and_goes_when_nothing_needs_it() {
+    let Some(cluster) = IncusCluster::start(3) else { return };
+    let controller = RunningController::boot_with(&cluster.configuration(Route::Socket)).await;
+    let image = image();
+    // Killed while the archive is sent, and while members fetch.
+    for mark in ["uploading", ": fetching"] {
+        let mut publish = cluster.command(&controller, &["image", "publish"], &image);
+        let mut publish = publish.stderr(Stdio::piped()).spawn().expect("hotdesk");
+        let progress = BufReader::new(publish.stderr.take().expect("a pipe"));
+        let reached = progress.lines().map_while(Result::ok).any(|line| line.contains(mark));
+        publish.kill().expect("it is killed");
+        publish.wait().expect("it ends");
+        assert!(reached, "{mark}");
+    }
+    let (published, _) = cluster.hotdesk(&controller, &["image", "publish", "--json"], &image);
+    let published: Value = serde_json::from_str(&published).expect("JSON");
+    let members = published["members"].as_array().expect("members");
+    assert_eq!(members.len(), 3, "{published}");
+    assert!(members.iter().all(|it| it["image"] == "fetched" || it["image"] == "existing"), "{published}");
+    assert_eq!(cluster.image_members(), ["m1", "m2", "m3"]);
+    // Nothing is left of the members' instances, and of the archives.
+    assert_eq!(cluster.instances("n"), Vec::<String>::new());
+    let scratch = controller.data_dir().join("incus/publication");
+    assert_eq!(std::fs::read_dir(scratch).expect("the folder").count(), 0);
+    assert_eq!(lacking_members(&cluster, &controller, &image), None);
+
+    // A member that lost it is named, and is the only one that fetches.
+    let fingerprint = published["fingerprint"].as_str().expect("a fingerprint");
+    let volume = format!("image/{fingerprint}");
+    cluster.run("incus", &["1", "storage", "volume", "delete", "local", &volume, "--target", "m3"]);
+    let lacking = lacking_members(&cluster, &controller, &image).expect("a member lacks it");
+    assert!(lacking.ends_with("m3") && !lacking.contains("m1"), "{lacking}");
+    let (_, progress) = cluster.hotdesk(&controller, &["image", "publish"], &image);
+    let fetched: Vec<&str> = progress.lines().filter(|line| line.contains("fetched")).collect();
+    assert_eq!(fetched, ["m3: fetched the image"], "{progress}");
+    assert_eq!(cluster.image_members(), ["m1", "m2", "m3"]);
+
+    // The next build. The earlier one stays while a computer began from it.
+    let workspace = controller.workspace("demo").await;
+    let id = id_of(&controller.computer(&workspace, "one").await);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_tiny_image(folder.path());
+    cluster.hotdesk(&controller, &["image", "publish"], folder.path());
+    assert_eq!(cluster.image_members().len(), 6);
+    let prune = || {
+        let (pruned, _) = cluster.hotdesk(&controller, &["image", "prune", "--json"], folder.path());
+        let pruned: Value = serde_json::from_str(&pruned).expect("JSON");
+        let pruned = pruned.as_array().expect("images").clone();
+        let earlier = pruned.into_iter().find(|it| it["fingerprint"] == fingerprint);
+        earlier.expect("the earlier image")["removed"] == true
+    };
+    assert_eq!(controller.act(&id, "stop", json!({})).await.status, 200);
+    assert!(!prune());
+    assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
+    assert!(prune());
+    assert_eq!(cluster.image_members(), ["m1", "m2", "m3"]);
+    assert_eq!(cluster.run("incus", &["1", "image", "list", "-f", "csv", "-c", "f"]).lines().count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

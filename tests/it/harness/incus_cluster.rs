@@ -100,12 +100,34 @@ impl IncusCluster {
 
     /// Publishes the image of the tests with the configuration of a controller.
     pub fn publish(&self, controller: &RunningController) {
-        let mut publish = Command::new(program());
-        publish.args(["image", "publish", "--config"]).arg(controller.folder().join("hotdesk.toml"));
-        publish.arg("--data-dir").arg(controller.data_dir()).arg("--image").arg(image());
-        remove_test_variables(&mut publish);
-        let published = publish.output().expect("hotdesk");
-        assert!(published.status.success(), "{}", String::from_utf8_lossy(&published.stderr));
+        self.hotdesk(controller, &["image", "publish"], &image());
+    }
+
+    /// Runs an operator's command with the configuration of a controller and this image; returns its output and its progress.
+    pub fn hotdesk(&self, controller: &RunningController, words: &[&str], image: &Path) -> (String, String) {
+        let output = self.command(controller, words, image).output().expect("hotdesk");
+        let [text, progress] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(output.status.success(), "{words:?}: {text} {progress}");
+        (text, progress)
+    }
+
+    /// An operator's command with the configuration of a controller and this image.
+    pub fn command(&self, controller: &RunningController, words: &[&str], image: &Path) -> Command {
+        let mut command = Command::new(program());
+        command.args(words).arg("--config").arg(controller.folder().join("hotdesk.toml"));
+        command.arg("--data-dir").arg(controller.data_dir()).arg("--image").arg(image);
+        remove_test_variables(&mut command);
+        command
+    }
+
+    /// The members whose pool has an unpacked image, in ascending order; a member occurs for each image.
+    pub fn image_members(&self) -> Vec<String> {
+        let list = ["1", "storage", "volume", "list", "local", "type=image", "-f", "csv", "-c", "L"];
+        let listed = self.run("incus", &list);
+        let mut members: Vec<String> = listed.lines().map(str::to_owned).collect();
+        members.sort();
+        members
     }
 
     /// A column of the instances, for each of them: `n` is the name, `s` the status, `L` the member.

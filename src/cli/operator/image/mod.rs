@@ -35,8 +35,11 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },
-    /// Publish the guest image, with this program as its agent, in Incus unless it is there; print its name (engines.incus).
+    /// Publish the guest image, with this program as its agent, on all members of Incus that lack it; print its name
+    /// (engines.incus).
     Publish(Box<serve::Options>),
+    /// Remove the images that this data folder published in Incus and that no computer needs (engines.incus).
+    Prune(Box<serve::Options>),
     /// Import an OCI image with Debian or Ubuntu, on which templates are built (`base: NAME`). Needs root.
     Import {
         #[command(flatten)]
@@ -73,7 +76,7 @@ pub enum Variant {
 ///
 /// # Errors
 /// When the scripts are not installed, cannot be run, or fail; they print the reason. Those of [`import::import`],
-/// [`import::list`], [`import::remove`] and [`publish::publish`].
+/// [`import::list`], [`import::remove`], [`publish::publish`] and [`publish::prune`].
 pub fn run(command: Command, json: bool) -> Outcome<()> {
     let (script, arguments) = match command {
         Command::Build { variant, cache } => {
@@ -87,6 +90,7 @@ pub fn run(command: Command, json: bool) -> Outcome<()> {
             return import::import(&options.load()?.data_dir, &name, &source, max_mb * 1_000_000);
         }
         Command::Publish(options) => return publish::publish(&options.load()?, json),
+        Command::Prune(options) => return publish::prune(&options.load()?, json),
         Command::List(options) => return import::list(&options.load()?.data_dir, json),
         Command::Remove { options, name } => return import::remove(&options.load()?.data_dir, &name),
         Command::Kernel { folder } => ("vm/build", folder.map(PathBuf::into_os_string).into_iter().collect()),

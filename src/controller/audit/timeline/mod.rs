@@ -113,7 +113,8 @@ impl ActionTimelines {
     /// answer delays no other.
     pub fn fetch_active(&self, running: Vec<(ComputerId, Guest)>) {
         let now = clock::now();
-        self.in_progress().retain(|computer| running.iter().any(|(id, _)| id == computer));
+        let known: HashSet<ComputerId> = running.iter().map(|(id, _)| *id).collect();
+        self.in_progress().retain(|computer| known.contains(computer));
         for (computer, guest) in running {
             let age = guest.last_acted().map(|at| now.since(at).unwrap_or_default());
             let limit = if self.in_progress().contains(&computer) { IN_PROGRESS } else { ACTIVE };

@@ -2,7 +2,7 @@
 
 mod hosts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -216,8 +216,8 @@ impl Fleet {
         let mut prepared = self.shared.recover_boot_snapshots().await;
         prepared.extend(self.shared.recover_pool().await);
         let machines = self.shared.engine.list().await.map_err(Error::internal)?;
-        let is_known = |id: &ComputerId| rows.iter().any(|row| row.id == *id) || prepared.contains(id);
-        for orphan in machines.into_iter().filter(|id| !is_known(id)) {
+        let known: HashSet<ComputerId> = rows.iter().map(|row| row.id).chain(prepared).collect();
+        for orphan in machines.into_iter().filter(|id| !known.contains(id)) {
             tracing::warn!(computer = %orphan, "removing a machine that belongs to no computer");
             if let Err(error) = self.shared.engine.destroy(orphan).await {
                 tracing::error!(
@@ -411,6 +411,11 @@ impl Fleet {
     /// Returns the pictures of snapshots.
     pub fn snapshot_pictures(&self) -> &RecordedPictures {
         &self.shared.snapshot_pictures
+    }
+
+    /// Returns the computers that run and have a guest, in no order.
+    pub fn running_computers(&self) -> Vec<ComputerId> {
+        self.shared.running_computers()
     }
 
     /// Returns the guests of running computers to which somebody's request went.

@@ -163,6 +163,13 @@ impl FleetState {
         runners.keys().copied().collect()
     }
 
+    /// Returns the computers with a guest; see `Fleet::running_computers`.
+    pub(in crate::computers) fn running_computers(&self) -> Vec<ComputerId> {
+        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = runners.iter().filter(|(_, handle)| handle.presence.borrow().guest.is_some());
+        running.map(|(id, _)| *id).collect()
+    }
+
     /// Returns the guests to which somebody's request went; see `Fleet::used_guests`.
     pub(in crate::computers) fn used_guests(&self) -> Vec<(ComputerId, Guest)> {
         let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);

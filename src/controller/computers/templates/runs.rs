@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 
 use super::Templates;
 use hotdesk_base::clock;
-use hotdesk_domain::computer::lifecycle::{Command, Status};
+use hotdesk_domain::computer::lifecycle::Command;
 use hotdesk_domain::error::Result;
 use hotdesk_store::fleet::computers::Computer;
 
@@ -17,11 +17,7 @@ impl Templates {
     /// # Errors
     /// `Internal` when the database fails.
     pub async fn delete_expired_runs(&self) -> Result<()> {
-        let now = clock::now();
-        let mut computers = self.0.store.all_computers().await?;
-        computers.retain(|computer| {
-            computer.status != Status::Deleting && computer.expires_at.is_some_and(|end| end <= now)
-        });
+        let computers = self.0.store.expired_computers(clock::now()).await?;
         stream::iter(&computers).for_each_concurrent(AT_ONCE, |computer| self.delete_run(computer)).await;
         Ok(())
     }

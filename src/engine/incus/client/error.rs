@@ -29,6 +29,13 @@ impl ClientError {
         matches!(self, Self::Refused { message, .. } if message.to_lowercase().contains("busy"))
     }
 
+    /// Whether another instance has the name that the call wants to give.
+    pub(in crate::incus) fn is_taken(&self) -> bool {
+        let Self::Refused { message, .. } = self else { return false };
+        let lower = message.to_lowercase();
+        lower.contains("already exists") || lower.contains("unique constraint")
+    }
+
     /// The failure of a step of an engine. A full storage pool is a lack of capacity.
     pub(in crate::incus) fn at(self, step: &'static str) -> EngineError {
         if let Self::Refused { message, .. } = &self {
@@ -71,6 +78,14 @@ mod tests {
         assert!(!refused(500, "x").is_missing() && !unreachable("x").is_missing());
         assert!(refused(400, "Instance is busy running a \"stop\" operation").is_busy());
         assert!(!refused(400, "The instance is already running").is_busy());
+        for (error, is_taken) in [
+            (refused(409, "Instance \"x\" already exists"), true),
+            (refused(500, "UNIQUE constraint failed: instances.project_id, instances.name"), true),
+            (refused(404, "Instance not found"), false),
+            (unreachable("connection refused"), false),
+        ] {
+            assert_eq!(error.is_taken(), is_taken, "{error}");
+        }
         for (error, is_full) in [
             (refused(400, "write /x: no space left on device"), true),
             (refused(500, "Disk quota exceeded"), true),

@@ -30,7 +30,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_util::io::ReaderStream;
 
 pub(in crate::incus) use error::ClientError;
-pub(in crate::incus) use events::InstanceEvent;
+pub(in crate::incus) use events::{Events, InstanceEvent};
 pub(in crate::incus) use exec::ExecStream;
 
 use crate::EngineResult;

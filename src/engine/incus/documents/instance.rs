@@ -29,6 +29,12 @@ pub(in crate::incus) const FENCED: &str = "user.hotdesk.fenced";
 pub(in crate::incus) const IMAGE_ID: &str = "hotdesk.image";
 pub(in crate::incus) const IMAGE_AGENT: &str = "hotdesk.agent";
 pub(in crate::incus) const IMAGE_BYTES: &str = "hotdesk.bytes";
+/// Prefix of the property by which a state folder marks an image that it needs; its id follows.
+pub(in crate::incus) const IMAGE_OWNER: &str = "hotdesk.owner.";
+/// Label with the id of the state folder whose publication made an instance, so that a member fetches an image.
+pub(in crate::incus) const PUBLICATION: &str = "user.hotdesk.publication";
+/// Key with the fingerprint of the image from which an instance was made, which its copies keep.
+const BASE_IMAGE: &str = "volatile.base_image";
 
 /// An instance, as the API describes it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -93,6 +99,12 @@ impl Instance {
     /// The digest of the agent that it has.
     pub(in crate::incus) fn agent(&self) -> Option<&str> {
         self.label(AGENT).or_else(|| self.config.get(&image_key(IMAGE_AGENT)).map(String::as_str))
+    }
+
+    /// The image from which it or its source was made: the fingerprint, and the id of the build.
+    pub(in crate::incus) fn origins(&self) -> impl Iterator<Item = &str> {
+        let build = self.config.get(&image_key(IMAGE_ID));
+        self.label(BASE_IMAGE).into_iter().chain(build.map(String::as_str))
     }
 
     /// Bytes of the image below its own files, which its quota includes.

@@ -12,7 +12,8 @@ use crate::{Boot, Change, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use instance::{ADDRESS, COMPUTER, GENERATION};
 pub(super) use instance::{
-    AGENT, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, Instance, MADE, MOVING, OWNER, Power, STATE,
+    AGENT, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER, Instance, MADE, MOVING, OWNER, PUBLICATION,
+    Power, STATE,
 };
 pub(super) use names::{
     id_of, id_of_path, machine_of, name, name_of_path, path_of, replica_name, replica_of, snapshot_name,
@@ -64,6 +65,18 @@ pub(super) fn create(
         "source": { "type": "image", "fingerprint": image.fingerprint },
         "config": config,
         "devices": devices(settings, spec, image.bytes, network),
+    })
+}
+
+/// Document of an instance without a network, which is never started: its member fetches and unpacks the image for it.
+pub(super) fn temporary(pool: &str, name: &str, owner: &str, fingerprint: &str) -> Value {
+    json!({
+        "name": name,
+        "type": "container",
+        "profiles": [],
+        "source": { "type": "image", "fingerprint": fingerprint },
+        "config": { "boot.autostart": "false", PUBLICATION: owner },
+        "devices": { "root": { "type": "disk", "path": "/", "pool": pool } },
     })
 }
 
@@ -348,6 +361,14 @@ mod tests {
         assert_eq!(limited["config"]["limits.cpu.allowance"], "25ms/100ms");
         let alone = create(&settings(), &spec(1.0, 10), "own", &image, None);
         assert!(alone["devices"].get("eth0").is_none());
+    }
+
+    #[test]
+    fn a_temporary_instance_is_no_computer_and_has_no_network() {
+        let made = temporary("local", "hotdesk-image-1", "own", "f");
+        assert_eq!((&made["config"][PUBLICATION], made["config"].get(OWNER)), (&json!("own"), None));
+        assert_eq!(made["devices"].as_object().map(Map::len), Some(1));
+        assert_eq!(made["devices"]["root"]["pool"], "local");
     }
 
     #[test]

@@ -1,4 +1,9 @@
-//! The guest image in the image store of Incus: its name, its archive, and its publication.
+//! The guest image in the image store of Incus: its name and its archive; in submodules its publication, its presence on the
+//! members of a cluster, and the removal of old ones.
+
+mod members;
+mod prune;
+mod publication;
 
 use std::fs;
 use std::io;
@@ -6,17 +11,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hyper::Method;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::host::command::{host_error, run_with_timeout, tool};
 use crate::incus::client::{Client, ClientError};
-use crate::incus::documents::{IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, ImageRecord};
+use crate::incus::documents::{IMAGE_BYTES, IMAGE_OWNER, ImageRecord};
 use crate::{EngineError, EngineResult, Shortage};
 use hotdesk_base::hex::hex;
-use hotdesk_base::tasks::spawn_blocking;
+pub(super) use members::list_members;
+pub use prune::{PruneOutcome, PrunedImage};
+pub(super) use publication::Publisher;
+pub use publication::{ImagePresence, PublicationStep, PublishedImage};
 
 const PUBLISH: &str = "publish the guest image";
 const FIND: &str = "find the published image";
@@ -24,7 +31,6 @@ const FIND: &str = "find the published image";
 const ALIAS_DIGITS: usize = 16;
 /// Timeout of the archive of an image: some gigabytes, on a busy host.
 const ARCHIVE_TIMEOUT: Duration = Duration::from_secs(1800);
-const ALIAS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The guest image of the configuration.
 #[derive(Clone, Debug)]
@@ -48,17 +54,6 @@ pub(super) struct AgentFile {
     pub(super) path: PathBuf,
     /// Digest of its content.
     pub(super) digest: String,
-}
-
-/// Outcome of a publication.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishedImage {
-    /// Alias of the image in Incus.
-    pub alias: String,
-    /// Its fingerprint.
-    pub fingerprint: String,
-    /// Whether it was published before.
-    pub existed: bool,
 }
 
 impl GuestImage {
@@ -102,55 +97,6 @@ impl GuestImage {
         }
     }
 
-    /// Publishes the image with an agent unless it is published. `scratch` is a folder for its archive.
-    ///
-    /// # Errors
-    /// `NoCapacity` or `Failed`; a later call continues.
-    pub(super) async fn publish(
-        &self,
-        client: &Client,
-        agent: AgentFile,
-        scratch: PathBuf,
-    ) -> EngineResult<PublishedImage> {
-        let at = |error: ClientError| error.at(PUBLISH);
-        let alias = self.alias();
-        if let Some(fingerprint) = self.find_alias(client).await.map_err(at)? {
-            return Ok(PublishedImage { alias, fingerprint, existed: true });
-        }
-        // An interrupted publication may have uploaded it.
-        let fingerprint = match self.find_uploaded(client).await.map_err(at)? {
-            Some(fingerprint) => fingerprint,
-            None => self.upload(client, agent, scratch).await?,
-        };
-        let named = json!({ "name": alias, "target": fingerprint, "description": "guest image of hotdesk" });
-        client.run(Method::POST, "/1.0/images/aliases", Some(&named), ALIAS_TIMEOUT).await.map_err(at)?;
-        Ok(PublishedImage { alias, fingerprint, existed: false })
-    }
-
-    async fn find_uploaded(&self, client: &Client) -> Result<Option<String>, ClientError> {
-        let images = client.get("/1.0/images?recursion=1").await?;
-        let own = images
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|image| image["properties"][IMAGE_ID].as_str() == Some(self.id.as_str()));
-        Ok(own.and_then(|image| image["fingerprint"].as_str()).map(str::to_owned))
-    }
-
-    async fn upload(&self, client: &Client, agent: AgentFile, scratch: PathBuf) -> EngineResult<String> {
-        let (image, digest) = (self.clone(), agent.digest.clone());
-        let made = spawn_blocking(move || image.archive(&agent, &scratch));
-        let (archive, bytes) =
-            made.await.map_err(|_| EngineError::failed(PUBLISH, "the archive's thread panicked"))??;
-        let file =
-            tokio::fs::File::open(archive.path()).await.map_err(host_error(PUBLISH, archive.path()))?;
-        let properties = format!(
-            "description=hotdesk&{IMAGE_ID}={}&{IMAGE_AGENT}={digest}&{IMAGE_BYTES}={bytes}",
-            self.id
-        );
-        client.upload_image(file, &properties).await.map_err(|error| error.at(PUBLISH))
-    }
-
     /// Makes the archive of the image (`doc/reference/image_format.md` of Incus, "Unified tarball"), and returns the bytes of
     /// the files in it. Blocks.
     fn archive(&self, agent: &AgentFile, scratch: &Path) -> EngineResult<(tempfile::NamedTempFile, u64)> {
@@ -182,6 +128,16 @@ impl GuestImage {
         }
         Err(EngineError::failed(PUBLISH, format!("tar: {status}: {stderr}")))
     }
+}
+
+/// The property by which an installation marks an image that it published or found published.
+fn mark(owner: &str) -> String {
+    format!("{IMAGE_OWNER}{owner}")
+}
+
+/// A property of an image of the API.
+fn property<'a>(image: &'a Value, name: &str) -> Option<&'a str> {
+    image["properties"][name].as_str()
 }
 
 /// Writes what an image has besides the files of the guest image; returns the bytes of the agent.

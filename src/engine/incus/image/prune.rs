@@ -1,0 +1,190 @@
+//! Removal of published images that no computer and no configuration needs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use super::{GuestImage, Publisher, mark, property};
+use crate::incus::client::ClientError;
+use crate::incus::documents::{IMAGE_ID, IMAGE_OWNER, Instance, Power};
+use crate::{EngineError, EngineResult};
+
+const PRUNE: &str = "remove old images";
+/// Timeout of the removal of an image: each member removes its copy.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// An image that an installation published, and what a removal of old ones did with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrunedImage {
+    /// Its fingerprint.
+    pub fingerprint: String,
+    /// Its alias; `None` after an interrupted publication.
+    pub alias: Option<String>,
+    /// Bytes of its archive.
+    pub bytes: u64,
+    /// What was done with it.
+    pub outcome: PruneOutcome,
+}
+
+/// What a removal of old images did with one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PruneOutcome {
+    /// It is removed from all members.
+    Removed,
+    /// It stays: it is that of the configuration.
+    Configured,
+    /// It stays: this many instances began from it.
+    InUse(usize),
+    /// It stays for another installation, which published it too. Its mark of this one is removed.
+    Shared,
+}
+
+impl Publisher<'_> {
+    /// Removes the images that this installation marked, except for `image` and for those from which an instance of the project
+    /// began, whoever made the instance. Returns all that it marked.
+    ///
+    /// # Errors
+    /// `Failed` when a member does not answer, so that nobody knows what its instances need; then nothing is removed.
+    pub(in crate::incus) async fn prune(&self, image: &GuestImage) -> EngineResult<Vec<PrunedImage>> {
+        let at = |error: ClientError| error.at(PRUNE);
+        let images = self.client.get("/1.0/images?recursion=1").await.map_err(at)?;
+        let listed = self.client.get("/1.0/instances?recursion=1").await.map_err(at)?;
+        let instances: Vec<Instance> =
+            serde_json::from_value(listed).map_err(|error| EngineError::failed(PRUNE, error))?;
+        let needs = needs(&instances)?;
+        let mark = mark(self.owner);
+        let mut pruned = Vec::new();
+        for record in images.as_array().into_iter().flatten() {
+            let Some(fingerprint) = record["fingerprint"].as_str() else { continue };
+            if property(record, &mark).is_none() {
+                continue;
+            }
+            let outcome = decide(record, &image.id, &needs, &mark);
+            let path = format!("/1.0/images/{fingerprint}");
+            match outcome {
+                PruneOutcome::Removed => {
+                    let done = self.client.run(Method::DELETE, &path, None, REMOVE_TIMEOUT).await;
+                    match done {
+                        Ok(_) => {}
+                        Err(error) if error.is_missing() => {}
+                        Err(error) => return Err(at(error)),
+                    }
+                }
+                PruneOutcome::Shared => {
+                    let document = without_mark(record, &mark);
+                    self.client.run(Method::PUT, &path, Some(&document), REMOVE_TIMEOUT).await.map_err(at)?;
+                }
+                PruneOutcome::Configured | PruneOutcome::InUse(_) => {}
+            }
+            pruned.push(PrunedImage {
+                fingerprint: fingerprint.to_owned(),
+                alias: record["aliases"][0]["name"].as_str().map(str::to_owned),
+                bytes: record["size"].as_u64().unwrap_or_default(),
+                outcome,
+            });
+        }
+        Ok(pruned)
+    }
+}
+
+/// How many instances began from an image, by its fingerprint and by the id of its build.
+///
+/// # Errors
+/// `Failed` when the configuration of an instance is not known.
+fn needs(instances: &[Instance]) -> EngineResult<BTreeMap<&str, usize>> {
+    let mut needs = BTreeMap::new();
+    for instance in instances {
+        if instance.power() == Power::Unknown {
+            let detail = format!(
+                "the member {:?} does not answer, and its computers may need any image; run this again when it does",
+                instance.location
+            );
+            return Err(EngineError::failed(PRUNE, detail));
+        }
+        for origin in instance.origins() {
+            *needs.entry(origin).or_default() += 1;
+        }
+    }
+    Ok(needs)
+}
+
+fn decide(record: &Value, configured: &str, needs: &BTreeMap<&str, usize>, own_mark: &str) -> PruneOutcome {
+    let build = property(record, IMAGE_ID);
+    if build == Some(configured) {
+        return PruneOutcome::Configured;
+    }
+    let uses = |name: Option<&str>| name.and_then(|name| needs.get(name).copied()).unwrap_or_default();
+    let in_use = uses(record["fingerprint"].as_str()).max(uses(build));
+    if in_use > 0 {
+        return PruneOutcome::InUse(in_use);
+    }
+    let is_shared = record["properties"]
+        .as_object()
+        .is_some_and(|all| all.keys().any(|key| key.starts_with(IMAGE_OWNER) && key != own_mark));
+    if is_shared { PruneOutcome::Shared } else { PruneOutcome::Removed }
+}
+
+/// The document of an image without a mark.
+fn without_mark(record: &Value, mark: &str) -> Value {
+    let mut properties: Map<String, Value> = record["properties"].as_object().cloned().unwrap_or_default();
+    properties.remove(mark);
+    json!({
+        "auto_update": record["auto_update"],
+        "public": record["public"],
+        "expires_at": record["expires_at"],
+        "profiles": record["profiles"],
+        "properties": properties,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(fingerprint: &str, build: &str, owners: &[&str]) -> Value {
+        let mut properties = json!({ "hotdesk.image": build });
+        for owner in owners {
+            properties[mark(owner)] = json!("1");
+        }
+        json!({ "fingerprint": fingerprint, "public": false, "properties": properties })
+    }
+
+    fn instance(config: Value, status: &str) -> Instance {
+        serde_json::from_value(json!({ "status": status, "location": "m1", "config": config })).unwrap()
+    }
+
+    #[test]
+    fn images_stay_while_a_computer_a_configuration_or_another_installation_needs_them() {
+        let instances = [
+            instance(json!({"volatile.base_image": "f-used"}), "Stopped"),
+            instance(json!({"image.hotdesk.image": "b-copied"}), "Running"),
+            instance(json!({"volatile.base_image": "f-both", "image.hotdesk.image": "b-both"}), "Running"),
+        ];
+        let needs = needs(&instances).unwrap();
+        for (record, expected) in [
+            (image("f-now", "b-now", &["own"]), PruneOutcome::Configured),
+            (image("f-used", "b-used", &["own"]), PruneOutcome::InUse(1)),
+            (image("f-copied", "b-copied", &["own"]), PruneOutcome::InUse(1)),
+            (image("f-both", "b-both", &["own", "other"]), PruneOutcome::InUse(1)),
+            (image("f-shared", "b-shared", &["own", "other"]), PruneOutcome::Shared),
+            (image("f-old", "b-old", &["own"]), PruneOutcome::Removed),
+        ] {
+            assert_eq!(decide(&record, "b-now", &needs, &mark("own")), expected, "{record}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_may_need_any_image() {
+        let refused = needs(&[instance(json!({}), "Error")]).unwrap_err();
+        assert!(format!("{refused:#}").contains("m1"), "{refused:#}");
+    }
+
+    #[test]
+    fn only_the_own_mark_is_removed() {
+        let left = without_mark(&image("f", "b", &["own", "other"]), &mark("own"));
+        assert_eq!(left["properties"], json!({"hotdesk.image": "b", "hotdesk.owner.other": "1"}));
+        assert_eq!(left["public"], false);
+    }
+}
