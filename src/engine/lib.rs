@@ -53,7 +53,7 @@ pub use crate::host::addresses::{Addresses, AgentClient, InvalidSubnet, NetworkC
 pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
 use crate::incus::IncusEngine;
-pub use crate::incus::{IncusSettings, PublishedImage, run_bridge};
+pub use crate::incus::{IncusSettings, PublishedImage, run_bridge, run_launcher};
 pub use crate::leftovers::{Leftover, Leftovers, MAX_LEFTOVERS};
 use crate::qemu::QemuEngine;
 pub use crate::qemu::QemuSettings;
@@ -109,15 +109,16 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
     driver::share(EngineSet::open(settings, mode)?, mode)
 }
 
-/// Publishes the guest image of the settings, with this program as its agent, in the image store of Incus. Does nothing when it
-/// is published. Each member of a cluster fetches the image when it first needs it.
+/// Publishes the guest image of the settings, with this program as its agent, in the image store of Incus, in the form of each
+/// offered isolation. Leaves alone what is published. Each member of a cluster fetches the image when it first needs it.
 ///
 /// # Errors
 /// `Failed` when the engine is not Incus, or the server refuses; `NoCapacity` when a disk is full. A later call continues.
-pub async fn publish_image(settings: EngineSettings) -> EngineResult<PublishedImage> {
+pub async fn publish_images(settings: EngineSettings) -> EngineResult<Vec<PublishedImage>> {
     let [EngineKind::Incus(own)] = settings.kinds.as_slice() else {
         return Err(EngineError::failed("publish the guest image", "engines.incus.url is not set"));
     };
+    host::files::set_umask();
     let own = own.clone();
     IncusEngine::open(settings.host, own, OpenMode::ReadOnly)?.publish().await
 }
@@ -143,7 +144,7 @@ pub fn checks(settings: &EngineSettings) -> Vec<EngineChecks<'_>> {
             EngineChecks { offer: QemuEngine::offer(), checks: qemu::probe::checks(host, own) }
         }
         EngineKind::Incus(own) => {
-            EngineChecks { offer: IncusEngine::offer(), checks: incus::checks(host, own) }
+            EngineChecks { offer: IncusEngine::default_offer(own), checks: incus::checks(host, own) }
         }
     });
     let mut checks: Vec<_> = checks.collect();

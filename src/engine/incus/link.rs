@@ -36,8 +36,6 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 
 const OPEN: &str = "open the agent's socket";
-/// The far end in an instance.
-const BRIDGE: [&str; 4] = ["/usr/bin/hotdesk", "bridge", "--socket", AGENT_SOCKET];
 /// Timeout of the exec and its first frames; through another member of a cluster it takes up to a second.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of one stream. The far end only opens a socket.
@@ -65,8 +63,8 @@ impl Links {
         Ok(Self { client, folder: folder.to_owned(), tasks, open: Mutex::default() })
     }
 
-    /// The socket of a computer that runs; opens it unless it is open.
-    pub(super) fn ensure(&self, id: ComputerId) -> EngineResult<PathBuf> {
+    /// The socket of a computer that runs; opens it unless it is open. `program` is the executable of hotdesk in its instance.
+    pub(super) fn ensure(&self, id: ComputerId, program: &'static str) -> EngineResult<PathBuf> {
         let path = self.path(id);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.contains_key(&id) {
@@ -80,6 +78,7 @@ impl Links {
         let link = Arc::new(Link {
             client: self.client.clone(),
             id,
+            program,
             tasks: self.tasks.clone(),
             stop: stop.clone(),
             sender: tokio::sync::Mutex::default(),
@@ -109,6 +108,7 @@ impl Links {
 struct Link {
     client: Client,
     id: ComputerId,
+    program: &'static str,
     tasks: Tasks,
     stop: CancellationToken,
     /// The connection to the far end, while there is one.
@@ -182,7 +182,8 @@ impl Link {
     /// Starts the far end.
     async fn begin(&self) -> io::Result<Sender> {
         let name = documents::name(self.id);
-        let stream = self.client.exec(&name, &BRIDGE).await.map_err(io::Error::other)?;
+        let bridge = [self.program, "bridge", "--socket", AGENT_SOCKET];
+        let stream = self.client.exec(&name, &bridge).await.map_err(io::Error::other)?;
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_INTERVAL)

@@ -17,6 +17,7 @@ mod image;
 mod lifecycle;
 mod link;
 mod network;
+mod sandbox;
 mod settings;
 mod watch;
 
@@ -32,11 +33,13 @@ use uuid::Uuid;
 pub use bridge::run as run_bridge;
 pub(crate) use checks::checks;
 pub use image::PublishedImage;
+pub use sandbox::run_launcher;
 pub use settings::IncusSettings;
 
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, write_durably};
 use crate::incus::client::Client;
+use crate::incus::documents::BootMode;
 use crate::incus::image::{AgentFile, GuestImage};
 use crate::incus::link::Links;
 use crate::incus::network::AddressBook;
@@ -77,19 +80,26 @@ pub(crate) struct IncusEngine {
 }
 
 impl IncusEngine {
-    /// What the engine offers.
-    pub(crate) fn offer() -> Offer {
+    /// What the engine offers with an isolation.
+    pub(crate) fn offer(isolation: Isolation) -> Offer {
+        let own_kernel = isolation == Isolation::Sandbox;
         Offer {
-            isolation: Isolation::Shared,
+            isolation,
             engine: "incus",
             capabilities: Capabilities {
+                suspend: own_kernel,
                 live_cpu: true,
-                live_ram: true,
-                live_disk: true,
+                live_ram: !own_kernel,
+                live_disk: !own_kernel,
                 copy_while_running: true,
                 ..Capabilities::default()
             },
         }
+    }
+
+    /// The offer of computers for which nobody chose an isolation.
+    pub(crate) fn default_offer(settings: &IncusSettings) -> Offer {
+        Self::offer(settings.offered.first().copied().unwrap_or(Isolation::Shared))
     }
 
     /// Opens the engine. The server is not asked for anything yet. Blocks.
@@ -105,7 +115,7 @@ impl IncusEngine {
         let client = Client::open(&settings)?;
         let tasks = Tasks::new();
         Ok(Self {
-            offers: Offers::one(Self::offer()),
+            offers: Offers::several(settings.offered.iter().copied().map(Self::offer).collect())?,
             owner: owner(&folder.join(OWNER_FILE))?,
             agent,
             addresses: AddressBook::default(),
@@ -125,20 +135,25 @@ impl IncusEngine {
             .ok_or_else(|| EngineError::failed("find the agent", "the engine was opened without it"))
     }
 
-    /// Reads the guest image of the configuration.
-    async fn guest_image(&self) -> EngineResult<GuestImage> {
-        let folder = self.host.image.clone();
-        let read = spawn_blocking(move || GuestImage::read(&folder)).await;
+    /// Reads the guest image of the configuration, for instances of an isolation.
+    async fn guest_image(&self, isolation: Isolation) -> EngineResult<GuestImage> {
+        let (folder, runsc) = (self.host.image.clone(), self.settings.runsc.clone());
+        let read = spawn_blocking(move || GuestImage::read_for(isolation, &folder, &runsc)).await;
         read.map_err(|_| EngineError::failed("read the guest image", "the thread panicked"))?
     }
 
-    /// Publishes the guest image with the agent unless that is done; see [`crate::publish_image`].
-    pub(crate) async fn publish(&self) -> EngineResult<PublishedImage> {
+    /// Publishes the guest image with the agent for each offered isolation unless that is done; see [`crate::publish_images`].
+    pub(crate) async fn publish(&self) -> EngineResult<Vec<PublishedImage>> {
         let (scratch, program) = (self.host.state_dir.join(FOLDER), self.host.agent_binary.clone());
         // Not the copy in the state folder: that is of the version of a controller that may run.
         let agent = spawn_blocking(move || agent_file(program)).await;
         let agent = agent.map_err(|_| EngineError::failed("read the agent", "the thread panicked"))??;
-        self.guest_image().await?.publish(&self.client, agent, scratch).await
+        let mut published = Vec::new();
+        for isolation in self.offers.isolations() {
+            let image = self.guest_image(isolation).await?;
+            published.push(image.publish(&self.client, agent.clone(), scratch.clone()).await?);
+        }
+        Ok(published)
     }
 }
 
@@ -188,13 +203,13 @@ impl Engine for IncusEngine {
     }
 
     async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String> {
-        self.offers.require(isolation)?;
-        let (image, agent) = (self.guest_image().await?, self.agent()?);
-        Ok(hex(&Sha256::digest(format!("incus {} {}", image.id, agent.digest))))
+        let isolation = self.offers.require(isolation)?.isolation;
+        let (image, agent) = (self.guest_image(isolation).await?, self.agent()?);
+        Ok(hex(&Sha256::digest(format!("incus {} {}", image.key(), agent.digest))))
     }
 
     async fn image_id(&self) -> EngineResult<String> {
-        Ok(self.guest_image().await?.id)
+        Ok(self.guest_image(Isolation::Shared).await?.id)
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
@@ -202,7 +217,7 @@ impl Engine for IncusEngine {
     }
 
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        self.start_instance(&self.offers.effective(spec)?, boot).await
+        self.start_instance(&self.offers.effective(spec)?, boot, BootMode::FromDisk).await
     }
 
     async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
@@ -231,6 +246,18 @@ impl Engine for IncusEngine {
     async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()> {
         self.wait_until_stopped(id).await;
         Ok(())
+    }
+
+    async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
+        self.suspend_instance(id).await
+    }
+
+    async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        self.start_instance(&self.offers.effective(spec)?, boot, BootMode::FromMemory).await
+    }
+
+    async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
+        self.discard_saved(id).await
     }
 
     async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
@@ -274,7 +301,7 @@ impl Engine for IncusEngine {
             let (run, left_out): (Vec<Check<'_>>, Vec<Check<'_>>) =
                 checks(&host, &settings).into_iter().partition(|check| thorough || check.is_quick);
             EngineFindings {
-                offer: Self::offer(),
+                offer: Self::default_offer(&settings),
                 findings: run.into_iter().map(Check::run).collect(),
                 left_out: left_out.into_iter().map(|check| check.what.into()).collect(),
             }
@@ -314,6 +341,7 @@ mod tests {
         let offers = second.offers();
         assert_eq!(offers.isolations(), [Isolation::Shared]);
         assert!(!offers.capabilities(Isolation::Shared).suspend);
+        assert!(IncusEngine::offer(Isolation::Sandbox).capabilities.suspend);
         let id = ComputerId::random();
         let refused = second.snapshot(id, Uuid::new_v4(), true).await.unwrap_err();
         assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
