@@ -150,10 +150,7 @@ impl IncusEngine {
             return Err(error.at(START));
         }
         if spec.isolation == Isolation::Sandbox {
-            if let Err(error) = self.await_boot(spec.id, boot.generation).await {
-                self.end_failed(spec.id).await;
-                return Err(error);
-            }
+            self.await_boot(spec.id, boot.generation).await?;
             if mode == BootMode::FromMemory {
                 self.forget_memory(spec.id).await;
             }
@@ -162,7 +159,7 @@ impl IncusEngine {
     }
 
     /// Ends the instance of a failed start.
-    async fn end_failed(&self, id: ComputerId) {
+    pub(super) async fn end_failed(&self, id: ComputerId) {
         if let Err(error) = self.kill(id).await {
             tracing::warn!(
                 computer = %id,

@@ -88,13 +88,14 @@ impl IncusEngine {
         Err(error)
     }
 
-    /// Waits until the guest of an instance that was started runs.
+    /// Waits until the guest of an instance that was started runs. Ends the instance when that fails.
     ///
     /// # Errors
-    /// `Damaged` when the saved memory is not whole; `Failed`. The caller ends the instance.
+    /// `Damaged` when the saved memory is not whole; `Failed`.
     pub(in crate::incus) async fn await_boot(&self, id: ComputerId, generation: u64) -> EngineResult<()> {
         let Err(error) = self.ask_launcher(id, READY, generation, BOOT_STEP).await else { return Ok(()) };
         // The launcher ends when the boot fails, and leaves the reason.
+        self.end_failed(id).await;
         let text = self.client.read_file(&documents::name(id), FAILURE_FILE).await.ok().flatten();
         let failure = text.and_then(|text| serde_json::from_slice::<BootFailure>(&text).ok());
         match failure.filter(|failure| failure.generation == generation) {
