@@ -76,7 +76,8 @@ impl Config {
         let offered = self.engines.isolations()?;
         if offered.contains(&Isolation::Vm) {
             return refused(
-                "engines.offered may have \"shared\" and \"sandbox\" with engines.incus: instances have no other isolation",
+                "engines.offered may have \"shared\" and \"sandbox\" with engines.incus: instances have no other \
+                 isolation",
             );
         }
         if self.host.is_used() {

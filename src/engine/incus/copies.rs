@@ -110,8 +110,11 @@ impl IncusEngine {
         let path = documents::path(id);
         let done = self.client.run(Method::PUT, &path, Some(&request), SNAPSHOT_TIMEOUT).await;
         done.map_err(|error| error.at(ROLLBACK))?;
-        // The snapshot may be of a suspended machine.
-        self.discard_saved(id).await
+        match instance.isolation() {
+            // The snapshot may be of a suspended machine.
+            Isolation::Sandbox => self.discard_saved(id).await,
+            Isolation::Shared | Isolation::Vm => Ok(()),
+        }
     }
 
     pub(super) async fn drop_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
