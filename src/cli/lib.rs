@@ -235,6 +235,16 @@ enum GuestCommand {
         #[arg(long, value_name = "FILE")]
         socket: PathBuf,
     },
+    /// Run a computer under gVisor in its Incus instance (`start`, `resume`), or ask this for something (`ready`, `suspend`). The
+    /// engine over Incus starts this.
+    #[command(hide = true)]
+    Launcher {
+        /// What to do.
+        verb: String,
+        /// Generation of the boot.
+        #[arg(long, value_name = "NUMBER")]
+        generation: u64,
+    },
     /// Resolve the names that the egress policy of a computer permits. The engine starts this.
     #[command(hide = true)]
     NameProxy {
@@ -322,6 +332,9 @@ fn run_guest(command: GuestCommand) -> Outcome {
         GuestCommand::SetCpus { count } => hotdesk_agent::system::cpus::limit_all(count)?,
         GuestCommand::Bridge { socket } => hotdesk_engine::run_bridge(&socket)
             .map_err(|error| format!("cannot serve the connections to {}: {error}", socket.display()))?,
+        GuestCommand::Launcher { verb, generation } => {
+            hotdesk_engine::run_launcher(&verb, generation).map_err(|error| format!("{error:#}"))?;
+        }
         GuestCommand::NameProxy { settings } => {
             hotdesk_engine::run_name_proxy(&settings).map_err(|error| format!("{error:#}"))?;
         }

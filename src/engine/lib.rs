@@ -54,7 +54,7 @@ pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
 use crate::incus::IncusEngine;
 pub use crate::incus::{
-    ImagePresence, IncusSettings, PruneOutcome, PrunedImage, PublicationStep, PublishedImage, run_bridge,
+    ImagePresence, IncusSettings, PruneOutcome, PrunedImage, PublicationStep, PublishedImage, run_bridge, run_launcher,
 };
 pub use crate::leftovers::{Leftover, Leftovers, MAX_LEFTOVERS};
 use crate::qemu::QemuEngine;
@@ -111,16 +111,17 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
     driver::share(EngineSet::open(settings, mode)?, mode)
 }
 
-/// Publishes the guest image of the settings, with this program as its agent, in the image store of Incus unless it is
-/// published. Then each member of a cluster that lacks the image fetches it, four at once. `report` hears of each step.
+/// Publishes the guest image of the settings, with this program as its agent, in the image store of Incus, in the form of each
+/// offered isolation, unless it is published. Then each member of a cluster that lacks the image fetches it, four at once.
+/// `report` hears of each step.
 ///
 /// # Errors
 /// `Failed` when the engine is not Incus, another publication of the state folder runs, or the server refuses; `NoCapacity` when
 /// a disk is full. A later call continues. A member that cannot fetch the image is no error, but a part of the outcome.
-pub async fn publish_image(
+pub async fn publish_images(
     settings: EngineSettings,
     report: &(dyn Fn(&PublicationStep) + Sync),
-) -> EngineResult<PublishedImage> {
+) -> EngineResult<Vec<PublishedImage>> {
     incus_alone(settings, "publish the guest image")?.publish(report).await
 }
 
@@ -138,6 +139,7 @@ fn incus_alone(settings: EngineSettings, step: &'static str) -> EngineResult<Inc
     let [EngineKind::Incus(own)] = settings.kinds.as_slice() else {
         return Err(EngineError::failed(step, "engines.incus.url is not set"));
     };
+    host::files::set_umask();
     let own = own.clone();
     IncusEngine::open(settings.host, own, OpenMode::ReadOnly)
 }
@@ -163,7 +165,7 @@ pub fn checks(settings: &EngineSettings) -> Vec<EngineChecks<'_>> {
             EngineChecks { offer: QemuEngine::offer(), checks: qemu::probe::checks(host, own) }
         }
         EngineKind::Incus(own) => {
-            EngineChecks { offer: IncusEngine::offer(), checks: incus::checks(host, own) }
+            EngineChecks { offer: IncusEngine::default_offer(own), checks: incus::checks(host, own) }
         }
     });
     let mut checks: Vec<_> = checks.collect();

@@ -73,9 +73,11 @@ impl Config {
         if !settings.key_file.as_os_str().is_empty() {
             secret_file::check_private("engines.incus.key_file", &settings.key_file)?;
         }
-        if self.engines.isolations()? != [Isolation::Shared] {
+        let offered = self.engines.isolations()?;
+        if offered.contains(&Isolation::Vm) {
             return refused(
-                "engines.offered must be \"shared\" with engines.incus: instances have no other isolation",
+                "engines.offered may have \"shared\" and \"sandbox\" with engines.incus: instances have no other \
+                 isolation",
             );
         }
         if self.host.is_used() {
@@ -89,7 +91,7 @@ impl Config {
         if self.container.network && settings.network.is_empty() {
             return refused("engines.incus.network must name a bridge, or container.network must be false");
         }
-        Ok(settings.clone())
+        Ok(IncusSettings { offered, runsc: self.engines.runsc.clone(), ..settings.clone() })
     }
 
     fn engine_of(&self, isolation: Isolation) -> EngineKind {
@@ -175,6 +177,13 @@ mod tests {
         for settings in [good.engine_settings().unwrap(), good.all_engine_settings().unwrap()] {
             assert!(matches!(settings.kinds.as_slice(), [EngineKind::Incus(_)]), "{:?}", settings.kinds);
         }
+        let mut both = good.clone();
+        both.engines.offered = "shared, sandbox".to_owned();
+        both.engines.runsc = "/opt/runsc".to_owned();
+        let settings = both.engine_settings().unwrap();
+        let [EngineKind::Incus(own)] = settings.kinds.as_slice() else { panic!("{:?}", settings.kinds) };
+        assert_eq!(own.offered, [Isolation::Shared, Isolation::Sandbox]);
+        assert_eq!(own.runsc, "/opt/runsc");
         let wrong = |change: fn(&mut Config)| {
             let mut config = good.clone();
             change(&mut config);

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use crate::container::lxcfs::ResourceFiles;
-use crate::container::oci::{self, BootPlan, HostLimits};
+use crate::container::oci::{self, BootPlan, HostLimits, Placement};
 use crate::container::runtime::{Runtime, RuntimeKind};
 use crate::container::stage::{self, FileSystemParts};
 use crate::container::throttle;
@@ -182,7 +182,7 @@ impl ContainerStarter<'_> {
             spec,
             generation: boot.generation,
             args: self.host.init_args(boot, agent.is_some(), cpus),
-            first_id: settings.host_ids(slot),
+            placement: Placement::Host { first_id: settings.host_ids(slot) },
             addresses: network.enabled.then(|| network.addresses(slot)),
             agent,
             image: self.image,

@@ -13,14 +13,14 @@
 //! interrupts no step.
 
 mod boot;
-mod gvisor;
+pub(crate) mod gvisor;
 mod halt;
 mod idmap;
 mod lxcfs;
-mod oci;
+pub(crate) mod oci;
 pub(crate) mod probe;
-mod runsc;
-mod runtime;
+pub(crate) mod runsc;
+pub(crate) mod runtime;
 mod seccomp;
 mod stage;
 mod throttle;

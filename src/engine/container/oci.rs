@@ -20,6 +20,9 @@ pub(super) const AGENT: &str = "hotdesk.agent";
 /// The image's folder; a resume needs the same.
 pub(super) const IMAGE: &str = "hotdesk.image";
 
+/// The network namespace of an instance of Incus: that of its first process.
+const INSTANCE_NETWORK: &str = "/proc/1/ns/net";
+
 /// Processes and threads of one guest. A desktop with many browser tabs has about 1500; a fork bomb fails
 /// here.
 const MAX_PROCESSES: u64 = 4096;
@@ -76,33 +79,44 @@ const MASKED: [&str; 18] = [
 
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
+/// Where a container runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Placement {
+    /// On a host, with user ids and a network of its own.
+    Host {
+        /// The host user id of the guest's root.
+        first_id: u32,
+    },
+    /// Under gVisor in an instance of Incus, with the user ids and the network of the instance.
+    Instance,
+}
+
 /// The inputs of one boot.
 #[derive(Debug)]
-pub(super) struct BootPlan<'a> {
-    pub(super) spec: &'a MachineSpec,
-    pub(super) generation: u64,
+pub(crate) struct BootPlan<'a> {
+    pub(crate) spec: &'a MachineSpec,
+    pub(crate) generation: u64,
     /// The first process and its arguments.
-    pub(super) args: Vec<String>,
-    /// The host user id of the guest's root.
-    pub(super) first_id: u32,
+    pub(crate) args: Vec<String>,
+    pub(crate) placement: Placement,
     /// The guest's network, when it has one.
-    pub(super) addresses: Option<Addresses>,
+    pub(crate) addresses: Option<Addresses>,
     /// The address of the agent if it has no unix socket: the guest runs under gVisor then.
-    pub(super) agent: Option<SocketAddr>,
+    pub(crate) agent: Option<SocketAddr>,
     /// The image's folder.
-    pub(super) image: &'a Path,
+    pub(crate) image: &'a Path,
     /// The host's boot id.
-    pub(super) host_boot: &'a str,
+    pub(crate) host_boot: &'a str,
     /// The staging area, as a path for the runtime.
-    pub(super) stage: &'a Path,
+    pub(crate) stage: &'a Path,
     /// Whether the staging area has the files that show the computer's size.
-    pub(super) has_resource_files: bool,
-    pub(super) limits: HostLimits,
+    pub(crate) has_resource_files: bool,
+    pub(crate) limits: HostLimits,
 }
 
 /// Limits of the host on what a container can request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HostLimits {
+pub(crate) struct HostLimits {
     /// The hard limit on open files: a higher one is refused without `CAP_SYS_RESOURCE`.
     pub(super) open_files: u64,
     /// The controller's own out-of-memory score: without `CAP_SYS_RESOURCE` it can only be raised.
@@ -110,6 +124,9 @@ pub(super) struct HostLimits {
 }
 
 impl HostLimits {
+    /// Limits of an instance of Incus, where gVisor applies the limit on open files and the score is that of any process.
+    pub(crate) const INSTANCE: Self = Self { open_files: OPEN_FILES, oom_score: 0 };
+
     /// The limit on open files of a guest's processes.
     pub(super) fn max_open_files(&self) -> u64 {
         OPEN_FILES.min(self.open_files)
@@ -117,14 +134,23 @@ impl HostLimits {
 }
 
 /// The bundle's `config.json`.
-pub(super) fn config(plan: &BootPlan<'_>) -> Value {
+pub(crate) fn config(plan: &BootPlan<'_>) -> Value {
     let id = plan.spec.id;
     let open_files = plan.limits.max_open_files();
     let own_kernel = plan.agent.map(|_| HOSTNAME_CAPABILITY);
     let capabilities: Vec<_> = CAPABILITIES.into_iter().chain(own_kernel).collect();
-    let mapping = json!([{ "containerID": 0, "hostID": plan.first_id, "size": IDS_PER_MACHINE }]);
-    let namespaces =
-        ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"].map(|kind| json!({ "type": kind }));
+    let mut namespaces =
+        ["mount", "pid", "ipc", "uts", "cgroup"].map(|kind| json!({ "type": kind })).to_vec();
+    let mapping = match plan.placement {
+        Placement::Host { first_id } => {
+            namespaces.extend(["user", "network"].map(|kind| json!({ "type": kind })));
+            json!([{ "containerID": 0, "hostID": first_id, "size": IDS_PER_MACHINE }])
+        }
+        Placement::Instance => {
+            namespaces.push(json!({ "type": "network", "path": INSTANCE_NETWORK }));
+            json!([])
+        }
+    };
     json!({
         "ociVersion": "1.0.2",
         "hostname": id.hostname(),
@@ -239,6 +265,10 @@ mod tests {
     }
 
     fn planned_with(cpu: f64, limits: HostLimits, has_resource_files: bool) -> Value {
+        placed(cpu, limits, has_resource_files, Placement::Host { first_id: 1_000_000 })
+    }
+
+    fn placed(cpu: f64, limits: HostLimits, has_resource_files: bool, placement: Placement) -> Value {
         let id = ComputerId::random();
         config(&BootPlan {
             spec: &MachineSpec {
@@ -253,7 +283,7 @@ mod tests {
             },
             generation: 3,
             args: vec!["init".to_owned()],
-            first_id: 1_000_000,
+            placement,
             addresses: None,
             agent: None,
             image: Path::new("/image"),
@@ -299,6 +329,16 @@ mod tests {
         };
         assert_eq!(targets(false), Vec::<Value>::new());
         assert_eq!(targets(true), lxcfs::FILES.map(|(_, target)| json!(target)));
+    }
+
+    #[test]
+    fn in_an_instance_the_guest_has_its_network_and_its_user_ids() {
+        let config = placed(1.0, HostLimits::INSTANCE, false, Placement::Instance);
+        let namespaces = config["linux"]["namespaces"].as_array().unwrap();
+        assert!(namespaces.iter().all(|namespace| namespace["type"] != "user"));
+        let network = namespaces.iter().find(|namespace| namespace["type"] == "network").unwrap();
+        assert_eq!(network["path"], INSTANCE_NETWORK);
+        assert_eq!(config["linux"]["uidMappings"], json!([]));
     }
 
     #[test]

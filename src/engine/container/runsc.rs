@@ -41,7 +41,7 @@ pub(super) fn coalesce_timers_of_children(step: &'static str) -> EngineResult<()
 }
 
 /// Runs a command of `runsc` that sets up the guest's network, with [`HOST_NETWORK_SIGN`] hidden.
-pub(super) fn run_with_guest_network(
+pub(crate) fn run_with_guest_network(
     step: &'static str,
     mut command: Command,
     timeout: Duration,
@@ -56,26 +56,26 @@ pub(super) fn run_with_guest_network(
 
 /// `runsc`'s record of a container, as far as it is read here. Version 20240729 writes it.
 #[derive(Debug, Deserialize)]
-pub(super) struct ContainerRecord {
-    pub(super) status: String,
+pub(crate) struct ContainerRecord {
+    pub(crate) status: String,
     pub(super) spec: RecordedSpec,
-    pub(super) sandbox: RecordedSandbox,
+    pub(crate) sandbox: RecordedSandbox,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct RecordedSpec {
+pub(crate) struct RecordedSpec {
     #[serde(default)]
     pub(super) annotations: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct RecordedSandbox {
-    pub(super) pid: u32,
+pub(crate) struct RecordedSandbox {
+    pub(crate) pid: u32,
 }
 
 /// `runsc`'s record of a machine, read without a question to the guest's kernel; `None` when there is none that
 /// can be read.
-pub(super) fn record(root: &Path, id: ComputerId) -> io::Result<Option<ContainerRecord>> {
+pub(crate) fn record(root: &Path, id: ComputerId) -> io::Result<Option<ContainerRecord>> {
     let record = records(root, id)?.into_iter().find(|path| path.extension().is_some_and(|it| it == "state"));
     let Some(text) = record.map(fs::read).transpose()? else { return Ok(None) };
     Ok(serde_json::from_slice(&text).ok())

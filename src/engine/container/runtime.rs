@@ -40,10 +40,12 @@ pub(super) enum RuntimeKind {
 
 /// An OCI runtime and the folder of its records.
 #[derive(Clone, Debug)]
-pub(super) struct Runtime {
+pub(crate) struct Runtime {
     program: String,
     root: PathBuf,
     kind: RuntimeKind,
+    /// Whether it leaves the control groups to others.
+    ignores_groups: bool,
 }
 
 /// The output of `state` for a container.
@@ -63,7 +65,8 @@ impl Runtime {
     /// Finds the kind by the program's version. A program that does not start counts as `Shared`; its first
     /// call reports that.
     pub(super) fn new(program: &str, root: PathBuf) -> Self {
-        let mut this = Self { program: program.to_owned(), root, kind: RuntimeKind::Shared };
+        let mut this =
+            Self { program: program.to_owned(), root, kind: RuntimeKind::Shared, ignores_groups: false };
         if this.version().is_ok_and(|version| version.starts_with("runsc ")) {
             this.kind = RuntimeKind::Gvisor;
         }
@@ -74,10 +77,19 @@ impl Runtime {
     pub(super) fn of(settings: &ContainerSettings, root: PathBuf) -> Self {
         let program = settings.runtime.clone();
         match settings.isolation {
-            Some(Isolation::Sandbox) => Self { program, root, kind: RuntimeKind::Gvisor },
-            Some(Isolation::Shared) => Self { program, root, kind: RuntimeKind::Shared },
+            Some(Isolation::Sandbox) => {
+                Self { program, root, kind: RuntimeKind::Gvisor, ignores_groups: false }
+            }
+            Some(Isolation::Shared) => {
+                Self { program, root, kind: RuntimeKind::Shared, ignores_groups: false }
+            }
             Some(Isolation::Vm) | None => Self::new(&program, root),
         }
+    }
+
+    /// gVisor in an instance of Incus, whose control groups limit it.
+    pub(crate) fn in_instance(program: &str, root: PathBuf) -> Self {
+        Self { program: program.to_owned(), root, kind: RuntimeKind::Gvisor, ignores_groups: true }
     }
 
     /// The kernel behind a guest's system calls.
@@ -113,18 +125,21 @@ impl Runtime {
     }
 
     /// The command line up to the subcommand.
-    pub(super) fn call(&self) -> Command {
+    pub(crate) fn call(&self) -> Command {
         let mut command = tool(&self.program);
         command.arg("--root").arg(&self.root);
         if self.kind == RuntimeKind::Gvisor {
             command.args(runsc::FLAGS);
+        }
+        if self.ignores_groups {
+            command.arg("--ignore-cgroups");
         }
         command
     }
 
     /// Creates the container of the machine's bundle without running its first process, which gets `passed`,
     /// if any, as descriptor 3. Must run in the mount namespace with the bundle's mounts, on a thread that ends afterwards.
-    pub(super) fn create(&self, folder: &Folder, passed: Option<OwnedFd>) -> EngineResult<()> {
+    pub(crate) fn create(&self, folder: &Folder, passed: Option<OwnedFd>) -> EngineResult<()> {
         const STEP: &str = "create the container";
         let log = folder.runtime_log();
         // The container inherits these streams: /dev/null cannot fill a disk or block.
@@ -156,7 +171,7 @@ impl Runtime {
     }
 
     /// Runs the container's first process.
-    pub(super) fn start(&self, id: ComputerId) -> EngineResult<()> {
+    pub(crate) fn start(&self, id: ComputerId) -> EngineResult<()> {
         const STEP: &str = "start the container";
         let mut start = self.call();
         start.arg("start").arg(id.to_string());
@@ -243,7 +258,7 @@ impl Runtime {
     }
 
     /// The first line of the runtime's `--version`.
-    pub(super) fn version(&self) -> EngineResult<String> {
+    pub(crate) fn version(&self) -> EngineResult<String> {
         command::version("read the OCI runtime's version", &self.program)
     }
 }

@@ -98,14 +98,18 @@ impl HostContext {
             return args.clone();
         }
         let listen = if by_address { format!("0.0.0.0:{AGENT_PORT}") } else { format!("fd:{PASSED_FD}") };
-        let resolution = boot.resolution.to_string();
-        let cpus = cpus.map(|count| format!("--cpus={count}"));
-        let init = ["/usr/bin/hotdesk", "init"].into_iter().chain(cpus.as_deref());
-        let args =
-            ["--", "--listen", &listen, "--token-file", "/run/hotdesk/token", "--resolution", &resolution];
-        let remote = by_address.then_some("--allow-remote");
-        // Under gVisor the agent alone can set the host name (docs/engines/gvisor.md). A virtual machine's root may do so too.
-        let confined = cpus.is_some().then_some("--confine-admin");
-        init.chain(args).chain(remote).chain(confined).map(str::to_owned).collect()
+        image_init_args(boot, &listen, by_address, cpus)
     }
+}
+
+/// The first process of hotdesk's own image, and its arguments. See [`HostContext::init_args`].
+pub(crate) fn image_init_args(boot: &Boot, listen: &str, by_address: bool, cpus: Option<u32>) -> Vec<String> {
+    let resolution = boot.resolution.to_string();
+    let cpus = cpus.map(|count| format!("--cpus={count}"));
+    let init = ["/usr/bin/hotdesk", "init"].into_iter().chain(cpus.as_deref());
+    let args = ["--", "--listen", listen, "--token-file", "/run/hotdesk/token", "--resolution", &resolution];
+    let remote = by_address.then_some("--allow-remote");
+    // Under gVisor the agent alone can set the host name (docs/engines/gvisor.md). A virtual machine's root may do so too.
+    let confined = cpus.is_some().then_some("--confine-admin");
+    init.chain(args).chain(remote).chain(confined).map(str::to_owned).collect()
 }

@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 pub(crate) use crate::driver::change::egress::start_proxy;
 pub(crate) use crate::driver::change::resize::set_bandwidth;
-pub(crate) use crate::driver::context::HostContext;
+pub(crate) use crate::driver::context::{HostContext, image_init_args};
 pub(crate) use crate::driver::guest::{
     BootDependencies, GuestDriver, GuestMemory, GuestShutdown, MachineBoot,
 };

@@ -56,7 +56,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
 }
 
 /// The file that [`tool`] runs for a name or a path.
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     PATH.split(':')
         .map(|folder| Path::new(folder).join(program))
         .find(|path| path.metadata().is_ok_and(|data| data.is_file() && data.mode() & 0o111 != 0))

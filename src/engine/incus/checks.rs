@@ -127,9 +127,14 @@ async fn find_network(settings: &IncusSettings, host: &HostSettings) -> EngineRe
 }
 
 async fn find_image(settings: &IncusSettings, host: &HostSettings) -> EngineResult<String> {
-    let image = GuestImage::read(&host.image)?;
-    image.find(&Client::open(settings)?).await?;
-    Ok(image.alias())
+    let client = Client::open(settings)?;
+    let mut found = Vec::new();
+    for isolation in &settings.offered {
+        let image = GuestImage::read_for(*isolation, &host.image, &settings.runsc)?;
+        image.find(&client).await?;
+        found.push(image.alias());
+    }
+    Ok(found.join(", "))
 }
 
 /// Looks which members lack the image. Computers can be made on those, but the first one waits until the image is fetched.

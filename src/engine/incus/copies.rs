@@ -14,6 +14,7 @@ use crate::incus::hosts::target_query;
 use crate::incus::lifecycle::check_supported;
 use crate::{Change, Effect, EngineError, EngineResult, MachineSpec, Snapshot};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
 const COPY: &str = "copy the disk";
 const SNAPSHOT: &str = "take a snapshot";
@@ -34,6 +35,9 @@ impl IncusEngine {
     pub(super) async fn copy_instance(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
         check_supported(to)?;
         let Some((source, _)) = self.find_made(from, COPY).await? else { return Err(EngineError::Absent) };
+        if source.isolation() != to.isolation {
+            return Err(EngineError::Unsupported("change the isolation of an instance"));
+        }
         if !self.needs_instance(to.id).await? {
             return Ok(());
         }
@@ -109,7 +113,12 @@ impl IncusEngine {
         let request = json!({ "restore": documents::snapshot_name(snapshot) });
         let path = self.cluster.path(id);
         let done = self.client.run(Method::PUT, &path, Some(&request), SNAPSHOT_TIMEOUT).await;
-        done.map(drop).map_err(|error| error.at(ROLLBACK))
+        done.map_err(|error| error.at(ROLLBACK))?;
+        match instance.isolation() {
+            // The snapshot may be of a suspended machine.
+            Isolation::Sandbox => self.discard_saved(id).await,
+            Isolation::Shared | Isolation::Vm => Ok(()),
+        }
     }
 
     pub(super) async fn drop_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
@@ -142,6 +151,11 @@ impl IncusEngine {
     pub(super) async fn resize_instance(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
         let Some((instance, _)) = self.find_made(id, RESIZE).await? else { return Err(EngineError::Absent) };
         if instance.power() == Power::Stopped {
+            return Ok(Effect::AtNextStart);
+        }
+        if instance.isolation() == Isolation::Sandbox && matches!(change, Change::Memory(_) | Change::Disk(_))
+        {
+            // gVisor's kernel reads its memory size at boot and caches its view of the disk.
             return Ok(Effect::AtNextStart);
         }
         let Some(document) = documents::resize(&instance, change) else { return Ok(Effect::Live) };

@@ -148,7 +148,7 @@ pub(super) fn target_query(host: &str) -> String {
 impl IncusEngine {
     pub(super) async fn observe_hosts(&self) -> EngineResult<Vec<HostObservation>> {
         // Hosts are listed also while the image is not published.
-        let image = match self.guest_image().await {
+        let image = match self.guest_image(self.offers.default().isolation).await {
             Ok(image) => image.find(&self.client).await.ok(),
             Err(_) => None,
         };

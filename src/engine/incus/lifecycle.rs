@@ -7,11 +7,13 @@ use serde_json::{Value, json};
 
 use crate::incus::IncusEngine;
 use crate::incus::client::{ClientError, FileContent};
-use crate::incus::documents::{self, BOOT_FOLDER, Instance, OWNER, Power};
+use crate::incus::documents::{self, BOOT_FOLDER, BootMode, Instance, OWNER, Power};
 use crate::incus::network::Bridge;
+use crate::incus::sandbox::bundle;
 use crate::state::boot_files::{self, BootFile};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::computer::isolation::Isolation;
 
 const CREATE: &str = "create the instance";
 const START: &str = "start the machine";
@@ -78,7 +80,7 @@ impl IncusEngine {
         if !self.needs_instance(spec.id).await? {
             return Ok(());
         }
-        let image = self.guest_image().await?.find(&self.client).await?;
+        let image = self.guest_image(spec.isolation).await?.find(&self.client).await?;
         let network = match self.bridge().await? {
             Some(bridge) => Some(self.addresses.claim(&self.client, &bridge, spec.id).await?),
             None => None,
@@ -111,14 +113,20 @@ impl IncusEngine {
         self.client.patch(&self.cluster.path(id), &label, None).await.map_err(|error| error.at(step))
     }
 
-    pub(super) async fn start_instance(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+    /// Boots an instance from its disk, or from the memory that is saved there.
+    pub(super) async fn start_instance(
+        &self,
+        spec: &MachineSpec,
+        boot: &Boot,
+        mode: BootMode,
+    ) -> EngineResult<Endpoint> {
         check_supported(spec)?;
         let Some((instance, tag)) = self.find_made(spec.id, START).await? else {
             return Err(EngineError::Absent);
         };
         match instance.power() {
             Power::Running if instance.generation() == Some(boot.generation) => {
-                return self.links.ensure(spec.id).map(Endpoint::Unix);
+                return self.links.ensure(spec.id, instance.program()).map(Endpoint::Unix);
             }
             Power::Running => {
                 let runs = instance.generation().map_or("none".to_owned(), |runs| runs.to_string());
@@ -129,28 +137,47 @@ impl IncusEngine {
             Power::Stopped => {}
         }
         self.refuse_while_moving(spec.id, &instance, START).await?;
+        check_isolation(spec, &instance)?;
+        match (mode, self.saved_memory(spec.id, &instance).await?) {
+            (BootMode::FromDisk, None) | (BootMode::FromMemory, Some(_)) => {}
+            (BootMode::FromDisk, Some(_)) => return Err(EngineError::failed(START, "its memory is saved")),
+            (BootMode::FromMemory, None) => {
+                return Err(EngineError::failed("continue the machine", "it has no saved memory"));
+            }
+        }
         self.links.close(spec.id)?;
-        self.prepare(spec, boot, &instance, &tag).await?;
+        self.prepare(spec, (boot, mode), &instance, &tag).await?;
         let action = json!({ "action": "start", "timeout": 60 });
         if let Err(error) = self.set_state(spec.id, &action, START_TIMEOUT).await {
             // Its answer may have been lost.
-            if let Err(left) = self.kill(spec.id).await {
-                tracing::warn!(
-                    computer = %spec.id,
-                    error = format_args!("{left:#}"),
-                    "could not end the instance of a failed start"
-                );
-            }
+            self.end_failed(spec.id).await;
             return Err(error.at(START));
         }
-        self.links.ensure(spec.id).map(Endpoint::Unix)
+        if spec.isolation == Isolation::Sandbox {
+            self.await_boot(spec.id, boot.generation).await?;
+            if mode == BootMode::FromMemory {
+                self.forget_memory(spec.id).await;
+            }
+        }
+        self.links.ensure(spec.id, instance.program()).map(Endpoint::Unix)
+    }
+
+    /// Ends the instance of a failed start.
+    pub(super) async fn end_failed(&self, id: ComputerId) {
+        if let Err(error) = self.kill(id).await {
+            tracing::warn!(
+                computer = %id,
+                error = format_args!("{error:#}"),
+                "could not end the instance of a failed start"
+            );
+        }
     }
 
     /// Writes what a boot needs: the configuration with the generation, then the files.
     async fn prepare(
         &self,
         spec: &MachineSpec,
-        boot: &Boot,
+        (boot, mode): (&Boot, BootMode),
         instance: &Instance,
         tag: &str,
     ) -> EngineResult<()> {
@@ -160,21 +187,28 @@ impl IncusEngine {
             (Some(bridge), None) => Some(self.addresses.claim(&self.client, bridge, spec.id).await?),
             (None, _) => None,
         };
-        let change = documents::boot(&self.settings, spec, boot, instance, network.as_ref());
+        let change = documents::boot(&self.settings, spec, (boot, mode), instance, network.as_ref());
         // Refused when another controller has changed the instance since: it may be starting it. It is the first change,
         // because those of files may change the tag.
         let (path, tag) = (self.cluster.path(spec.id), Some(tag).filter(|tag| !tag.is_empty()));
         self.client.patch(&path, &change, tag).await.map_err(|error| error.at(START))?;
         let agent = self.agent()?;
-        if instance.agent() != Some(agent.digest.as_str()) {
+        // Saved memory refers to the agent of its boot.
+        if mode == BootMode::FromDisk && instance.agent() != Some(agent.digest.as_str()) {
             let file = tokio::fs::File::open(&agent.path).await;
             let file = file.map_err(|error| EngineError::failed(START, error))?;
-            self.push(spec.id, "/usr/bin/hotdesk", 0o755, FileContent::Copy(file)).await?;
+            self.push(spec.id, instance.program(), 0o755, FileContent::Copy(file)).await?;
             let label = json!({ "config": { documents::AGENT: agent.digest } });
             self.client.patch(&path, &label, None).await.map_err(|error| error.at(START))?;
         }
-        self.push(spec.id, BOOT_FOLDER, 0o700, FileContent::Folder).await?;
         let resolv_conf = bridge.map(|bridge| bridge.resolv_conf()).unwrap_or_default();
+        if spec.isolation == Isolation::Sandbox {
+            for file in bundle::files(spec, boot, &resolv_conf) {
+                self.push(spec.id, &file.path, file.mode, FileContent::Text(file.text)).await?;
+            }
+            return Ok(());
+        }
+        self.push(spec.id, BOOT_FOLDER, 0o700, FileContent::Folder).await?;
         for BootFile { name, text, mode } in boot_files::files(spec, boot, &resolv_conf) {
             let Some(path) = guest_path(name) else { continue };
             self.push(spec.id, &path, mode, FileContent::Text(text)).await?;
@@ -265,13 +299,16 @@ impl IncusEngine {
             return Ok(Observation::Absent);
         };
         match instance.power() {
-            Power::Stopped => Ok(Observation::Stopped),
+            Power::Stopped => Ok(match self.saved_memory(id, &instance).await? {
+                Some(generation) => Observation::Suspended { generation },
+                None => Observation::Stopped,
+            }),
             Power::Unknown => Err(unknown(OBSERVE, &instance)),
             Power::Running => {
                 let generation = instance.generation().ok_or_else(|| {
                     EngineError::failed(OBSERVE, "it runs, and no controller of hotdesk has started it")
                 })?;
-                let endpoint = Endpoint::Unix(self.links.ensure(id)?);
+                let endpoint = Endpoint::Unix(self.links.ensure(id, instance.program())?);
                 // Its address is one of its member's bridge, not of this host.
                 Ok(Observation::Running { generation, endpoint, address: None })
             }
@@ -323,6 +360,17 @@ pub(super) fn check_supported(spec: &MachineSpec) -> EngineResult<()> {
         return Err(EngineError::Unsupported("restrict the network of machines"));
     }
     Ok(())
+}
+
+/// Refuses to boot an instance as another isolation: its image and its disk have the form of one.
+fn check_isolation(spec: &MachineSpec, instance: &Instance) -> EngineResult<()> {
+    let [made, wanted] = [instance.isolation(), spec.isolation].map(Isolation::name);
+    if made == wanted {
+        return Ok(());
+    }
+    let detail =
+        format!("the instance was made with isolation {made} and keeps it: set the computer to {made}");
+    Err(EngineError::failed(START, detail))
 }
 
 /// The path in a computer of a file of its boot; `None` for files that instances have otherwise.

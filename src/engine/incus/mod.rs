@@ -8,7 +8,6 @@
 //! The server's records are the only state: labels of an instance say whose it is, and which boot runs. So it implements
 //! [`Engine`] itself, without the driver of the engines that own disks and networks of this host.
 
-mod bridge;
 mod checks;
 mod client;
 mod copies;
@@ -20,6 +19,7 @@ mod link;
 mod members;
 mod network;
 mod replicas;
+mod sandbox;
 mod settings;
 mod watch;
 
@@ -34,14 +34,16 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-pub use bridge::run as run_bridge;
 pub(crate) use checks::checks;
 pub use image::{ImagePresence, PruneOutcome, PrunedImage, PublicationStep, PublishedImage};
+pub use link::run_bridge;
+pub use sandbox::run_launcher;
 pub use settings::IncusSettings;
 
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, write_durably};
 use crate::incus::client::Client;
+use crate::incus::documents::BootMode;
 use crate::incus::image::{AgentFile, GuestImage, Publisher};
 use crate::incus::link::Links;
 use crate::incus::members::Cluster;
@@ -92,20 +94,27 @@ pub(crate) struct IncusEngine {
 }
 
 impl IncusEngine {
-    /// What the engine offers.
-    pub(crate) fn offer() -> Offer {
+    /// What the engine offers with an isolation.
+    pub(crate) fn offer(isolation: Isolation) -> Offer {
+        let own_kernel = isolation == Isolation::Sandbox;
         Offer {
-            isolation: Isolation::Shared,
+            isolation,
             engine: "incus",
             capabilities: Capabilities {
+                suspend: own_kernel,
                 live_cpu: true,
-                live_ram: true,
-                live_disk: true,
+                live_ram: !own_kernel,
+                live_disk: !own_kernel,
                 copy_while_running: true,
                 replicate: true,
                 ..Capabilities::default()
             },
         }
+    }
+
+    /// The offer of computers for which nobody chose an isolation.
+    pub(crate) fn default_offer(settings: &IncusSettings) -> Offer {
+        Self::offer(settings.offered.first().copied().unwrap_or(Isolation::Shared))
     }
 
     /// Opens the engine. The server is not asked for anything yet. Blocks.
@@ -124,7 +133,7 @@ impl IncusEngine {
         let cluster = Arc::new(Cluster::new(client.clone(), owner.clone()));
         let watch = Watch::new(client.clone(), owner.clone(), tasks.clone());
         Ok(Self {
-            offers: Offers::one(Self::offer()),
+            offers: Offers::several(settings.offered.iter().copied().map(Self::offer).collect())?,
             owner,
             agent,
             addresses: AddressBook::default(),
@@ -146,30 +155,43 @@ impl IncusEngine {
             .ok_or_else(|| EngineError::failed("find the agent", "the engine was opened without it"))
     }
 
-    /// Reads the guest image of the configuration.
-    async fn guest_image(&self) -> EngineResult<GuestImage> {
-        let folder = self.host.image.clone();
-        let read = spawn_blocking(move || GuestImage::read(&folder)).await;
+    /// Reads the guest image of the configuration, for instances of an isolation.
+    async fn guest_image(&self, isolation: Isolation) -> EngineResult<GuestImage> {
+        let (folder, runsc) = (self.host.image.clone(), self.settings.runsc.clone());
+        let read = spawn_blocking(move || GuestImage::read_for(isolation, &folder, &runsc)).await;
         read.map_err(|_| EngineError::failed("read the guest image", "the thread panicked"))?
     }
 
-    /// Publishes the guest image with the agent unless that is done; see [`crate::publish_image`].
+    /// Publishes the guest image with the agent for each offered isolation unless that is done; see [`crate::publish_images`].
     pub(crate) async fn publish(
         &self,
         report: &(dyn Fn(&PublicationStep) + Sync),
-    ) -> EngineResult<PublishedImage> {
+    ) -> EngineResult<Vec<PublishedImage>> {
         let program = self.host.agent_binary.clone();
         // Not the copy in the state folder: that is of the version of a controller that may run.
         let agent = spawn_blocking(move || agent_file(program)).await;
         let agent = agent.map_err(|_| EngineError::failed("read the agent", "the thread panicked"))??;
-        let image = self.guest_image().await?;
-        self.publisher().await?.publish(&image, agent, report).await
+        let publisher = self.publisher().await?;
+        let mut published = Vec::new();
+        for image in self.guest_images().await? {
+            published.push(publisher.publish(&image, agent.clone(), report).await?);
+        }
+        Ok(published)
     }
 
     /// Removes old images; see [`crate::prune_images`].
     pub(crate) async fn prune(&self) -> EngineResult<Vec<PrunedImage>> {
-        let image = self.guest_image().await?;
-        self.publisher().await?.prune(&image).await
+        let images = self.guest_images().await?;
+        self.publisher().await?.prune(&images).await
+    }
+
+    /// The guest image in the form of each offered isolation.
+    async fn guest_images(&self) -> EngineResult<Vec<GuestImage>> {
+        let mut images = Vec::new();
+        for isolation in self.offers.isolations() {
+            images.push(self.guest_image(isolation).await?);
+        }
+        Ok(images)
     }
 
     async fn publisher(&self) -> EngineResult<Publisher<'_>> {
@@ -224,13 +246,13 @@ impl Engine for IncusEngine {
     }
 
     async fn boot_inputs(&self, isolation: Isolation) -> EngineResult<String> {
-        self.offers.require(isolation)?;
-        let (image, agent) = (self.guest_image().await?, self.agent()?);
-        Ok(hex(&Sha256::digest(format!("incus {} {}", image.id, agent.digest))))
+        let isolation = self.offers.require(isolation)?.isolation;
+        let (image, agent) = (self.guest_image(isolation).await?, self.agent()?);
+        Ok(hex(&Sha256::digest(format!("incus {} {}", image.key(), agent.digest))))
     }
 
     async fn image_id(&self) -> EngineResult<String> {
-        Ok(self.guest_image().await?.id)
+        Ok(self.guest_image(Isolation::Shared).await?.id)
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
@@ -254,7 +276,7 @@ impl Engine for IncusEngine {
     }
 
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        self.start_instance(&self.offers.effective(spec)?, boot).await
+        self.start_instance(&self.offers.effective(spec)?, boot, BootMode::FromDisk).await
     }
 
     async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
@@ -285,6 +307,18 @@ impl Engine for IncusEngine {
     async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()> {
         self.wait_until_stopped(id).await;
         Ok(())
+    }
+
+    async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
+        self.suspend_instance(id).await
+    }
+
+    async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        self.start_instance(&self.offers.effective(spec)?, boot, BootMode::FromMemory).await
+    }
+
+    async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
+        self.discard_saved(id).await
     }
 
     async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
@@ -356,7 +390,7 @@ impl Engine for IncusEngine {
             let (run, left_out): (Vec<Check<'_>>, Vec<Check<'_>>) =
                 checks(&host, &settings).into_iter().partition(|check| thorough || check.is_quick);
             EngineFindings {
-                offer: Self::offer(),
+                offer: Self::default_offer(&settings),
                 findings: run.into_iter().map(Check::run).collect(),
                 left_out: left_out.into_iter().map(|check| check.what.into()).collect(),
             }
@@ -396,6 +430,7 @@ mod tests {
         let offers = second.offers();
         assert_eq!(offers.isolations(), [Isolation::Shared]);
         assert!(!offers.capabilities(Isolation::Shared).suspend);
+        assert!(IncusEngine::offer(Isolation::Sandbox).capabilities.suspend);
         let id = ComputerId::random();
         let refused = second.snapshot(id, Uuid::new_v4(), true).await.unwrap_err();
         assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use hyper::Uri;
 use serde::{Deserialize, Serialize};
 
+use hotdesk_domain::computer::isolation::Isolation;
+
 /// Port of an Incus server by default.
 const PORT: u16 = 8443;
 /// Hexadecimal digits of a SHA-256.
@@ -29,6 +31,12 @@ pub struct IncusSettings {
     pub pool: String,
     /// Managed bridge of the computers; only `container.network` makes use of it.
     pub network: String,
+    /// The isolations that computers may have, the default first (`engines.offered`).
+    #[serde(skip)]
+    pub offered: Vec<Isolation>,
+    /// gVisor's runtime on this host, for the image of computers with isolation `sandbox` (`engines.runsc`).
+    #[serde(skip)]
+    pub runsc: String,
 }
 
 impl Default for IncusSettings {
@@ -42,6 +50,8 @@ impl Default for IncusSettings {
             project: "default".to_owned(),
             pool: "default".to_owned(),
             network: String::new(),
+            offered: vec![Isolation::Shared],
+            runsc: "runsc".to_owned(),
         }
     }
 }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::capability::{Capability, Skip};
 use super::check_cleanup;
-use super::controller::{RunningController, image, remove_test_variables, skip_reason};
+use super::controller::{RunningController, image, remove_test_variables, runsc, skip_reason};
 use super::program::program;
 use crate::floors::root;
 
@@ -96,6 +96,19 @@ impl IncusCluster {
         format!(
             "[engines]\noffered = \"shared\"\n[engines.incus]\npool = \"local\"\nnetwork = \"desk0\"\n{server}"
         )
+    }
+
+    /// [`Self::configuration`] of a controller whose computers may run under gVisor, which is their default. Where that is
+    /// missing, prints the reason and returns `None`.
+    pub fn sandbox_configuration(&self, route: Route) -> Option<String> {
+        let runtime = runsc();
+        if !Path::new(&runtime).exists() {
+            let why = format!("{runtime} does not exist (packaging/dev/deps test)");
+            Skip::new(Capability::Gvisor, why).report();
+            return None;
+        }
+        let offered = format!("offered = \"sandbox, shared\"\nrunsc = {runtime:?}\n");
+        Some(self.configuration(route).replacen("offered = \"shared\"\n", &offered, 1))
     }
 
     /// Publishes the image of the tests with the configuration of a controller.

@@ -1,5 +1,7 @@
 //! `hotdesk image publish` and `hotdesk image prune`: guest images in the image store of Incus.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -12,35 +14,35 @@ use hotdesk_engine::{ImagePresence, PruneOutcome, PrunedImage, PublicationStep, 
 /// Characters of a fingerprint that Incus shows.
 const FINGERPRINT_CHARACTERS: usize = 12;
 
-/// Publishes the guest image of a configuration on all members of Incus, and prints its alias. The steps go to standard error.
+/// Publishes the guest image of a configuration on all members of Incus, in the form of each offered isolation, and prints the
+/// aliases. The steps go to standard error.
 ///
 /// # Errors
 /// When the configuration does not use Incus, the image is not built, the server refuses, or a member cannot fetch the image.
 pub(super) fn publish(config: &Config, json: bool) -> Outcome<()> {
     let settings = config.engine_settings()?;
     let published = runtime()?
-        .block_on(hotdesk_engine::publish_image(settings, &|step: &PublicationStep| eprintln!("{step}")));
-    let PublishedImage { alias, fingerprint, existed, members } = published?;
-    if json {
-        let members: Vec<Value> = members.iter().map(|(name, presence)| member(name, presence)).collect();
-        let answer =
-            json!({ "alias": alias, "fingerprint": fingerprint, "existed": existed, "members": members });
-        output::line(&answer.to_string())?;
-    } else {
-        let note = if existed { " (it was published before)" } else { "" };
-        output::line(&format!("{alias}{note}"))?;
+        .block_on(hotdesk_engine::publish_images(settings, &|step: &PublicationStep| eprintln!("{step}")));
+    let mut failed = BTreeSet::new();
+    for PublishedImage { alias, fingerprint, existed, members } in published? {
+        if json {
+            let members: Vec<Value> = members.iter().map(|(name, presence)| member(name, presence)).collect();
+            let answer =
+                json!({ "alias": alias, "fingerprint": fingerprint, "existed": existed, "members": members });
+            output::line(&answer.to_string())?;
+        } else {
+            let note = if existed { " (it was published before)" } else { "" };
+            output::line(&format!("{alias}{note}"))?;
+        }
+        let unable = members.into_iter().filter(|(_, presence)| matches!(presence, ImagePresence::Failed(_)));
+        failed.extend(unable.map(|(name, _)| name));
     }
-    let failed: Vec<&str> = members
-        .iter()
-        .filter(|(_, presence)| matches!(presence, ImagePresence::Failed(_)))
-        .map(|(name, _)| name.as_str())
-        .collect();
     if failed.is_empty() {
         return Ok(());
     }
     let text = format!(
         "the image is published, but {} could not fetch it; run `hotdesk image publish` again to continue",
-        failed.join(", ")
+        failed.into_iter().collect::<Vec<_>>().join(", ")
     );
     Err(Failure::Failed(text))
 }

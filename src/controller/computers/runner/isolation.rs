@@ -5,8 +5,12 @@ use hotdesk_domain::computer::isolation::{
     Isolation, IsolationChange, check_isolation_change, check_offered,
 };
 use hotdesk_domain::computer::lifecycle::Operation;
-use hotdesk_domain::error::Result;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_store::fleet::computers::Computer;
+
+/// Name of the engine over Incus, whose instances have the form of one isolation.
+const INCUS: &str = "incus";
 
 impl Runner {
     /// Refuses a boot with an isolation that the host offers no more, before anything ends.
@@ -37,6 +41,14 @@ impl Runner {
             status: row.status,
             has_memory_snapshots: snapshots.iter().any(|snapshot| snapshot.memory),
         })?;
-        if row.isolation == to { Ok(()) } else { store.set_isolation(self.id, to).await }
+        if row.isolation == to {
+            return Ok(());
+        }
+        if self.shared.engine.offers().default().engine == INCUS {
+            let text = "An Incus instance keeps the isolation with which it was made. Create a computer with the \
+                        other isolation and copy the files";
+            return Err(Error::conflict(text).code(ErrorCode::IsolationFixed));
+        }
+        store.set_isolation(self.id, to).await
     }
 }

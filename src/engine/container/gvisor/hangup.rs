@@ -5,10 +5,9 @@
 //! connections lead to it. So `awk` looks in the guest, which starts faster than this program there, and reads more than a byte
 //! with one system call, unlike `sh`. The guest's root may replace it, to the harm of its own saved memory alone.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::container::ContainerEngine;
+use crate::container::runtime::Runtime;
 use crate::host::command::run_without_output;
 use hotdesk_base::ids::ComputerId;
 
@@ -38,18 +37,16 @@ fn arguments(port: u16) -> [String; 4] {
     ["/usr/bin/awk", "-v", &format!("port={port:04X}"), PROGRAM].map(ToOwned::to_owned)
 }
 
-impl ContainerEngine {
-    /// Waits until the guest's kernel has processed the end of its agent's connections.
-    pub(super) fn await_hangup(&self, id: ComputerId, agent: SocketAddr) {
-        let mut call = self.runtime.call();
-        call.arg("exec").arg(id.to_string()).args(arguments(agent.port()));
-        if let Err(error) =
-            run_without_output("wait for the guest's kernel to close the agent's connections", call)
-        {
-            // The guest has no memory for another process, or no `awk`: a fixed delay is the best guess.
-            tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not confirm that the agent's connections ended; the saved memory may fail to resume");
-            std::thread::sleep(HANGUP_DELAY);
-        }
+/// Waits until the guest's kernel has processed the end of the connections to its agent, which listens on `port`.
+pub(crate) fn await_hangup(runtime: &Runtime, id: ComputerId, port: u16) {
+    let mut call = runtime.call();
+    call.arg("exec").arg(id.to_string()).args(arguments(port));
+    if let Err(error) =
+        run_without_output("wait for the guest's kernel to close the agent's connections", call)
+    {
+        // The guest has no memory for another process, or no `awk`: a fixed delay is the best guess.
+        tracing::warn!(computer = %id, error = format_args!("{error:#}"), "could not confirm that the agent's connections ended; the saved memory may fail to resume");
+        std::thread::sleep(HANGUP_DELAY);
     }
 }
 

@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub(crate) use self::hangup::await_hangup;
+pub(crate) use self::suspend::{load_memory, pause, save_memory, unpause};
 use crate::container::runtime::Runtime;
 use crate::host::command::run;
 use crate::host::network::connections::{ConnectionStates, ConnectionTable};

@@ -10,10 +10,11 @@
 //! its dirty data to the disk.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::container::boot::ContainerStarter;
-use crate::container::runtime::ContainerState;
+use crate::container::runtime::{ContainerState, Runtime};
 use crate::container::{ContainerEngine, oci, runsc};
 use crate::driver::{GuestDriver, GuestMemory, GuestShutdown, MachineBoot, after_unpause, log_pause};
 use crate::host::cgroup::limits;
@@ -31,6 +32,45 @@ use hotdesk_base::time::phase::PhaseTimer;
 
 /// For saving or reading 16 GiB at the 60 MB/s of a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Pauses a guest.
+pub(crate) fn pause(runtime: &Runtime, id: ComputerId) -> EngineResult<()> {
+    let mut command = runtime.call();
+    command.arg("pause").arg(id.to_string());
+    run("pause the guest", command).map(drop)
+}
+
+/// Lets a paused guest continue.
+pub(crate) fn unpause(runtime: &Runtime, id: ComputerId) -> EngineResult<()> {
+    let mut command = runtime.call();
+    command.arg("resume").arg(id.to_string());
+    run("unpause the guest", command).map(drop)
+}
+
+/// Saves the memory of a paused guest in the folder `to`. The guest stays paused.
+pub(crate) fn save_memory(runtime: &Runtime, id: ComputerId, to: &Path) -> EngineResult<()> {
+    const STEP: &str = "save the guest's memory";
+    let mut save = runtime.call();
+    save.args(["checkpoint", "--leave-running", "--compression", "none", "--exclude-committed-zero-pages"]);
+    save.arg("--image-path").arg(to).arg(id.to_string());
+    let (status, _, complaint) =
+        memory::write_back_during(to, || run_with_timeout(STEP, &mut save, None, TIMEOUT))?;
+    command::check_status(STEP, status, &complaint)
+}
+
+/// Continues a created guest from the memory in the folder `from`. The tool holds `lock` until its end.
+pub(crate) fn load_memory(
+    runtime: &Runtime,
+    id: ComputerId,
+    from: &Path,
+    lock: impl Into<Stdio>,
+) -> EngineResult<()> {
+    let mut restore = runtime.call();
+    restore.args(["restore", "--detach", "--image-path"]).arg(from).arg(id.to_string());
+    restore.stdin(lock);
+    runsc::run_with_guest_network("continue from saved memory", restore, TIMEOUT)
+}
+
 impl GuestMemory for ContainerEngine {
     fn version(&self, _folder: &Folder) -> EngineResult<String> {
         self.runtime.version()
@@ -98,11 +138,9 @@ impl GuestMemory for ContainerEngine {
         let endpoint = prepared?;
         let used = saved.mark_used(folder, verified)?;
         let _phase = PhaseTimer::begin(folder.id, "runtime restore");
-        let mut restore = self.runtime.call();
-        restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
         // The tool shares the lock: if this controller dies, the next one waits for its end.
-        restore.stdin(lock.share().map_err(host_error(STEP, &used))?);
-        runsc::run_with_guest_network(STEP, restore, TIMEOUT)?;
+        let lock = lock.share().map_err(host_error(STEP, &used))?;
+        load_memory(&self.runtime, folder.id, &used, lock)?;
         // The guest runs from here on.
         memory::remove_used(folder);
         Ok(endpoint)
@@ -181,14 +219,12 @@ impl ContainerEngine {
             // open.
             if let Some(agent) = agent {
                 super::cut_connections(agent)?;
-                self.await_hangup(folder.id, agent);
+                super::await_hangup(&self.runtime, folder.id, agent.port());
             }
             drop(connections);
             let _phase = PhaseTimer::begin(folder.id, "runtime pause");
             since = Instant::now();
-            let mut command = self.runtime.call();
-            command.arg("pause").arg(folder.id.to_string());
-            run("pause the guest", command)?;
+            pause(&self.runtime, folder.id)?;
         }
         agent.map_or(Ok(()), super::cut_connections)?;
         Ok((state, since))
@@ -198,19 +234,7 @@ impl ContainerEngine {
     fn checkpoint(&self, folder: &Folder, to: &Path) -> EngineResult<()> {
         let _phase = PhaseTimer::begin(folder.id, "runtime save");
         disk::check_free_space(&folder.path, limits::resident(folder.id))?;
-        let mut save = self.runtime.call();
-        save.args([
-            "checkpoint",
-            "--leave-running",
-            "--compression",
-            "none",
-            "--exclude-committed-zero-pages",
-        ]);
-        save.arg("--image-path").arg(to).arg(folder.id.to_string());
-        let (status, _, complaint) = memory::write_back_during(to, || {
-            run_with_timeout("save the guest's memory", &mut save, None, TIMEOUT)
-        })?;
-        command::check_status("save the guest's memory", status, &complaint)
+        save_memory(&self.runtime, folder.id, to)
     }
 
     /// The manifest of this guest's memory, without its files.
@@ -226,9 +250,7 @@ impl ContainerEngine {
     /// was not paused.
     fn unpause(&self, folder: &Folder) -> EngineResult<()> {
         trash::remove_tree(&folder.fresh_memory())?;
-        let mut resume = self.runtime.call();
-        resume.arg("resume").arg(folder.id.to_string());
-        if let Err(error) = run("unpause the guest", resume) {
+        if let Err(error) = unpause(&self.runtime, folder.id) {
             // If the pause itself failed, the guest runs and the runtime has nothing to resume.
             let state = self.state_of(folder.id);
             if !state.is_ok_and(|state| state.is_some_and(|state| state.status == "running")) {

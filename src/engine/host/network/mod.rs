@@ -1,6 +1,7 @@
 //! Guest network: one routed veth pair per machine, behind packet rules that all controllers of a host share
 //! (T3, docs/security.md).
 
+pub(crate) mod agent_link;
 pub(crate) mod connections;
 mod egress;
 pub(crate) mod forwarding;

@@ -173,6 +173,34 @@ impl Client {
         self.exchange(request, UPLOAD_TIMEOUT).await.map(drop)
     }
 
+    /// Reads a small file of an instance; `None` when there is no such file.
+    pub(in crate::incus) async fn read_file(
+        &self,
+        instance: &str,
+        path: &str,
+    ) -> Result<Option<Bytes>, ClientError> {
+        let path = format!("/1.0/instances/{instance}/files?path={path}");
+        let request = self.request(Method::GET, &path).body(full(Bytes::new())).map_err(unreachable)?;
+        let (status, _, body) = self.receive(request, CALL_TIMEOUT).await?;
+        if status < 400 {
+            return Ok(Some(body));
+        }
+        match read_envelope(status, &body) {
+            Err(error) if !error.is_missing() => Err(error),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    /// Removes a file or an empty folder of an instance.
+    pub(in crate::incus) async fn remove_file(&self, instance: &str, path: &str) -> Result<(), ClientError> {
+        let path = format!("/1.0/instances/{instance}/files?path={path}");
+        match self.call(Method::DELETE, &path, None, None).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_missing() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Uploads the file of an image with these properties, in the form of a query. Returns its fingerprint.
     pub(in crate::incus) async fn upload_image(
         &self,
@@ -232,12 +260,22 @@ impl Client {
         self.exchange(request, CALL_TIMEOUT).await
     }
 
-    /// Sends a request on a connection of its own, and reads the answer.
+    /// Sends a request, and reads the answer.
     async fn exchange(
         &self,
         request: Request<Body>,
         timeout: Duration,
     ) -> Result<(Envelope, String), ClientError> {
+        let (status, tag, body) = self.receive(request, timeout).await?;
+        read_envelope(status, &body).map(|envelope| (envelope, tag))
+    }
+
+    /// Sends a request on a connection of its own. Returns the status, the entity tag and the body of the answer.
+    async fn receive(
+        &self,
+        request: Request<Body>,
+        timeout: Duration,
+    ) -> Result<(u16, String, Bytes), ClientError> {
         let exchanged = tokio::time::timeout(timeout, async {
             let stream = self.transport.connect().await.map_err(unreachable)?;
             let (mut sender, connection) =
@@ -248,8 +286,7 @@ impl Client {
                 let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
                 let tag = tag.to_owned();
                 let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-                let body = body.map_err(unreachable)?.to_bytes();
-                read_envelope(status, &body).map(|envelope| (envelope, tag))
+                Ok::<_, ClientError>((status, tag, body.map_err(unreachable)?.to_bytes()))
             };
             // What was received before the end of the connection is still read.
             let driven = async {

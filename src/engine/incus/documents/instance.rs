@@ -5,6 +5,13 @@ use std::net::Ipv4Addr;
 
 use serde::Deserialize;
 
+use hotdesk_domain::computer::isolation::Isolation;
+
+/// The agent's executable in an instance without gVisor.
+pub(in crate::incus) const AGENT_PROGRAM: &str = "/usr/bin/hotdesk";
+/// The same executable in an instance with gVisor, whose launcher it is there.
+pub(in crate::incus) const LAUNCHER: &str = "/hotdesk/stage/agent";
+
 /// Label with the id of the state folder of the engine that made an instance.
 pub(in crate::incus) const OWNER: &str = "user.hotdesk.owner";
 /// Label with the computer's id.
@@ -25,6 +32,10 @@ pub(in crate::incus) const STATE: &str = "user.hotdesk.state";
 pub(in crate::incus) const FAILED: &str = "user.hotdesk.failed";
 /// Label with the time since when an instance is superseded: its computer began from a replica.
 pub(in crate::incus) const FENCED: &str = "user.hotdesk.fenced";
+/// Label of an instance whose programs run under gVisor; others have none.
+pub(in crate::incus) const ISOLATION: &str = "user.hotdesk.isolation";
+/// Label with the generation whose memory is saved on the disk, or was about to be.
+pub(in crate::incus) const SAVED: &str = "user.hotdesk.saved";
 /// Properties of an image, which Incus copies to the configuration of its instances.
 pub(in crate::incus) const IMAGE_ID: &str = "hotdesk.image";
 pub(in crate::incus) const IMAGE_AGENT: &str = "hotdesk.agent";
@@ -91,6 +102,28 @@ impl Instance {
         self.label(GENERATION)?.parse().ok()
     }
 
+    /// The isolation with which it was made, and which it keeps.
+    pub(in crate::incus) fn isolation(&self) -> Isolation {
+        if self.label(ISOLATION) == Some(Isolation::Sandbox.name()) {
+            Isolation::Sandbox
+        } else {
+            Isolation::Shared
+        }
+    }
+
+    /// The generation whose memory may be on its disk.
+    pub(in crate::incus) fn saved(&self) -> Option<u64> {
+        self.label(SAVED)?.parse().ok()
+    }
+
+    /// The executable of hotdesk in it.
+    pub(in crate::incus) fn program(&self) -> &'static str {
+        match self.isolation() {
+            Isolation::Sandbox => LAUNCHER,
+            Isolation::Shared | Isolation::Vm => AGENT_PROGRAM,
+        }
+    }
+
     /// Its address, where it has a network.
     pub(in crate::incus) fn address(&self) -> Option<Ipv4Addr> {
         self.label(ADDRESS)?.parse().ok()
@@ -128,6 +161,19 @@ mod tests {
             let instance = Instance { location: location.to_owned(), ..Instance::default() };
             assert_eq!(instance.member(), expected, "{location:?}");
         }
+    }
+
+    #[test]
+    fn an_instance_is_shared_unless_it_is_labelled() {
+        let labelled = |labels: &[(&str, &str)]| Instance {
+            config: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..Instance::default()
+        };
+        let shared = labelled(&[(SAVED, "")]);
+        assert_eq!((shared.isolation(), shared.saved()), (Isolation::Shared, None));
+        let sandbox = labelled(&[(ISOLATION, "sandbox"), (SAVED, "7")]);
+        assert_eq!((sandbox.isolation(), sandbox.saved()), (Isolation::Sandbox, Some(7)));
+        assert_ne!(shared.program(), sandbox.program());
     }
 
     #[test]

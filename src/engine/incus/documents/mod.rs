@@ -10,10 +10,11 @@ use serde_json::{Map, Value, json};
 use crate::incus::settings::IncusSettings;
 use crate::{Boot, Change, MachineSpec};
 use hotdesk_base::ids::ComputerId;
-use instance::{ADDRESS, COMPUTER, GENERATION};
+use hotdesk_domain::computer::isolation::Isolation;
+use instance::{ADDRESS, COMPUTER, GENERATION, ISOLATION};
 pub(super) use instance::{
-    AGENT, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER, Instance, MADE, MOVING, OWNER, PUBLICATION,
-    Power, STATE,
+    AGENT, AGENT_PROGRAM, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER, Instance, LAUNCHER, MADE, MOVING,
+    OWNER, PUBLICATION, Power, SAVED, STATE,
 };
 pub(super) use names::{
     id_of, id_of_path, machine_of, name, name_of_path, path_of, replica_name, replica_of, snapshot_name,
@@ -47,6 +48,23 @@ pub(super) struct GuestAddress {
     pub(super) gateway: Ipv4Addr,
 }
 
+/// What a boot begins from. Only instances with gVisor begin from memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BootMode {
+    FromDisk,
+    FromMemory,
+}
+
+impl BootMode {
+    /// The word for it on the command line of the launcher.
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::FromDisk => "start",
+            Self::FromMemory => "resume",
+        }
+    }
+}
+
 /// Document of a new instance over an image.
 pub(super) fn create(
     settings: &IncusSettings,
@@ -55,9 +73,12 @@ pub(super) fn create(
     image: &ImageRecord,
     network: Option<&GuestAddress>,
 ) -> Value {
-    let mut config = fixed_config();
+    let mut config = fixed_config(spec.isolation);
     config.extend(labels(spec.id, owner, network));
     config.extend(limits(spec));
+    if spec.isolation == Isolation::Sandbox {
+        config.insert(ISOLATION.to_owned(), json!(spec.isolation.name()));
+    }
     json!({
         "name": name(spec.id, 0),
         "type": "container",
@@ -96,11 +117,11 @@ pub(super) fn copy(
     (from, source): (&str, &Instance),
     network: Option<&GuestAddress>,
 ) -> Value {
-    // The server copies the other keys of the source, with the image's properties and the label of the agent.
-    let mut config = fixed_config();
+    // The server copies the other keys of the source, with the image's properties and the labels of agent and isolation.
+    let mut config = fixed_config(spec.isolation);
     config.extend(labels(spec.id, owner, network));
     config.extend(limits(spec));
-    for absent in [MADE, GENERATION, MOVING] {
+    for absent in [MADE, GENERATION, SAVED, MOVING] {
         config.insert(absent.to_owned(), json!(""));
     }
     for (key, value) in &source.config {
@@ -153,17 +174,21 @@ pub(super) fn replica(
     })
 }
 
-/// Change of a stopped instance before a boot: all that the spec says, and the generation.
+/// Change of a stopped instance before a boot: all that the spec says, and the generation. The memory that a boot from the disk
+/// does not use is none from then on.
 pub(super) fn boot(
     settings: &IncusSettings,
     spec: &MachineSpec,
-    boot: &Boot,
+    (boot, mode): (&Boot, BootMode),
     instance: &Instance,
     network: Option<&GuestAddress>,
 ) -> Value {
-    let mut config = fixed_config();
+    let mut config = fixed_config(spec.isolation);
     config.extend(limits(spec));
-    config.insert("raw.lxc".to_owned(), json!(raw_lxc(spec, boot, network)));
+    config.insert("raw.lxc".to_owned(), json!(raw_lxc(spec, boot, mode, network)));
+    if spec.isolation == Isolation::Sandbox && mode == BootMode::FromDisk {
+        config.insert(SAVED.to_owned(), json!(""));
+    }
     config.insert(GENERATION.to_owned(), json!(boot.generation.to_string()));
     // Of a move that has ended.
     config.insert(MOVING.to_owned(), json!(""));
@@ -204,13 +229,15 @@ pub(super) fn resize(instance: &Instance, change: Change) -> Option<Value> {
 }
 
 /// Configuration of every computer, whatever its size.
-fn fixed_config() -> Map<String, Value> {
+fn fixed_config(isolation: Isolation) -> Map<String, Value> {
+    // gVisor mounts file systems of its own.
+    let nests = if isolation == Isolation::Sandbox { "true" } else { "false" };
     let fixed = [
         ("boot.autostart", "false"),
         // User ids that no other instance has.
         ("security.idmap.isolated", "true"),
         ("security.privileged", "false"),
-        ("security.nesting", "false"),
+        ("security.nesting", nests),
         // The guest would read the labels.
         ("security.guestapi", "false"),
         ("limits.memory.swap", "false"),
@@ -249,7 +276,9 @@ fn devices(
     image_bytes: u64,
     network: Option<&GuestAddress>,
 ) -> Value {
-    let size = spec.disk_bytes.saturating_add(image_bytes).to_string();
+    // Saved memory is on the same disk.
+    let memory = if spec.isolation == Isolation::Sandbox { spec.memory_bytes } else { 0 };
+    let size = spec.disk_bytes.saturating_add(image_bytes).saturating_add(memory).to_string();
     let mut devices = json!({ "root": { "type": "disk", "path": "/", "pool": settings.pool, "size": size } });
     if let Some(network) = network {
         let mut nic = json!({
@@ -272,14 +301,19 @@ fn devices(
 }
 
 /// Configuration of LXC that Incus has no keys for.
-fn raw_lxc(spec: &MachineSpec, boot: &Boot, network: Option<&GuestAddress>) -> String {
+fn raw_lxc(spec: &MachineSpec, boot: &Boot, mode: BootMode, network: Option<&GuestAddress>) -> String {
     let (run, shared) = (spec.memory_bytes / 8, spec.memory_bytes / 2);
-    let mut lines = vec![
+    let is_sandbox = spec.isolation == Isolation::Sandbox;
+    let init = if is_sandbox {
+        format!("{LAUNCHER} launcher {} --generation {}", mode.verb(), boot.generation)
+    } else {
         format!(
-            "lxc.init.cmd = /usr/bin/hotdesk init -- --listen unix:{AGENT_SOCKET} \
-             --token-file {BOOT_FOLDER}/token --resolution {}",
+            "{AGENT_PROGRAM} init -- --listen unix:{AGENT_SOCKET} --token-file {BOOT_FOLDER}/token --resolution {}",
             boot.resolution
-        ),
+        )
+    };
+    let mut lines = vec![
+        format!("lxc.init.cmd = {init}"),
         // Process 1 of a computer ends by this signal.
         "lxc.signal.halt = SIGTERM".to_owned(),
         format!("lxc.uts.name = {}", spec.id.hostname()),
@@ -287,12 +321,15 @@ fn raw_lxc(spec: &MachineSpec, boot: &Boot, network: Option<&GuestAddress>) -> S
         format!("lxc.mount.entry = tmpfs run tmpfs nosuid,nodev,mode=755,size={run},create=dir 0 0"),
         "lxc.mount.entry = tmpfs run/hotdesk tmpfs nosuid,nodev,noexec,mode=700,size=1m,create=dir 0 0"
             .to_owned(),
-        format!(
-            "lxc.mount.entry = tmpfs dev/shm tmpfs nosuid,nodev,noexec,mode=1777,size={shared},create=dir 0 0"
-        ),
         "lxc.no_new_privs = 1".to_owned(),
-        format!("lxc.cap.keep = {CAPABILITIES}"),
     ];
+    // The programs of a sandbox see files of gVisor, and only gVisor has the capabilities of the instance.
+    if !is_sandbox {
+        lines.push(format!(
+            "lxc.mount.entry = tmpfs dev/shm tmpfs nosuid,nodev,noexec,mode=1777,size={shared},create=dir 0 0"
+        ));
+        lines.push(format!("lxc.cap.keep = {CAPABILITIES}"));
+    }
     lines.extend(ENVIRONMENT.map(|variable| format!("lxc.environment = {variable}")));
     if let Some(GuestAddress { address, prefix, gateway }) = network {
         lines.push(format!("lxc.net.0.ipv4.address = {address}/{prefix}"));
@@ -305,7 +342,6 @@ fn raw_lxc(spec: &MachineSpec, boot: &Boot, network: Option<&GuestAddress>) -> S
 mod tests {
     use super::*;
     use hotdesk_base::secret::Secret;
-    use hotdesk_domain::computer::isolation::Isolation;
     use hotdesk_domain::desktop::resolution::Resolution;
     use uuid::Uuid;
 
@@ -379,7 +415,8 @@ mod tests {
             resolution: Resolution::default(),
         };
         let own = instance(json!({"status": "Stopped", "config": {"image.hotdesk.bytes": "500"}}));
-        let change = boot(&settings(), &spec(1.0, 0), &boot_inputs, &own, Some(&network()));
+        let disk = BootMode::FromDisk;
+        let change = boot(&settings(), &spec(1.0, 0), (&boot_inputs, disk), &own, Some(&network()));
         assert_eq!(change["config"][GENERATION], "7");
         assert_eq!(change["devices"]["root"]["size"], "1500");
         assert!(!change.to_string().contains("a-token-of-this-boot"));
@@ -395,9 +432,37 @@ mod tests {
         }
         assert_eq!(change["config"][ADDRESS], "10.77.2.1");
         let linked = instance(json!({"status": "Stopped", "devices": {"eth0": {"type": "nic"}}}));
-        let alone = boot(&settings(), &spec(1.0, 0), &boot_inputs, &linked, None);
+        let alone = boot(&settings(), &spec(1.0, 0), (&boot_inputs, disk), &linked, None);
         assert!(!alone["config"]["raw.lxc"].as_str().unwrap().contains("lxc.net"));
         assert_eq!(alone["devices"]["eth0"], json!({"type": "none"}));
+    }
+
+    #[test]
+    fn a_sandbox_boots_by_its_launcher_and_has_room_for_its_memory() {
+        let sandbox = MachineSpec { isolation: Isolation::Sandbox, ..spec(1.0, 0) };
+        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500 };
+        let made = create(&settings(), &sandbox, "own", &image, None);
+        assert_eq!(made["config"]["security.nesting"], "true");
+        assert_eq!(made["config"]["security.privileged"], "false");
+        assert_eq!(made["config"][ISOLATION], "sandbox");
+        assert_eq!(made["devices"]["root"]["size"], (1500_u64 + (4 << 30)).to_string());
+        let boot_inputs = Boot {
+            generation: 7,
+            token: Secret::new("a-token-of-this-boot"),
+            resolution: Resolution::default(),
+        };
+        let own = instance(json!({"status": "Stopped"}));
+        for (mode, verb, saved) in
+            [(BootMode::FromDisk, "start", json!("")), (BootMode::FromMemory, "resume", Value::Null)]
+        {
+            let change = boot(&settings(), &sandbox, (&boot_inputs, mode), &own, None);
+            let raw = change["config"]["raw.lxc"].as_str().unwrap();
+            let init = format!("lxc.init.cmd = {LAUNCHER} launcher {verb} --generation 7");
+            assert!(raw.lines().any(|line| line == init), "{raw}");
+            assert!(!raw.contains("lxc.cap.keep"), "{raw}");
+            // Memory that a boot continues from counts until it is used.
+            assert_eq!(change["config"][SAVED], saved);
+        }
     }
 
     #[test]

@@ -42,18 +42,19 @@ pub enum PruneOutcome {
 }
 
 impl Publisher<'_> {
-    /// Removes the images that this installation marked, except for `image` and for those from which an instance of the project
+    /// Removes the images that this installation marked, except for those of `configured` and for those from which an instance of the project
     /// began, whoever made the instance. Returns all that it marked.
     ///
     /// # Errors
     /// `Failed` when a member does not answer, so that nobody knows what its instances need; then nothing is removed.
-    pub(in crate::incus) async fn prune(&self, image: &GuestImage) -> EngineResult<Vec<PrunedImage>> {
+    pub(in crate::incus) async fn prune(&self, configured: &[GuestImage]) -> EngineResult<Vec<PrunedImage>> {
         let at = |error: ClientError| error.at(PRUNE);
         let images = self.client.get("/1.0/images?recursion=1").await.map_err(at)?;
         let listed = self.client.get("/1.0/instances?recursion=1").await.map_err(at)?;
         let instances: Vec<Instance> =
             serde_json::from_value(listed).map_err(|error| EngineError::failed(PRUNE, error))?;
         let needs = needs(&instances)?;
+        let configured: Vec<String> = configured.iter().map(GuestImage::key).collect();
         let mark = mark(self.owner);
         let mut pruned = Vec::new();
         for record in images.as_array().into_iter().flatten() {
@@ -61,7 +62,7 @@ impl Publisher<'_> {
             if property(record, &mark).is_none() {
                 continue;
             }
-            let outcome = decide(record, &image.id, &needs, &mark);
+            let outcome = decide(record, &configured, &needs, &mark);
             let path = format!("/1.0/images/{fingerprint}");
             match outcome {
                 PruneOutcome::Removed => {
@@ -110,9 +111,14 @@ fn needs(instances: &[Instance]) -> EngineResult<BTreeMap<&str, usize>> {
     Ok(needs)
 }
 
-fn decide(record: &Value, configured: &str, needs: &BTreeMap<&str, usize>, own_mark: &str) -> PruneOutcome {
+fn decide(
+    record: &Value,
+    configured: &[String],
+    needs: &BTreeMap<&str, usize>,
+    own_mark: &str,
+) -> PruneOutcome {
     let build = property(record, IMAGE_ID);
-    if build == Some(configured) {
+    if configured.iter().any(|key| build == Some(key)) {
         return PruneOutcome::Configured;
     }
     let uses = |name: Option<&str>| name.and_then(|name| needs.get(name).copied()).unwrap_or_default();
@@ -171,7 +177,7 @@ mod tests {
             (image("f-shared", "b-shared", &["own", "other"]), PruneOutcome::Shared),
             (image("f-old", "b-old", &["own"]), PruneOutcome::Removed),
         ] {
-            assert_eq!(decide(&record, "b-now", &needs, &mark("own")), expected, "{record}");
+            assert_eq!(decide(&record, &["b-now".to_owned()], &needs, &mark("own")), expected, "{record}");
         }
     }
 

@@ -170,11 +170,12 @@ impl<'a> Publisher<'a> {
 
     async fn find_uploaded(&self, image: &GuestImage) -> Result<Option<String>, ClientError> {
         let images = self.client.get("/1.0/images?recursion=1").await?;
+        let key = image.key();
         let own = images
             .as_array()
             .into_iter()
             .flatten()
-            .find(|it| property(it, IMAGE_ID) == Some(image.id.as_str()));
+            .find(|it| property(it, IMAGE_ID) == Some(key.as_str()));
         Ok(own.and_then(|image| image["fingerprint"].as_str()).map(str::to_owned))
     }
 
@@ -194,7 +195,7 @@ impl<'a> Publisher<'a> {
         report(&PublicationStep::Upload(file.metadata().await.map_err(&failed)?.len()));
         let properties = format!(
             "description=hotdesk&{IMAGE_ID}={}&{IMAGE_AGENT}={digest}&{IMAGE_BYTES}={bytes}&{}=1",
-            image.id,
+            image.key(),
             mark(self.owner)
         );
         self.client.upload_image(file, &properties).await.map_err(|error| error.at(PUBLISH))
@@ -303,7 +304,7 @@ impl<'a> Publisher<'a> {
 
 /// Name of the instance by which a member fetches an image.
 fn temporary_name(image: &GuestImage, owner: &str, member: &str) -> String {
-    let digest = hex(&Sha256::digest(format!("{} {owner} {member}", image.id)));
+    let digest = hex(&Sha256::digest(format!("{} {owner} {member}", image.key())));
     let digits: String = digest.chars().take(MEMBER_DIGITS).collect();
     format!("hotdesk-image-{digits}")
 }

@@ -10,6 +10,8 @@
 //! The exec begins with the first connection, and again with the next one after it has ended. No port is open anywhere.
 //! A computer controls the far end, so its bytes are untrusted: HTTP/2 bounds what it can make this process hold.
 
+mod bridge;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -29,16 +31,16 @@ use tokio_util::sync::CancellationToken;
 use crate::EngineResult;
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, remove_if_there};
-use crate::incus::bridge::{CHUNK, CONNECTION_WINDOW, MAX_FRAME, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW};
 use crate::incus::client::Client;
 use crate::incus::documents::AGENT_SOCKET;
 use crate::incus::members::Cluster;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 
+pub use bridge::run as run_bridge;
+use bridge::{CHUNK, CONNECTION_WINDOW, MAX_FRAME, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW};
+
 const OPEN: &str = "open the agent's socket";
-/// The far end in an instance.
-const BRIDGE: [&str; 4] = ["/usr/bin/hotdesk", "bridge", "--socket", AGENT_SOCKET];
 /// Timeout of the exec and its first frames; through another member of a cluster it takes up to a second.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of one stream. The far end only opens a socket.
@@ -72,8 +74,8 @@ impl Links {
         Ok(Self { client, cluster, folder: folder.to_owned(), tasks, open: Mutex::default() })
     }
 
-    /// The socket of a computer that runs; opens it unless it is open.
-    pub(super) fn ensure(&self, id: ComputerId) -> EngineResult<PathBuf> {
+    /// The socket of a computer that runs; opens it unless it is open. `program` is the executable of hotdesk in its instance.
+    pub(super) fn ensure(&self, id: ComputerId, program: &'static str) -> EngineResult<PathBuf> {
         let path = self.path(id);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.contains_key(&id) {
@@ -88,6 +90,7 @@ impl Links {
             client: self.client.clone(),
             cluster: Arc::clone(&self.cluster),
             id,
+            program,
             tasks: self.tasks.clone(),
             stop: stop.clone(),
             sender: tokio::sync::Mutex::default(),
@@ -118,6 +121,7 @@ struct Link {
     client: Client,
     cluster: Arc<Cluster>,
     id: ComputerId,
+    program: &'static str,
     tasks: Tasks,
     stop: CancellationToken,
     /// The connection to the far end, while there is one.
@@ -191,7 +195,8 @@ impl Link {
     /// Starts the far end.
     async fn begin(&self) -> io::Result<Sender> {
         let name = self.cluster.name(self.id);
-        let stream = self.client.exec(&name, &BRIDGE).await.map_err(io::Error::other)?;
+        let bridge = [self.program, "bridge", "--socket", AGENT_SOCKET];
+        let stream = self.client.exec(&name, &bridge).await.map_err(io::Error::other)?;
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_INTERVAL)

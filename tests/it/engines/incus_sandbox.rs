@@ -1,0 +1,145 @@
+//! Computers under gVisor in Incus instances: memory that is suspended and resumed, its loss on request, and the restart of the
+//! controller.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::harness::caller::id_of;
+use crate::harness::controller::RunningController;
+use crate::harness::incus_cluster::{IncusCluster, Route};
+use crate::harness::picture;
+
+/// Begins a counter that is only in the memory of a shell, which writes it to a file in memory.
+const COUNT: &str =
+    "(i=0; while :; do i=$((i+1)); echo $i >/dev/shm/count; sleep 0.1; done) >/dev/null 2>&1 &";
+
+async fn count(controller: &RunningController, id: &str) -> u64 {
+    // The shell truncates the file before it writes.
+    let look = "until c=$(cat /dev/shm/count) && [ -n \"$c\" ]; do sleep 0.1; done; echo $c";
+    controller.bash(id, look).await.trim().parse().expect("a number")
+}
+
+async fn check_desktop(controller: &RunningController, id: &str) {
+    let clicked = controller.act(id, "click", json!({"x": 640, "y": 360})).await;
+    assert_eq!(clicked.status, 200, "{}", clicked.body);
+    let path = format!("/computers/{id}/screenshot?response_format=binary");
+    let shot = controller.request(Method::GET, &path).send().await.expect("an answer");
+    assert_eq!(shot.status(), 200);
+    assert_eq!(picture::size(&shot.bytes().await.expect("a picture")), (1280, 720));
+}
+
+async fn suspend(controller: &RunningController, id: &str) {
+    let answer = controller.act(id, "suspend", json!({})).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    controller.until_status(id, "suspended").await;
+}
+
+async fn resume(controller: &RunningController, id: &str) {
+    let answer = controller.act(id, "resume", json!({})).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    controller.until_status(id, "running").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_computer_under_gvisor_keeps_its_memory_in_its_instance() {
+    let Some(cluster) = IncusCluster::start(1) else { return };
+    let Some(configuration) = cluster.sandbox_configuration(Route::Socket) else { return };
+    let mut controller = RunningController::boot_with(&configuration).await;
+    cluster.publish(&controller);
+    let workspace = controller.workspace("demo").await;
+    let id = id_of(&controller.computer(&workspace, "one").await);
+    assert_eq!(controller.record(&id).await["isolation"], "sandbox");
+    check_desktop(&controller, &id).await;
+    // gVisor's kernel, with the network of the instance; neither the instance's files nor its launcher are seen.
+    let inside = "dmesg | grep -c 'Starting gVisor'; ls -d /hotdesk /base 2>/dev/null; ip -o -4 address show eth0 | grep -c inet";
+    assert_eq!(controller.bash(&id, inside).await, "1\n1\n");
+    controller.bash(&id, "echo kept >/root/note").await;
+    controller.bash(&id, COUNT).await;
+
+    let before = count(&controller, &id).await;
+    suspend(&controller, &id).await;
+    assert_eq!(cluster.instances("s"), ["STOPPED"]);
+    // The next controller finds it suspended.
+    controller.restart().await;
+    controller.until_status(&id, "suspended").await;
+    resume(&controller, &id).await;
+    let after = count(&controller, &id).await;
+    assert!(after > before, "the count went from {before} to {after}");
+    check_desktop(&controller, &id).await;
+    assert_eq!(controller.bash(&id, "cat /root/note").await, "kept\n");
+
+    // Each memory is used once, and there is a next one.
+    suspend(&controller, &id).await;
+    resume(&controller, &id).await;
+    assert!(count(&controller, &id).await > after);
+
+    // The next controller finds it running, and its programs have run on.
+    for kill in [false, true] {
+        let before = count(&controller, &id).await;
+        if kill {
+            controller.kill();
+            controller.start_again().await;
+        } else {
+            controller.restart().await;
+        }
+        controller.until_status(&id, "running").await;
+        assert!(count(&controller, &id).await > before);
+    }
+
+    // A stop drops the memory; the disk stays.
+    suspend(&controller, &id).await;
+    assert_eq!(controller.act(&id, "stop", json!({})).await.status, 200);
+    controller.until_status(&id, "stopped").await;
+    assert_eq!(controller.act(&id, "start", json!({})).await.status, 200);
+    controller.until_status(&id, "running").await;
+    assert_eq!(controller.bash(&id, "ls /dev/shm/count 2>/dev/null; cat /root/note").await, "kept\n");
+
+    // An instance keeps its isolation, and a shared one stands beside it.
+    assert_eq!(controller.act(&id, "stop", json!({})).await.status, 200);
+    controller.until_status(&id, "stopped").await;
+    let path = format!("/computers/{id}");
+    let refused = controller.patch(&path, json!({"isolation": "shared"})).await;
+    assert_eq!((refused.status, &refused.body["code"]), (409, &json!("isolation_fixed")), "{}", refused.body);
+    let body = json!({"workspace_id": workspace, "name": "two", "isolation": "shared"});
+    let shared = id_of(&controller.create("/computers", body).await);
+    check_desktop(&controller, &shared).await;
+    let refused = controller.act(&shared, "suspend", json!({})).await;
+    assert_eq!(refused.body["code"], "suspend_unsupported", "{}", refused.body);
+
+    for computer in [&id, &shared] {
+        assert_eq!(controller.delete(&format!("/computers/{computer}")).await.status, 200);
+    }
+    assert_eq!(cluster.instances("n"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_memory_is_not_booted() {
+    let Some(cluster) = IncusCluster::start(1) else { return };
+    let Some(configuration) = cluster.sandbox_configuration(Route::Socket) else { return };
+    let controller = RunningController::boot_with(&configuration).await;
+    cluster.publish(&controller);
+    let workspace = controller.workspace("demo").await;
+    let id = id_of(&controller.computer(&workspace, "one").await);
+    controller.bash(&id, "echo kept >/root/note").await;
+    suspend(&controller, &id).await;
+    let instance = format!("hd-{id}");
+    let memory = format!("{instance}/hotdesk/machine/memory/pages_meta.img");
+    cluster.run("incus", &["1", "file", "delete", &memory]);
+
+    let refused = controller.act(&id, "resume", json!({})).await;
+    assert_eq!(
+        (refused.status, &refused.body["code"]),
+        (503, &json!("saved_state_unavailable")),
+        "{}",
+        refused.body
+    );
+    controller.until_status(&id, "suspended").await;
+    assert_eq!(cluster.instances("s"), ["STOPPED"]);
+    // It begins from its disk when that is what was asked for.
+    assert_eq!(controller.act(&id, "stop", json!({})).await.status, 200);
+    controller.until_status(&id, "stopped").await;
+    assert_eq!(controller.act(&id, "start", json!({})).await.status, 200);
+    controller.until_status(&id, "running").await;
+    assert_eq!(controller.bash(&id, "cat /root/note").await, "kept\n");
+    assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
+}
