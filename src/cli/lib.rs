@@ -397,7 +397,6 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Clients(it) => global.with_session(async |session| clients::run(it, session).await)?,
         Command::Hosts(it) => global.with_session(async |session| hosts::run(it, session).await)?,
         Command::Capacity(it) => global.with_session(async |session| capacity::run(&it, session).await)?,
-        Command::Hosts(it) => global.with_session(async |session| hosts::run(it, session).await)?,
         Command::Screenshot(it) => global.with_session(async |session| screenshot::run(it, session).await)?,
         Command::Timeline(it) => global.with_session(async |session| timeline::run(it, session).await)?,
         Command::ApiKeys(it) => global.with_session(async |session| api_keys::run(it, session).await)?,

@@ -73,7 +73,7 @@ impl EngineSet {
         let offers = kinds.iter().map(|kind| match kind {
             EngineKind::Container(own) => ContainerEngine::offer(own),
             EngineKind::Qemu(_) => QemuEngine::offer(),
-            EngineKind::Incus(_) => IncusEngine::offer(),
+            EngineKind::Incus(own) => IncusEngine::default_offer(own),
         });
         let host = Arc::new(HostContext::open(host, mode, Offers::several(offers.collect())?)?);
         let mut members = Vec::new();

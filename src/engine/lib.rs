@@ -54,7 +54,8 @@ pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
 use crate::incus::IncusEngine;
 pub use crate::incus::{
-    ImagePresence, IncusSettings, PruneOutcome, PrunedImage, PublicationStep, PublishedImage, run_bridge, run_launcher,
+    ImagePresence, IncusSettings, PruneOutcome, PrunedImage, PublicationStep, PublishedImage, run_bridge,
+    run_launcher,
 };
 pub use crate::leftovers::{Leftover, Leftovers, MAX_LEFTOVERS};
 use crate::qemu::QemuEngine;

@@ -107,6 +107,7 @@ impl LargeFleet {
                 ports: Vec::new(),
                 terminals: Vec::new(),
                 auto_stop_minutes: 0,
+                replicate_minutes: 0,
                 expires_at: None,
                 deliver_files: false,
                 encrypt: false,

@@ -1,5 +1,6 @@
 //! Checks whether an Incus server can run computers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::driver::checks::Check;
@@ -9,6 +10,7 @@ use crate::incus::image::{GuestImage, list_members};
 use crate::incus::network::Bridge;
 use crate::incus::settings::IncusSettings;
 use crate::{EngineError, EngineResult, HostSettings};
+use hotdesk_domain::computer::isolation::Isolation;
 
 /// Oldest version whose API is used: that with long-term support.
 const MIN_MAJOR: u32 = 6;
@@ -129,31 +131,39 @@ async fn find_network(settings: &IncusSettings, host: &HostSettings) -> EngineRe
 async fn find_image(settings: &IncusSettings, host: &HostSettings) -> EngineResult<String> {
     let client = Client::open(settings)?;
     let mut found = Vec::new();
-    for isolation in &settings.offered {
-        let image = GuestImage::read_for(*isolation, &host.image, &settings.runsc)?;
+    for image in guest_images(settings, host)? {
         image.find(&client).await?;
         found.push(image.alias());
     }
     Ok(found.join(", "))
 }
 
-/// Looks which members lack the image. Computers can be made on those, but the first one waits until the image is fetched.
+/// The guest image in the form of each offered isolation.
+fn guest_images(settings: &IncusSettings, host: &HostSettings) -> EngineResult<Vec<GuestImage>> {
+    let read = |isolation: &Isolation| GuestImage::read_for(*isolation, &host.image, &settings.runsc);
+    settings.offered.iter().map(read).collect()
+}
+
+/// Looks which members lack an image. Computers can be made on those, but the first one waits until the image is fetched.
 async fn find_members(settings: &IncusSettings, host: &HostSettings) -> EngineResult<String> {
     const STEP: &str = "find the image on each member";
     let client = Client::open(settings)?;
-    let image = GuestImage::read(&host.image)?.find(&client).await?;
-    let found = list_members(&client, &settings.pool, &image.fingerprint).await;
-    let members = found.map_err(|error| error.at(STEP))?.members;
-    let lacking: Vec<&str> =
-        members.iter().filter(|member| !member.has_image).map(|member| member.name.as_str()).collect();
-    if lacking.is_empty() {
-        return Ok(format!("{0} of {0} have it", members.len()));
+    let (mut lacking, mut count) = (BTreeSet::new(), 0);
+    for image in guest_images(settings, host)? {
+        let image = image.find(&client).await?;
+        let found = list_members(&client, &settings.pool, &image.fingerprint).await;
+        let members = found.map_err(|error| error.at(STEP))?.members;
+        count = members.len();
+        lacking.extend(members.into_iter().filter(|member| !member.has_image).map(|member| member.name));
     }
+    if lacking.is_empty() {
+        return Ok(format!("{count} of {count} have it"));
+    }
+    let names: Vec<String> = lacking.into_iter().collect();
     let detail = format!(
-        "{} of {} lack it, and fetch it at their first new computer: {}",
-        lacking.len(),
-        members.len(),
-        lacking.join(", ")
+        "{} of {count} lack it, and fetch it at their first new computer: {}",
+        names.len(),
+        names.join(", ")
     );
     Err(EngineError::failed(STEP, detail))
 }

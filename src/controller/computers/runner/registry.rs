@@ -293,6 +293,7 @@ fn is_refused_during_move(work: &Work) -> bool {
         | Work::Fork(..)
         | Work::Recover
         | Work::FinishMove
+        | Work::HostGone
         | Work::CheckCopy { .. } => false,
     }
 }

@@ -171,11 +171,8 @@ impl<'a> Publisher<'a> {
     async fn find_uploaded(&self, image: &GuestImage) -> Result<Option<String>, ClientError> {
         let images = self.client.get("/1.0/images?recursion=1").await?;
         let key = image.key();
-        let own = images
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|it| property(it, IMAGE_ID) == Some(key.as_str()));
+        let own =
+            images.as_array().into_iter().flatten().find(|it| property(it, IMAGE_ID) == Some(key.as_str()));
         Ok(own.and_then(|image| image["fingerprint"].as_str()).map(str::to_owned))
     }
 

@@ -16,7 +16,7 @@ use super::control::{Answer, READY, SUSPEND};
 use super::failure::BootFailure;
 use super::{FAILURE_FILE, folder};
 use crate::incus::IncusEngine;
-use crate::incus::documents::{self, Instance, LAUNCHER, Power, SAVED};
+use crate::incus::documents::{Instance, LAUNCHER, Power, SAVED};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
@@ -41,7 +41,7 @@ impl IncusEngine {
         instance: &Instance,
     ) -> EngineResult<Option<u64>> {
         let Some(generation) = instance.saved() else { return Ok(None) };
-        let found = self.client.read_file(&documents::name(id), &manifest(generation)).await;
+        let found = self.client.read_file(&self.cluster.name(id), &manifest(generation)).await;
         let found = found.map_err(|error| error.at(LOOK))?;
         Ok(found.map(|_| generation))
     }
@@ -60,7 +60,7 @@ impl IncusEngine {
                 })?;
                 // Before the memory: the instance ends with it.
                 let label = json!({ "config": { SAVED: generation.to_string() } });
-                let labelled = self.client.patch(&documents::path(id), &label, None).await;
+                let labelled = self.client.patch(&self.cluster.path(id), &label, None).await;
                 labelled.map_err(|error| error.at(SUSPEND_STEP))?;
                 let asked = self.ask_launcher(id, SUSPEND, generation, SUSPEND_STEP).await;
                 if let Err(error) = asked {
@@ -96,7 +96,7 @@ impl IncusEngine {
         let Err(error) = self.ask_launcher(id, READY, generation, BOOT_STEP).await else { return Ok(()) };
         // The launcher ends when the boot fails, and leaves the reason.
         self.end_failed(id).await;
-        let text = self.client.read_file(&documents::name(id), FAILURE_FILE).await.ok().flatten();
+        let text = self.client.read_file(&self.cluster.name(id), FAILURE_FILE).await.ok().flatten();
         let failure = text.and_then(|text| serde_json::from_slice::<BootFailure>(&text).ok());
         match failure.filter(|failure| failure.generation == generation) {
             Some(failure) => Err(failure.into_error(BOOT_STEP)),
@@ -107,7 +107,7 @@ impl IncusEngine {
     /// Removes the label of memory that was used.
     pub(in crate::incus) async fn forget_memory(&self, id: ComputerId) {
         let label = json!({ "config": { SAVED: "" } });
-        if let Err(error) = self.client.patch(&documents::path(id), &label, None).await {
+        if let Err(error) = self.client.patch(&self.cluster.path(id), &label, None).await {
             // It says nothing without the file.
             tracing::warn!(computer = %id, %error, "could not remove the label of used memory");
         }
@@ -126,12 +126,12 @@ impl IncusEngine {
             }
         }
         let label = json!({ "config": { SAVED: "" } });
-        let labelled = self.client.patch(&documents::path(id), &label, None).await;
+        let labelled = self.client.patch(&self.cluster.path(id), &label, None).await;
         labelled.map_err(|error| error.at(DISCARD))?;
         let memory = folder().memory();
         let files = MEMORY_FILES.map(|name| memory.join(name).display().to_string());
         for file in std::iter::once(manifest(generation)).chain(files) {
-            if let Err(error) = self.client.remove_file(&documents::name(id), &file).await {
+            if let Err(error) = self.client.remove_file(&self.cluster.name(id), &file).await {
                 tracing::warn!(computer = %id, %error, %file, "could not remove saved memory; the next start does");
             }
         }
@@ -148,7 +148,7 @@ impl IncusEngine {
     ) -> EngineResult<()> {
         let generation = generation.to_string();
         let command = [LAUNCHER, "launcher", verb, "--generation", generation.as_str()];
-        let name = documents::name(id);
+        let name = self.cluster.name(id);
         let asked = tokio::time::timeout(LAUNCHER_TIMEOUT, async {
             let stream = self.client.exec(&name, &command).await.map_err(|error| error.at(step))?;
             let mut text = Vec::new();

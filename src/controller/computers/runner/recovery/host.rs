@@ -44,7 +44,8 @@ impl Runner {
             | Work::Snapshot(_)
             | Work::RemoveSnapshot(_)
             | Work::Rollback { .. }
-            | Work::Resize(_) => true,
+            | Work::Resize(_)
+            | Work::Move(_) => true,
             // Commands are decided one by one; the others act on no machine, or make one on a host that answers.
             Work::Create(_)
             | Work::Clone(_)
@@ -53,6 +54,7 @@ impl Runner {
             | Work::ChangeIsolation(_)
             | Work::Command(_)
             | Work::AutoStop(..)
+            | Work::FinishMove
             | Work::Recover
             | Work::HostGone
             | Work::CheckCopy { .. } => false,
