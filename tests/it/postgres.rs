@@ -182,7 +182,7 @@ async fn a_copied_store_and_a_restored_back_up_continue_with_the_same_keys() {
     shell.run(&copy).await.expect_failure(1, &["in use by the controller"]);
     controller.stop();
     let printed = shell.run(&copy).await.expect_success();
-    assert!(printed.contains("rows of 47 tables") && printed.contains("store.url"), "{printed}");
+    assert!(printed.contains("rows of 48 tables") && printed.contains("store.url"), "{printed}");
     shell.run(&copy).await.expect_failure(1, &["not empty"]);
     let file = controller.folder().join("hotdesk.toml");
     std::fs::write(&file, configuration(&server, &url)).expect("a configuration");

@@ -1,7 +1,7 @@
 //! Tables of a store, in an order in which rows can be inserted.
 
 /// All tables but that of the migrations. A table follows those that its rows refer to.
-pub(super) const TABLES: [&str; 47] = [
+pub(super) const TABLES: [&str; 48] = [
     "meta",
     "installation_secrets",
     "data_keys",
@@ -49,6 +49,7 @@ pub(super) const TABLES: [&str; 47] = [
     "runs",
     "ai_spend",
     "billing_events",
+    "leases",
 ];
 
 #[cfg(test)]
