@@ -52,6 +52,7 @@ mod saved;
 mod schemathesis;
 mod screens;
 mod secrets;
+mod several_controllers;
 mod snapshots;
 mod split;
 mod streaming;

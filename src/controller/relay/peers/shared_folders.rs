@@ -1,4 +1,4 @@
-//! What the controllers over one database must have in common outside of it: the folder of stored files, and the machines.
+//! Folder of stored files and machines that the controllers over one database have in common.
 //!
 //! | | id in the folder | controllers have in common |
 //! |---|---|---|
