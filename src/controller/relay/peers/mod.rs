@@ -25,9 +25,9 @@ use hotdesk_store::database::{Access, Epoch, LeaseAnswer, LeaseClient};
 use switch::Role;
 pub use switch::Switch;
 
-/// Pause between two requests of a follower for the lease: with ten seconds of a lease and the start of the application, a
-/// killed leader is replaced within 15 s.
-const REQUEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two requests of a follower for the lease: with ten seconds of a lease, the application has four to start until
+/// a killed leader has been replaced for 15 s.
+const REQUEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A controller among several that does not lead.
 #[derive(Debug)]

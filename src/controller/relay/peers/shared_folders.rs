@@ -86,8 +86,8 @@ async fn machines_step(config: &Config, lease: &mut LeaseClient) -> Result<Machi
     let file = file.display();
     Err(Error::failed(if is_incus {
         format!(
-            "{file} is not the id of the instances of this service, which other controllers use: remove the file if no \
-             service needs its instances, else set another data_dir"
+            "{file} is not the id of the instances of this service, which has computers: copy it from the controller that \
+             made them; if it belongs to another service, set another data_dir"
         )
     } else {
         format!(
@@ -100,7 +100,9 @@ async fn machines_step(config: &Config, lease: &mut LeaseClient) -> Result<Machi
 /// The rule of [`machines_step`], by the id in the database and that in the folder.
 fn decide(is_incus: bool, stored: Option<&str>, found: Option<&str>, has_computers: bool) -> MachinesStep {
     match (stored, found) {
-        (None, _) => MachinesStep::Register,
+        // Instances of the service have the id of another folder.
+        (None, None) if is_incus && has_computers => MachinesStep::Refuse,
+        (None, Some(_) | None) => MachinesStep::Register,
         (Some(stored), Some(found)) if stored == found => MachinesStep::Continue,
         (Some(_), None) if is_incus => MachinesStep::Adopt,
         (Some(_), Some(_) | None) if is_incus || has_computers => MachinesStep::Refuse,
@@ -175,6 +177,7 @@ mod tests {
         use MachinesStep::{Adopt, Continue, Refuse, Register};
         for (is_incus, stored, found, has_computers, step) in [
             (true, None, None, false, Register),
+            (true, None, None, true, Refuse),
             (true, None, Some("a"), true, Register),
             (true, Some("a"), Some("a"), true, Continue),
             (true, Some("a"), None, true, Adopt),

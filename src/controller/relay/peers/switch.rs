@@ -55,6 +55,10 @@ impl Switch {
     /// # Errors
     /// `Internal` for an invalid configuration.
     pub(super) fn new(config: &Config, tasks: &Tasks) -> Result<Self> {
+        let trusted = config
+            .trusted_proxies
+            .parse()
+            .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
         let isolations = config.engines.isolations()?;
         let engine = match isolations.first() {
             _ if config.engines.incus.is_used() => "incus",
@@ -65,7 +69,7 @@ impl Switch {
         Ok(Self {
             role: watch::Sender::new(Role::Waiting),
             leading: Mutex::default(),
-            forwarder: Forwarder::new(config.store.address.starts_with("https://"), tasks)?,
+            forwarder: Forwarder::new(config.store.address.starts_with("https://"), trusted, tasks)?,
             hosts: Hosts::new(config)?,
             facts: json!({ "engine": engine, "isolations": names }),
             started: Instant::now(),
