@@ -104,8 +104,8 @@ impl Forwarder {
     /// is the same for an upgraded connection.
     ///
     /// # Errors
-    /// `Unavailable` when the leader cannot be reached, or too many requests are forwarded; `BadGateway` when it broke off, so that it is not known what it did;
-    /// `TimedOut` after [`IDLE_TIMEOUT`] of silence.
+    /// `Unavailable` when the leader cannot be reached, or too many requests are forwarded; `BadGateway` when it broke off, so
+    /// that it is not known what it did; `TimedOut` after [`IDLE_TIMEOUT`] of silence.
     pub(super) async fn forward(
         &self,
         leader: &str,
@@ -117,8 +117,8 @@ impl Forwarder {
         let permits = self.permits(&parts)?;
         let upgrade = fields::upgrade(&parts.headers).is_some();
         let client = upgrade.then(|| parts.extensions.remove::<OnUpgrade>()).flatten();
-        let fields = fields::of_request(&parts, client.is_some());
-        let mut sent = self.http.request(parts.method.clone(), target(leader, &parts.uri)?).headers(fields);
+        let headers = fields::of_request(&parts, client.is_some());
+        let mut sent = self.http.request(parts.method.clone(), target(leader, &parts.uri)?).headers(headers);
         let progress = Progress::starting();
         // Else a request without a body would become one with an empty body of unknown length.
         if parts.headers.contains_key(header::CONTENT_LENGTH)
