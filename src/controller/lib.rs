@@ -20,7 +20,7 @@ use hotdesk_http::guarded_fetch::GuardedFetcher;
 use hotdesk_http::socket::Sockets;
 use hotdesk_model::catalog::ModelCatalog;
 use hotdesk_store::Store;
-use hotdesk_store::database::Access;
+use hotdesk_store::database::{Access, Epoch};
 
 pub mod api;
 pub mod audit;
@@ -86,6 +86,7 @@ use identity::people::sign_in_links::SignInLinks;
 use identity::people::workspaces::Workspaces;
 use identity::secrets::Secrets;
 use relay::output_readers::OutputReaders;
+use relay::peers::shared_folders;
 use relay::ports::field_lists;
 use relay::ports::links::PortTickets;
 use web::hosts::Hosts;
@@ -287,6 +288,19 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
     start_with(config, engine, tasks, GuardedFetcher::default()).await
 }
 
+/// Does the same as [`start`], for one of several controllers over its database, which holds the lease in this epoch.
+///
+/// # Errors
+/// The errors of [`start`], and `Internal` when the folder of stored files is not that of the other controllers.
+pub async fn start_leading(
+    config: Config,
+    engine: Arc<dyn Engine>,
+    tasks: &Tasks,
+    epoch: Epoch,
+) -> Result<Controller> {
+    start_as(config, engine, tasks, GuardedFetcher::default(), Access::Leader(epoch)).await
+}
+
 /// Does the same as [`start`], with another fetcher for URLs that clients name.
 ///
 /// # Errors
@@ -297,12 +311,22 @@ pub async fn start_with(
     tasks: &Tasks,
     guarded: GuardedFetcher,
 ) -> Result<Controller> {
+    start_as(config, engine, tasks, guarded, Access::Exclusive).await
+}
+
+async fn start_as(
+    config: Config,
+    engine: Arc<dyn Engine>,
+    tasks: &Tasks,
+    guarded: GuardedFetcher,
+    access: Access,
+) -> Result<Controller> {
     let trusted_proxies = config
         .trusted_proxies
         .parse()
         .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
     let hosts = Hosts::new(&config)?;
-    let store = config.open_store(Access::Exclusive).await?;
+    let store = config.open_store(access).await?;
     config.check_new_store(&store).await?;
     let signing = store.installation_secret("link_signing_secret", || Secret::random(43)).await?;
     let fingerprint_key = store.installation_secret("fingerprint_key", || Secret::random(43)).await?;
@@ -310,6 +334,9 @@ pub async fn start_with(
     let browser_secret = store.installation_secret("known_browser_secret", || Secret::random(43)).await?;
     let webhook_fetcher = guarded.separate(MAX_CONCURRENT_WEBHOOKS);
     let blobs = BlobStore::open(&config.store_dir(), signing.reveal())?;
+    if matches!(access, Access::Leader(_)) {
+        shared_folders::settle_blobs(&config, &store).await?;
+    }
     let downloads = DownloadCaches::open(&config.store_dir())?;
     let offers = engine.offers();
     let only = (offers.all().count() == 1).then(|| offers.default().isolation);

@@ -16,7 +16,9 @@ use std::sync::Arc;
 use sqlx::{Any, AnyPool, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use database::{Access, Connections, Database, FailureKind, classify, is_duplicate};
+use database::{
+    Access, Connections, Database, FailureKind, LeaseClient, SharedValue, classify, is_duplicate,
+};
 use fleet::changes::{CommitNotices, RecordChange, RecordChanges};
 use fleet::passwords::PasswordDigest;
 use hotdesk_base::clock;
@@ -143,6 +145,35 @@ impl Store {
     /// `Unavailable` when no connection is free or the disk fails; `Internal` for any other failure.
     pub async fn check(&self) -> Result<()> {
         sqlx::query("SELECT 1").execute(&self.pool).await.map(|_| ()).map_err(failed("check the store"))
+    }
+
+    /// Checks that a key file belongs to the database of a lease, before its controller leads.
+    ///
+    /// # Errors
+    /// `Internal`, with the file and the remedy, when it is missing or belongs to another database; those of the database.
+    pub async fn check_key_file(lease: &mut LeaseClient, key_file: &Path) -> Result<()> {
+        vault::check(lease.connection().await?, &KeyFile::new(key_file)).await
+    }
+
+    /// Returns a value that all controllers over the database have in common. Stores `own` if there is none.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn share(&self, value: SharedValue, own: &str) -> Result<String> {
+        let mut write = self.write().await?;
+        sqlx::query("INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
+            .bind(value.name())
+            .bind(own)
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("store a value that controllers share"))?;
+        let stored: String = sqlx::query_scalar("SELECT value FROM meta WHERE name = $1")
+            .bind(value.name())
+            .fetch_one(&mut *write.tx)
+            .await
+            .map_err(failed("read a value that controllers share"))?;
+        write.commit().await?;
+        Ok(stored)
     }
 
     async fn write(&self) -> Result<Write> {

@@ -55,6 +55,7 @@ mod scaling;
 mod schemathesis;
 mod screens;
 mod secrets;
+mod several_controllers;
 mod snapshots;
 mod split;
 mod streaming;

@@ -33,7 +33,7 @@ const NOT_IN_SUITE: [&str; 8] = [
 ];
 
 /// A server of this test. In the run of [`the_api_suite_passes`], which has one, there is none.
-fn server() -> Option<PostgresServer> {
+pub fn server() -> Option<PostgresServer> {
     if PostgresServer::of_this_run().is_some() {
         return None;
     }
@@ -78,7 +78,8 @@ fn configuration(server: &PostgresServer, url: &str) -> String {
     format!("[store]\nurl = \"{url}\"\npassword_file = \"{}\"\n", server.password_file().display())
 }
 
-async fn names(controller: &RunningController) -> Vec<String> {
+/// The names of the workspaces of a service.
+pub async fn names(controller: &RunningController) -> Vec<String> {
     let listed = controller.get("/workspaces").await;
     assert_eq!(listed.status, 200, "{}", listed.body);
     let all = listed.body["workspaces"].as_array().expect("a list").iter();
@@ -182,7 +183,7 @@ async fn a_copied_store_and_a_restored_back_up_continue_with_the_same_keys() {
     shell.run(&copy).await.expect_failure(1, &["in use by the controller"]);
     controller.stop();
     let printed = shell.run(&copy).await.expect_success();
-    assert!(printed.contains("rows of 47 tables") && printed.contains("store.url"), "{printed}");
+    assert!(printed.contains("rows of 50 tables") && printed.contains("store.url"), "{printed}");
     shell.run(&copy).await.expect_failure(1, &["not empty"]);
     let file = controller.folder().join("hotdesk.toml");
     std::fs::write(&file, configuration(&server, &url)).expect("a configuration");

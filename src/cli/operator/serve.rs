@@ -9,19 +9,22 @@ use std::time::Duration;
 use clap::Args;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{allocator, privileges};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::telemetry;
+use hotdesk_controller::Controller;
 use hotdesk_controller::config::{Config, Flags};
 use hotdesk_controller::data_dir::lock::{self, DataDirLock};
+use hotdesk_controller::relay::peers::{Candidate, Switch};
 use hotdesk_domain::plural::plural;
 use hotdesk_engine::remote::RemoteEngine;
 use hotdesk_engine::{Check, Engine, EngineSettings, Finding, OpenMode};
 use hotdesk_http::serve::{BoundListener, Tls, serve};
+use hotdesk_store::database::{Epoch, LeaseClient};
 
 /// Beginning of the line with the key of a new data folder; the rest of the line is the key.
 pub(super) const KEY_LINE: &str = "account key (shown once): ";
@@ -30,6 +33,9 @@ pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Additional timeout of blocking host operations, which cannot be cancelled. Both together are below the 30 s after
 /// which systemd kills the process.
 pub(super) const BLOCKED_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Timeout of the release of the lease; without it, the lease ends by itself.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Options of `hotdesk serve`; each overrides the configuration file and the environment.
 #[derive(Debug, Args)]
@@ -107,9 +113,7 @@ fn raise_open_files() -> Outcome<()> {
 }
 
 async fn run_until_signal(config: Config, remote: Option<RemoteEngine>) -> Outcome<()> {
-    let failed = |error: std::io::Error| format!("cannot install signal handlers: {error}");
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut signals = StopSignals::install()?;
     let _locks = acquire_locks(&config)?;
     let files = config.certificate_files()?;
     let tls = files.map(Tls::new).transpose().map_err(|error| format!("cannot set up TLS: {error}"))?;
@@ -126,34 +130,162 @@ async fn run_until_signal(config: Config, remote: Option<RemoteEngine>) -> Outco
             ("https", BoundListener::Tls(listener, tls))
         }
     };
-    let engine: Arc<dyn Engine> = match remote {
-        Some(remote) => Arc::new(remote),
-        None => open_engine(&config)?,
+    let candidate = Candidate::open(&config, &tasks).await?;
+    let service = Service { config, tasks, scheme, address };
+    match candidate {
+        None => service.serve_alone(remote, bound, &mut signals).await,
+        Some(candidate) => service.serve_among_several(candidate, bound, &mut signals).await,
+    }
+}
+
+/// Signals that stop the controller.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn install() -> Outcome<Self> {
+        let failed = |error: std::io::Error| format!("cannot install signal handlers: {error}");
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+        })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// The controller of this process, whose listener is bound.
+struct Service {
+    config: Config,
+    tasks: Tasks,
+    scheme: &'static str,
+    address: SocketAddr,
+}
+
+impl Service {
+    /// Serves as the only controller of the database.
+    async fn serve_alone(
+        &self,
+        remote: Option<RemoteEngine>,
+        bound: BoundListener,
+        signals: &mut StopSignals,
+    ) -> Outcome<()> {
+        let engine: Arc<dyn Engine> = match remote {
+            Some(remote) => Arc::new(remote),
+            None => open_engine(&self.config)?,
+        };
+        let ready = hotdesk_controller::start(self.config.clone(), engine, &self.tasks).await?;
+        self.print_first_start(&ready)?;
+        self.print_listening()?;
+        let (router, group) = (ready.router.clone(), self.tasks.clone());
+        let _serving = self.tasks.spawn("serve", async move { serve(bound, router, &group).await });
+        signals.received().await;
+        self.drain().await;
+        ready.close().await;
+        Ok(())
+    }
+
+    /// Forwards requests to the leader until this controller leads itself.
+    async fn serve_among_several(
+        &self,
+        mut candidate: Candidate,
+        bound: BoundListener,
+        signals: &mut StopSignals,
+    ) -> Outcome<()> {
+        let (router, group) = (candidate.router(), self.tasks.clone());
+        let _serving = self.tasks.spawn("serve", async move { serve(bound, router, &group).await });
+        let (epoch, is_first) = match candidate.request().await {
+            Some(epoch) => (epoch, true),
+            None => {
+                self.print_listening()?;
+                let won = tokio::select! {
+                    epoch = candidate.campaign() => Some(epoch),
+                    () = signals.received() => None,
+                };
+                let Some(epoch) = won else {
+                    self.drain().await;
+                    return Ok(());
+                };
+                (epoch, false)
+            }
+        };
+        tracing::info!(?epoch, "this controller leads");
+        let (switch, lease) = candidate.take_over().await?;
+        // It outlives the other tasks, whose writes need the lease.
+        let lease_tasks = Tasks::new();
+        let ended = lease_tasks.clone();
+        let _keeping = lease_tasks.spawn("lease", async move { keep_lease(lease, epoch, &ended).await });
+        let led = self.lead(&switch, epoch, is_first, signals).await;
+        let _late = lease_tasks.drain(RELEASE_TIMEOUT).await;
+        led
+    }
+
+    /// Opens the application and serves it until a signal.
+    async fn lead(
+        &self,
+        switch: &Switch,
+        epoch: Epoch,
+        is_first: bool,
+        signals: &mut StopSignals,
+    ) -> Outcome<()> {
+        let engine = open_engine(&self.config)?;
+        let ready =
+            hotdesk_controller::start_leading(self.config.clone(), engine, &self.tasks, epoch).await?;
+        switch.lead(ready.router.clone());
+        self.print_first_start(&ready)?;
+        if is_first {
+            self.print_listening()?;
+        }
+        signals.received().await;
+        self.drain().await;
+        ready.close().await;
+        Ok(())
+    }
+
+    /// Prints what the first start of a service shows.
+    fn print_first_start(&self, ready: &Controller) -> Outcome<()> {
+        if let Some(key) = &ready.first_key {
+            output::line(&format!("{KEY_LINE}{}", key.reveal()))?;
+        }
+        if ready.set_up_open {
+            let public_url = Some(self.config.public_url.clone()).filter(|url| !url.is_empty());
+            let public_url = public_url.unwrap_or_else(|| format!("{}://{}", self.scheme, self.address));
+            output::line(&format!("to sign in, open {public_url}/set-up and show the account key"))?;
+        }
+        Ok(())
+    }
+
+    fn print_listening(&self) -> Outcome<()> {
+        output::line(&hotdesk_controller::listening_line(self.scheme, self.address))
+    }
+
+    async fn drain(&self) {
+        tracing::info!("controller is stopping; computers continue to run");
+        let late = self.tasks.drain(DRAIN_TIMEOUT).await;
+        if !late.is_empty() {
+            tracing::warn!(?late, "tasks exceeded the shutdown timeout");
+        }
+    }
+}
+
+/// Renews the lease until the tasks end, and then releases it. Ends this process when the lease is lost: nothing of it may
+/// act any more, and the next start is a follower.
+async fn keep_lease(mut lease: LeaseClient, epoch: Epoch, tasks: &Tasks) {
+    let stop = tasks.stopping();
+    let lost = tokio::select! {
+        why = lease.keep(epoch) => Some(why),
+        () = stop.cancelled() => None,
     };
-    let public_url = Some(config.public_url.clone()).filter(|url| !url.is_empty());
-    let public_url = public_url.unwrap_or_else(|| format!("{scheme}://{address}"));
-    let ready = hotdesk_controller::start(config, engine, &tasks).await?;
-    if let Some(key) = &ready.first_key {
-        output::line(&format!("{KEY_LINE}{}", key.reveal()))?;
-    }
-    if ready.set_up_open {
-        output::line(&format!("to sign in, open {public_url}/set-up and show the account key"))?;
-    }
-    output::line(&hotdesk_controller::listening_line(scheme, address))?;
-    let router = ready.router.clone();
-    let group = tasks.clone();
-    let _serving = tasks.spawn("serve", async move { serve(bound, router, &group).await });
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("controller is stopping; computers continue to run");
-    let late = tasks.drain(DRAIN_TIMEOUT).await;
-    if !late.is_empty() {
-        tracing::warn!(?late, "tasks exceeded the shutdown timeout");
-    }
-    ready.close().await;
-    Ok(())
+    let Some(why) = lost else { return lease.release().await };
+    tracing::error!("this controller leads no more, and ends at once: its lease is lost, because {why}");
+    std::process::abort();
 }
 
 /// Makes this process, which has one thread, a controller without privileges, and connects it to its helper.

@@ -30,6 +30,8 @@ pub struct Health {
     pub engine: String,
     /// Isolations that computers may have, the default first.
     pub isolations: Vec<String>,
+    /// `single`, or `leader` or `follower` of several controllers over one database.
+    pub role: String,
 }
 
 /// Checks that the service and its database respond.
@@ -45,6 +47,8 @@ async fn health(State(app): State<AppState>) -> Result<Json<Health>> {
         uptime_seconds: app.started.elapsed().as_secs(),
         engine: offers.default().engine.to_owned(),
         isolations: offers.isolations().into_iter().map(|isolation| isolation.name().to_owned()).collect(),
+        // A follower answers without an application (relay::peers).
+        role: if app.config.store.is_shared() { "leader" } else { "single" }.to_owned(),
     }))
 }
 

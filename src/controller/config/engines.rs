@@ -24,7 +24,10 @@ pub struct Engines {
 
 impl Engines {
     /// The offered isolations, the default first.
-    fn isolations(&self) -> Result<Vec<Isolation>> {
+    ///
+    /// # Errors
+    /// `Internal`, with the name of the setting, for an unknown one.
+    pub fn isolations(&self) -> Result<Vec<Isolation>> {
         let names = self.offered.split(',').map(str::trim);
         names
             .map(parse_isolation)

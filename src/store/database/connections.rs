@@ -9,6 +9,9 @@
 //!
 //! The controller's lock belongs to the session of its only writing connection. When that session ends, for example with the
 //! server, the next write takes the lock again or fails: no controller writes while another one has the lock.
+//!
+//! Of several controllers, only the holder of the lease opens the database (`lease.rs`). It ends the writing session of the
+//! former holder before it takes the lock, and each of its writes checks that it is still the holder.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,6 +24,7 @@ use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions, Connection, Executor, Tr
 use super::address::PostgresAddress;
 use super::disk_reserve;
 use super::errors::{FailureKind, classify};
+use super::lease::{self, Epoch};
 use crate::failed;
 use hotdesk_domain::error::{Error, Result};
 
@@ -31,7 +35,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for the lock of a controller that was killed: its server ends the session when it notices.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait of a controller's start for a server that does not answer, such as one that starts with the host.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two attempts to connect, or to take the lock.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,7 +47,7 @@ const CONTROLLER_LOCK: i64 = WRITE_LOCK + 1;
 
 /// Settings of a session of PostgreSQL, whatever the server's defaults are. Writes wait as long for each other as on SQLite,
 /// and a server notices within a minute that the controller's host is gone.
-const SESSION: &str = "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
+pub(super) const SESSION: &str = "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
     SET lock_timeout = '5s'; SET client_min_messages = warning; SET tcp_keepalives_idle = 20; \
     SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
 
@@ -63,6 +67,18 @@ pub enum Access {
     Exclusive,
     /// A controller, and others.
     Shared,
+    /// No controller, as [`Self::Exclusive`]: the caller holds the lease of PostgreSQL in this epoch. Its writes are refused
+    /// when another one has taken the lease.
+    Leader(Epoch),
+}
+
+impl Access {
+    fn epoch(self) -> Option<Epoch> {
+        match self {
+            Self::Leader(epoch) => Some(epoch),
+            Self::Exclusive | Self::Shared => None,
+        }
+    }
 }
 
 impl Database {
@@ -97,6 +113,8 @@ pub(crate) struct Connections {
     /// Connection of writes; on SQLite any of the pool.
     writer: AnyPool,
     database: Database,
+    /// Epoch of the lease that the controller holds, if it is one of several.
+    epoch: Option<Epoch>,
 }
 
 impl Connections {
@@ -131,13 +149,13 @@ impl Connections {
             .connect_with(open_file(file)?)
             .await
             .map_err(failed("open the store"))?;
-        Ok(Self { writer: pool.clone(), pool, database: Database::Sqlite(file.to_owned()) })
+        Ok(Self { writer: pool.clone(), pool, database: Database::Sqlite(file.to_owned()), epoch: None })
     }
 
     async fn open_postgres(address: &PostgresAddress, access: Access) -> Result<Self> {
         let options = address.options().map_err(failed("open the store"))?;
-        let is_exclusive = access == Access::Exclusive;
-        check_server(&options, address, is_exclusive).await?;
+        let (is_exclusive, epoch) = (access != Access::Shared, access.epoch());
+        check_server(&options, address, access).await?;
         let pool = pool_options(CONNECTIONS - 1)
             .after_connect(|connection, _| {
                 Box::pin(async move {
@@ -155,6 +173,11 @@ impl Connections {
             .after_connect(move |connection, _| {
                 Box::pin(async move {
                     connection.execute(SESSION).await?;
+                    if let Some(epoch) = epoch {
+                        let name = lease::session_name(epoch);
+                        let set = format!("SET application_name = '{name}'");
+                        connection.execute(sqlx::AssertSqlSafe(set)).await?;
+                    }
                     if is_exclusive && !try_controller_lock(connection).await? {
                         return Err(sqlx::Error::Configuration(
                             "another controller uses the database".into(),
@@ -166,10 +189,13 @@ impl Connections {
             .connect_with(options)
             .await
             .map_err(failed("open the store"))?;
-        Ok(Self { pool, writer, database: Database::Postgres(address.clone()) })
+        Ok(Self { pool, writer, database: Database::Postgres(address.clone()), epoch })
     }
 
     /// Begins the only write transaction of the database. Dropping it rolls it back.
+    ///
+    /// # Errors
+    /// Those of the database, and one that is temporary for clients when this controller leads no more.
     pub(crate) async fn begin_write(&self) -> sqlx::Result<Transaction<'static, Any>> {
         match &self.database {
             // What is read stays true until the first write. A transaction that has read fails at its first write,
@@ -179,6 +205,9 @@ impl Connections {
                 let mut tx = self.writer.begin().await?;
                 // Each later statement sees what was committed before this one returned (READ COMMITTED).
                 sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(WRITE_LOCK).execute(&mut *tx).await?;
+                if let Some(epoch) = self.epoch {
+                    lease::check_epoch(&mut tx, epoch).await?;
+                }
                 Ok(tx)
             }
         }
@@ -257,14 +286,15 @@ async fn try_controller_lock(connection: &mut AnyConnection) -> sqlx::Result<boo
 }
 
 /// Checks encoding and order of texts, and waits until no other controller has the database.
-async fn check_server(
-    options: &AnyConnectOptions,
-    address: &PostgresAddress,
-    is_exclusive: bool,
-) -> Result<()> {
+async fn check_server(options: &AnyConnectOptions, address: &PostgresAddress, access: Access) -> Result<()> {
+    let is_exclusive = access != Access::Shared;
     let timeout = if is_exclusive { START_TIMEOUT } else { Duration::ZERO };
     let mut connection = connect(options, timeout).await.map_err(failed("open the store"))?;
     check_texts(&mut connection, address).await?;
+    if let Some(epoch) = access.epoch() {
+        let ended = lease::end_former_sessions(&mut connection, epoch).await;
+        ended.map_err(failed("end the sessions of the former leader"))?;
+    }
     if is_exclusive {
         await_controller_lock(&mut connection, address).await?;
         // The writing connection takes it.
@@ -274,7 +304,7 @@ async fn check_server(
 }
 
 /// Connects to a server that may not answer yet.
-async fn connect(options: &AnyConnectOptions, timeout: Duration) -> sqlx::Result<AnyConnection> {
+pub(super) async fn connect(options: &AnyConnectOptions, timeout: Duration) -> sqlx::Result<AnyConnection> {
     let began = Instant::now();
     loop {
         match AnyConnection::connect_with(options).await {

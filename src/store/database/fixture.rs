@@ -48,7 +48,8 @@ impl TestDatabase {
         Store::open_database(copy, &self.key_file(), Access::Shared).await.unwrap()
     }
 
-    fn key_file(&self) -> PathBuf {
+    /// Its key file.
+    pub(crate) fn key_file(&self) -> PathBuf {
         default_key_file(&self.folder.path().join("hotdesk.db"))
     }
 }

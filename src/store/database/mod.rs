@@ -7,6 +7,8 @@ mod disk_reserve;
 mod errors;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod lease;
+mod lease_client;
 #[cfg(test)]
 mod postgres_suite;
 mod schema;
@@ -15,6 +17,8 @@ mod tables;
 pub use address::PostgresAddress;
 pub use connections::{Access, Database};
 pub use copy::{CopiedTable, copy};
+pub use lease::{Epoch, Leader, LeaseAnswer};
+pub use lease_client::{LeaseClient, SharedValue};
 
 pub(crate) use connections::Connections;
 pub(crate) use errors::{FailureKind, classify, is_duplicate};

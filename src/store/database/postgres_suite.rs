@@ -11,7 +11,9 @@ use hotdesk_capability::postgres::PostgresServer;
 use super::connections::Connections;
 use super::fixture::{TestDatabase, postgres};
 use super::tables::TABLES;
-use super::{Access, CopiedTable, Database, PostgresAddress, copy};
+use super::{
+    Access, CopiedTable, Database, Leader, LeaseAnswer, LeaseClient, PostgresAddress, SharedValue, copy,
+};
 use crate::Store;
 use hotdesk_base::clock;
 use hotdesk_base::ids::AccountId;
@@ -127,6 +129,87 @@ async fn a_controller_whose_lock_another_one_has_taken_writes_no_more() {
     assert_eq!(former.add_audit(&[entry]).await.unwrap_err().kind, Kind::Unavailable);
     add_entries(&present, 1).await;
     assert_eq!(numbers(&former).await, [1]);
+}
+
+#[tokio::test]
+async fn a_former_leader_writes_no_more_whether_or_not_its_session_has_ended() {
+    let Some(server) = server() else { return };
+    let test = TestDatabase::on(&server);
+    test.store(Access::Exclusive).await.close().await;
+    let Database::Postgres(address) = &test.database else { panic!("a database of a server") };
+    let mut one = LeaseClient::open(address.clone(), "http://one").await.unwrap();
+    let mut other = LeaseClient::open(address.clone(), "http://other").await.unwrap();
+    let LeaseAnswer::Leading(first) = one.request().await.unwrap() else { panic!("nobody has led") };
+    let former = test.store(Access::Leader(first)).await;
+    add_entries(&former, 1).await;
+    let found = other.request().await.unwrap();
+    assert_eq!(found, LeaseAnswer::Following(Leader { epoch: first, address: "http://one".to_owned() }));
+
+    // A process that stands still in a transaction, which blocks all other writers.
+    let mut tx = former.connections.begin_write().await.unwrap();
+    sqlx::query("DELETE FROM audit").execute(&mut *tx).await.unwrap();
+    one.release().await;
+    let LeaseAnswer::Leading(second) = other.request().await.unwrap() else { panic!("it was released") };
+    let present = test.store(Access::Leader(second)).await;
+    assert!(tx.commit().await.is_err());
+    let entry = || [Entry::of_the_service(clock::now(), AuditAction::TrialEnd)];
+    assert_eq!(former.add_audit(&entry()).await.unwrap_err().kind, Kind::Unavailable);
+    add_entries(&present, 1).await;
+
+    // Another one has taken the lease, but has not opened the store yet.
+    other.release().await;
+    assert!(matches!(one.request().await.unwrap(), LeaseAnswer::Leading(_)));
+    assert_eq!(present.add_audit(&entry()).await.unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(numbers(&present).await, [1, 2]);
+}
+
+#[tokio::test]
+async fn a_leader_excludes_a_single_controller_and_the_other_way_round() {
+    let Some(server) = server() else { return };
+    let test = TestDatabase::on(&server);
+    let single = test.store(Access::Exclusive).await;
+    let Database::Postgres(address) = &test.database else { panic!("a database of a server") };
+    let mut lease = LeaseClient::open(address.clone(), "http://one").await.unwrap();
+    let LeaseAnswer::Leading(epoch) = lease.request().await.unwrap() else { panic!("nobody has led") };
+    let in_use = async |access| {
+        let refused = Connections::open(&test.database, access).await.unwrap_err().message;
+        assert!(refused.contains("in use by a controller"), "{refused}");
+    };
+    in_use(Access::Leader(epoch)).await;
+    add_entries(&single, 1).await;
+    single.close().await;
+    let leader = test.store(Access::Leader(epoch)).await;
+    in_use(Access::Exclusive).await;
+    add_entries(&leader, 1).await;
+}
+
+#[tokio::test]
+async fn controllers_share_a_key_and_the_values_of_the_first_one() {
+    let Some(server) = server() else { return };
+    let (test, stranger) = (TestDatabase::on(&server), TestDatabase::sqlite());
+    let store = test.store(Access::Exclusive).await;
+    let Database::Postgres(address) = &test.database else { panic!("a database of a server") };
+    let mut lease = LeaseClient::open(address.clone(), "http://one").await.unwrap();
+    assert!(lease.has_table().await.unwrap());
+    Store::check_key_file(&mut lease, &test.key_file()).await.unwrap();
+    let refused = Store::check_key_file(&mut lease, &stranger.key_file()).await.unwrap_err().message;
+    assert!(refused.contains("does not exist"), "{refused}");
+    stranger.store(Access::Exclusive).await.close().await;
+    let refused = Store::check_key_file(&mut lease, &stranger.key_file()).await.unwrap_err().message;
+    assert!(refused.contains("does not hold the key"), "{refused}");
+
+    assert_eq!(lease.shared_value(SharedValue::Blobs).await.unwrap(), None);
+    for own in ["one", "another"] {
+        assert_eq!(store.share(SharedValue::Blobs, own).await.unwrap(), "one");
+    }
+    assert_eq!(lease.shared_value(SharedValue::Blobs).await.unwrap().as_deref(), Some("one"));
+    for own in ["one", "another"] {
+        lease.share(SharedValue::Machines, own).await.unwrap();
+        assert_eq!(lease.shared_value(SharedValue::Machines).await.unwrap().as_deref(), Some(own));
+    }
+    assert!(!lease.has_computers().await.unwrap());
+    fill(&store).await;
+    assert!(lease.has_computers().await.unwrap());
 }
 
 #[tokio::test]

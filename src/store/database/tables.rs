@@ -1,7 +1,7 @@
 //! Tables of a store, in an order in which rows can be inserted.
 
 /// All tables but that of the migrations. A table follows those that its rows refer to.
-pub(super) const TABLES: [&str; 49] = [
+pub(super) const TABLES: [&str; 50] = [
     "meta",
     "installation_secrets",
     "data_keys",
@@ -51,6 +51,7 @@ pub(super) const TABLES: [&str; 49] = [
     "billing_events",
     "gone_hosts",
     "host_drains",
+    "leases",
 ];
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ mod rows;
 mod scrub;
 
 pub(crate) use key_file::KeyFile;
-pub(crate) use open::open;
+pub(crate) use open::{check, open};
 
 /// A value of a sealed column as it is in the database.
 #[derive(Clone, Debug)]

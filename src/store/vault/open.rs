@@ -1,6 +1,6 @@
 //! Opening of the vault: the data key, and the sealing of values that an earlier version stored as plain text.
 
-use sqlx::{Any, Transaction};
+use sqlx::{Any, AnyConnection, Transaction};
 
 use super::columns::{ALL, Column};
 use super::rows::{Rows, set_value};
@@ -74,6 +74,22 @@ pub(crate) async fn open(connections: &Connections, file: &KeyFile) -> Result<Va
     };
     scrub::finish(connections).await;
     Ok(vault)
+}
+
+/// Checks that a key file belongs to a database, without a change of either. Any file belongs to a database without a data
+/// key.
+///
+/// # Errors
+/// Those of [`open`].
+pub(crate) async fn check(connection: &mut AnyConnection, file: &KeyFile) -> Result<()> {
+    let row: Option<(String, String)> = sqlx::query_as("SELECT sealed, sealed_by FROM data_keys")
+        .fetch_optional(connection)
+        .await
+        .map_err(failed("read the data key"))?;
+    match row {
+        Some((sealed, sealed_by)) => open_stored(&DataKey { sealed, sealed_by }, file).map(drop),
+        None => Ok(()),
+    }
 }
 
 fn open_stored(stored: &DataKey, file: &KeyFile) -> Result<Vault> {

@@ -1,6 +1,7 @@
 //! A running controller process on port 0 with its data in a temporary folder; the drop stops it and purges
 //! its computers.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -214,6 +215,17 @@ impl RunningController {
         let (child, base, key) = start(folder.path()).await;
         let caller = Caller::new(base, "/api", key.expect("the first start shows a key"));
         Self { child, helper: None, disk, folder, caller }
+    }
+
+    /// A controller among several, at this address and with the data in `folder`. Its first one shows the key; further ones
+    /// get it.
+    pub async fn join(folder: TempDir, listen: SocketAddr, configuration: &str, key: Option<String>) -> Self {
+        std::fs::write(folder.path().join("listen"), listen.to_string()).expect("a file");
+        std::fs::write(folder.path().join("hotdesk.toml"), configuration).expect("a configuration");
+        link_agent(&folder.path().join("data"));
+        let (child, base, shown) = start(folder.path()).await;
+        let caller = Caller::new(base, "/api", shown.or(key).expect("the first start shows a key"));
+        Self { child, helper: None, disk: None, folder, caller }
     }
 
     /// A controller, the id of its workspace and the id of its running computer. Where no computer can run,
@@ -464,7 +476,8 @@ pub fn command(folder: &Path) -> Command {
 /// The command `hotdesk serve` or `hotdesk host` with its data in `folder`.
 pub fn command_of(name: &str, folder: &Path) -> Command {
     let mut command = Command::new(program());
-    command.args([name, "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("hotdesk.toml"));
+    let listen = std::fs::read_to_string(folder.join("listen")).unwrap_or_else(|_| "127.0.0.1:0".to_owned());
+    command.args([name, "--listen", &listen, "--config"]).arg(folder.join("hotdesk.toml"));
     command.arg("--data-dir").arg(folder.join("data"));
     let chosen = std::fs::read_to_string(folder.join("image"));
     command.arg("--image").arg(chosen.map_or_else(|_| image_or_empty(folder), PathBuf::from));

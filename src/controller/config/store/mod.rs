@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 mod secrets;
+mod several;
 
 pub use secrets::{EncryptionSettings, SecretSettings};
 
@@ -24,12 +25,20 @@ pub struct StoreSettings {
     pub password_file: PathBuf,
     /// PEM file with the authority of the server's certificate; empty: the authorities of the system.
     pub ca_file: PathBuf,
+    /// URL at which other controllers over the database reach this one, such as `http://10.0.0.5:8700`; empty: this is the
+    /// only controller.
+    pub address: String,
 }
 
 impl StoreSettings {
     /// Whether the database is a file of the data folder.
     pub fn is_embedded(&self) -> bool {
         self.url.is_empty()
+    }
+
+    /// Whether this controller is one of several.
+    pub fn is_shared(&self) -> bool {
+        !self.address.is_empty()
     }
 }
 
@@ -39,7 +48,7 @@ impl Config {
     /// # Errors
     /// Those of [`PostgresAddress::parse`], and `Internal` when the password cannot be read.
     pub fn database(&self) -> Result<Database> {
-        let StoreSettings { url, password_file, ca_file } = &self.store;
+        let StoreSettings { url, password_file, ca_file, address: _ } = &self.store;
         if self.store.is_embedded() {
             return Ok(Database::Sqlite(self.store_file()));
         }
@@ -53,10 +62,13 @@ impl Config {
     /// # Errors
     /// Those of [`Self::database`] and [`Store::open_database`].
     pub async fn open_store(&self, access: Access) -> Result<Store> {
-        let own = default_key_file(&self.store_file());
+        Store::open_database(&self.database()?, &self.key_file(), access).await
+    }
+
+    /// The key file of the database: the configured one, else the one beside a SQLite file.
+    pub fn key_file(&self) -> PathBuf {
         let key = &self.secrets.key_file;
-        let key = if key.as_os_str().is_empty() { &own } else { key };
-        Store::open_database(&self.database()?, key, access).await
+        if key.as_os_str().is_empty() { default_key_file(&self.store_file()) } else { key.clone() }
     }
 
     /// Refuses a new database of PostgreSQL for a data folder that a service has used: a controller removes machines that

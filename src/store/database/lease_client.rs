@@ -1,0 +1,219 @@
+//! Connection of a controller to the lease of its database, and to what all controllers over it must have in common.
+
+use std::time::{Duration, Instant};
+
+use sqlx::{AnyConnection, Connection, Executor};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::address::PostgresAddress;
+use super::connections::{SESSION, START_TIMEOUT, check_texts, connect};
+use super::lease::{self, Epoch, LeaseAnswer, RENEWAL_PAUSE, remaining};
+use crate::failed;
+use hotdesk_domain::error::{Error, Result};
+
+/// Longest time of a request for the lease, a new connection included.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause before a failed renewal is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// A value that all controllers over one database have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedValue {
+    /// Id of the folder of stored files.
+    Blobs,
+    /// Id of the machines that belong to this service.
+    Machines,
+}
+
+impl SharedValue {
+    /// The name of its row in `meta`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Blobs => "blobs_id",
+            Self::Machines => "machines_id",
+        }
+    }
+}
+
+/// The lease of a database, for one process.
+#[derive(Debug)]
+pub struct LeaseClient {
+    database: PostgresAddress,
+    /// Id of this process.
+    holder: String,
+    /// URL at which other controllers reach this one.
+    address: String,
+    connection: Option<AnyConnection>,
+    /// Beginning of the last request that took or renewed the lease.
+    requested_at: Instant,
+}
+
+impl LeaseClient {
+    /// Connects to a database. Waits up to a minute for a server that starts.
+    ///
+    /// # Errors
+    /// `Internal` with a text for people when the database has another encoding or order of texts than hotdesk needs;
+    /// `Unavailable` or `Internal` when it cannot be reached.
+    pub async fn open(database: PostgresAddress, address: &str) -> Result<Self> {
+        sqlx::any::install_default_drivers();
+        let options = database.options().map_err(failed("open the store"))?;
+        let mut connection = connect(&options, START_TIMEOUT).await.map_err(failed("open the store"))?;
+        check_texts(&mut connection, &database).await?;
+        connection.execute(SESSION).await.map_err(failed("open the store"))?;
+        Ok(Self {
+            database,
+            holder: Uuid::new_v4().to_string(),
+            address: address.to_owned(),
+            connection: Some(connection),
+            requested_at: Instant::now(),
+        })
+    }
+
+    /// Whether the database has the table of the lease: not before its first controller, and the first start of this version.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the database fails.
+    pub async fn has_table(&mut self) -> Result<bool> {
+        let tables: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'leases'",
+        )
+        .fetch_one(self.connection().await?)
+        .await
+        .map_err(failed("look for the lease"))?;
+        Ok(tables > 0)
+    }
+
+    /// Takes or renews the lease, unless another controller holds it.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the database fails or does not answer.
+    pub async fn request(&mut self) -> Result<LeaseAnswer> {
+        let began = Instant::now();
+        let asked = timeout(REQUEST_TIMEOUT, self.request_once()).await;
+        let silent =
+            || Error::unavailable("Service temporarily unavailable").context("the database is silent");
+        let answer = asked.map_err(|_| silent())??;
+        if matches!(answer, LeaseAnswer::Leading(_)) {
+            self.requested_at = began;
+        }
+        Ok(answer)
+    }
+
+    async fn request_once(&mut self) -> Result<LeaseAnswer> {
+        self.connection().await?;
+        // A request that fails or is dropped leaves no connection with a transaction.
+        let mut connection = self.connection.take().ok_or_else(no_connection)?;
+        let (holder, address) = (&self.holder, &self.address);
+        let answer = async {
+            let mut tx = connection.begin().await?;
+            let now: i64 =
+                sqlx::query_scalar("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
+                    .fetch_one(&mut *tx)
+                    .await?;
+            let answer = lease::request_at(&mut tx, holder, address, now).await?;
+            tx.commit().await?;
+            Ok::<_, sqlx::Error>(answer)
+        };
+        let answer = answer.await.map_err(failed("request the lease"))?;
+        self.connection = Some(connection);
+        Ok(answer)
+    }
+
+    /// Renews the lease of an epoch. Returns why it is lost, when it is.
+    pub async fn keep(&mut self, epoch: Epoch) -> &'static str {
+        let expired = "it could not be renewed in time";
+        let mut pause = RENEWAL_PAUSE;
+        loop {
+            let Some(left) = remaining(self.requested_at.elapsed()) else { return expired };
+            tokio::time::sleep(pause.min(left)).await;
+            // This process may have stood still meanwhile.
+            let Some(left) = remaining(self.requested_at.elapsed()) else { return expired };
+            match timeout(left, self.request()).await {
+                Ok(Ok(LeaseAnswer::Leading(found))) if found == epoch => pause = RENEWAL_PAUSE,
+                Ok(Ok(LeaseAnswer::Leading(_) | LeaseAnswer::Following(_))) => {
+                    return "another controller has taken it";
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(
+                        error = format_args!("{error:#}"),
+                        "cannot renew the lease; it is tried again"
+                    );
+                    pause = RETRY_PAUSE;
+                }
+                Err(_) => return expired,
+            }
+        }
+    }
+
+    /// Ends the lease, so that another controller takes it at once. A failure only delays that.
+    pub async fn release(&mut self) {
+        let holder = self.holder.clone();
+        let released = timeout(REQUEST_TIMEOUT, async {
+            let connection = self.connection().await?;
+            lease::release(connection, &holder).await.map_err(failed("release the lease"))
+        });
+        if let Ok(Err(error)) = released.await {
+            tracing::debug!(error = format_args!("{error:#}"), "the lease is released by its end");
+        }
+    }
+
+    /// Returns a value that controllers have in common; `None` before the first one of several has led.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the database fails.
+    pub async fn shared_value(&mut self, value: SharedValue) -> Result<Option<String>> {
+        sqlx::query_scalar("SELECT value FROM meta WHERE name = $1")
+            .bind(value.name())
+            .fetch_optional(self.connection().await?)
+            .await
+            .map_err(failed("read a value that controllers share"))
+    }
+
+    /// Stores a value that controllers have in common, in place of the former one. Only the leader does.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the database fails.
+    pub async fn share(&mut self, value: SharedValue, text: &str) -> Result<()> {
+        sqlx::query(
+            "INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        )
+        .bind(value.name())
+        .bind(text)
+        .execute(self.connection().await?)
+        .await
+        .map(drop)
+        .map_err(failed("store a value that controllers share"))
+    }
+
+    /// Whether the database has computers.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the database fails.
+    pub async fn has_computers(&mut self) -> Result<bool> {
+        let computers: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM computers")
+            .fetch_one(self.connection().await?)
+            .await
+            .map_err(failed("count the computers"))?;
+        Ok(computers > 0)
+    }
+
+    /// Returns the connection, a new one if the former has failed.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the database cannot be reached.
+    pub(crate) async fn connection(&mut self) -> Result<&mut AnyConnection> {
+        if self.connection.is_none() {
+            let options = self.database.options().map_err(failed("connect to the store"))?;
+            let mut fresh =
+                connect(&options, Duration::ZERO).await.map_err(failed("connect to the store"))?;
+            fresh.execute(SESSION).await.map_err(failed("connect to the store"))?;
+            self.connection = Some(fresh);
+        }
+        self.connection.as_mut().ok_or_else(no_connection)
+    }
+}
+
+fn no_connection() -> Error {
+    Error::internal("the connection of the lease is in use")
+}
