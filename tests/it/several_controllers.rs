@@ -220,7 +220,7 @@ fn stand_in() -> Router {
             .iter()
             .map(|(name, value)| (name.to_string(), value.to_str().unwrap_or_default().to_owned()))
             .collect();
-        ([("x-request-id", "of-the-leader")], axum::Json(shown))
+        ([("x-request-id", "of-the-leader"), ("x-hotdesk-may-pause", "1")], axum::Json(shown))
     };
     let echo = async |request: Request| Body::new(request.into_body());
     let socket = async |upgrade: WebSocketUpgrade| {
@@ -282,6 +282,7 @@ async fn a_follower_forwards_streams_and_sockets_and_never_in_a_circle() {
     let request = caller.request(Method::GET, "/fields?a=b").header("x-forwarded-for", "203.0.113.9");
     let answer = request.send().await.expect("an answer");
     assert_eq!(answer.headers()["x-request-id"], "of-the-leader");
+    assert!(!answer.headers().contains_key("x-hotdesk-may-pause"), "{answer:?}");
     let fields: Vec<(String, String)> = answer.json().await.expect("JSON");
     for (name, value) in [
         ("host", follower.as_str()),

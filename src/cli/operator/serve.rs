@@ -24,7 +24,7 @@ use hotdesk_domain::plural::plural;
 use hotdesk_engine::remote::RemoteEngine;
 use hotdesk_engine::{Check, Engine, EngineSettings, Finding, OpenMode};
 use hotdesk_http::serve::{BoundListener, Tls, serve};
-use hotdesk_store::database::{Epoch, LeaseClient};
+use hotdesk_store::database::{Epoch, LeaseClient, LeaseWatch};
 
 /// Beginning of the line with the key of a new data folder; the rest of the line is the key.
 pub(super) const KEY_LINE: &str = "account key (shown once): ";
@@ -211,6 +211,7 @@ impl Service {
                 };
                 let Some(epoch) = won else {
                     self.drain().await;
+                    candidate.release().await;
                     return Ok(());
                 };
                 (epoch, false)
@@ -218,23 +219,33 @@ impl Service {
         };
         tracing::info!(?epoch, "this controller leads");
         let (switch, lease) = candidate.take_over().await?;
+        watch_lease(lease.watch())?;
         // It outlives the other tasks, whose writes need the lease.
         let lease_tasks = Tasks::new();
         let ended = lease_tasks.clone();
         let _keeping = lease_tasks.spawn("lease", async move { keep_lease(lease, epoch, &ended).await });
         let led = self.lead(&switch, epoch, is_first, signals).await;
-        let _late = lease_tasks.drain(RELEASE_TIMEOUT).await;
-        led
+        let is_idle = match &led {
+            Ok(is_idle) => *is_idle,
+            // A start that failed may have begun tasks.
+            Err(_) => self.drain().await,
+        };
+        // A late task may act on computers until this process ends. The lease is then renewed until the runtime shuts down, and
+        // holds for longer than BLOCKED_TIMEOUT after that.
+        if is_idle {
+            let _late = lease_tasks.drain(RELEASE_TIMEOUT).await;
+        }
+        led.map(drop)
     }
 
-    /// Opens the application and serves it until a signal.
+    /// Opens the application and serves it until a signal. Returns whether all its tasks have ended.
     async fn lead(
         &self,
         switch: &Switch,
         epoch: Epoch,
         is_first: bool,
         signals: &mut StopSignals,
-    ) -> Outcome<()> {
+    ) -> Outcome<bool> {
         let engine = open_engine(&self.config)?;
         let ready =
             hotdesk_controller::start_leading(self.config.clone(), engine, &self.tasks, epoch).await?;
@@ -244,9 +255,9 @@ impl Service {
             self.print_listening()?;
         }
         signals.received().await;
-        self.drain().await;
+        let is_idle = self.drain().await;
         ready.close().await;
-        Ok(())
+        Ok(is_idle)
     }
 
     /// Prints what the first start of a service shows.
@@ -266,12 +277,14 @@ impl Service {
         output::line(&hotdesk_controller::listening_line(self.scheme, self.address))
     }
 
-    async fn drain(&self) {
+    /// Stops all tasks. Returns whether they have ended.
+    async fn drain(&self) -> bool {
         tracing::info!("controller is stopping; computers continue to run");
         let late = self.tasks.drain(DRAIN_TIMEOUT).await;
         if !late.is_empty() {
             tracing::warn!(?late, "tasks exceeded the shutdown timeout");
         }
+        late.is_empty()
     }
 }
 
@@ -283,7 +296,24 @@ async fn keep_lease(mut lease: LeaseClient, epoch: Epoch, tasks: &Tasks) {
         why = lease.keep(epoch) => Some(why),
         () = stop.cancelled() => None,
     };
-    let Some(why) = lost else { return lease.release().await };
+    match lost {
+        Some(why) => end_leadership(why),
+        None => lease.release().await,
+    }
+}
+
+/// Ends this process when the lease runs out, also while all threads of the runtime are blocked, for example by a file system
+/// that does not answer.
+fn watch_lease(watch: LeaseWatch) -> Outcome<()> {
+    let watching = std::thread::Builder::new().name("lease".to_owned()).spawn(move || {
+        if watch.has_run_out() {
+            end_leadership("it could not be renewed in time");
+        }
+    });
+    Ok(watching.map(drop).map_err(|error| format!("cannot start the thread of the lease: {error}"))?)
+}
+
+fn end_leadership(why: &str) -> ! {
     tracing::error!("this controller leads no more, and ends at once: its lease is lost, because {why}");
     std::process::abort();
 }

@@ -120,13 +120,16 @@ pub(super) fn session_name(epoch: Epoch) -> String {
 }
 
 /// Ends the writing sessions of former leaders of PostgreSQL. A process that stands still may have an open transaction, which
-/// would block all writes.
+/// would block all writes. One that is a former leader itself meanwhile ends none.
 pub(super) async fn end_former_sessions(connection: &mut AnyConnection, own: Epoch) -> sqlx::Result<()> {
     let ended: i64 = sqlx::query_scalar(
         "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
-         AND application_name LIKE 'hotdesk leader %' AND application_name <> $1",
+         AND application_name LIKE 'hotdesk leader %' AND application_name <> $1 \
+         AND EXISTS (SELECT 1 FROM leases WHERE name = $2 AND epoch = $3)",
     )
     .bind(session_name(own))
+    .bind(NAME)
+    .bind(own.0)
     .fetch_one(connection)
     .await?;
     if ended > 0 {

@@ -1,5 +1,6 @@
 //! Connection of a controller to the lease of its database, and to what all controllers over it must have in common.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::{AnyConnection, Connection, Executor};
@@ -47,6 +48,27 @@ pub struct LeaseClient {
     connection: Option<AnyConnection>,
     /// Beginning of the last request that took or renewed the lease.
     requested_at: Instant,
+    watch: LeaseWatch,
+}
+
+/// Clock of a lease for a thread of its own, which runs out also while the async runtime stands still.
+#[derive(Clone, Debug, Default)]
+pub struct LeaseWatch(Arc<Mutex<Option<Instant>>>);
+
+impl LeaseWatch {
+    /// Blocks this thread until the lease has run out, which is `true`, or was released.
+    pub fn has_run_out(&self) -> bool {
+        loop {
+            let requested_at = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(requested_at) = requested_at else { return false };
+            let Some(left) = remaining(requested_at.elapsed()) else { return true };
+            std::thread::sleep(left);
+        }
+    }
+
+    fn set(&self, requested_at: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = requested_at;
+    }
 }
 
 impl LeaseClient {
@@ -67,7 +89,13 @@ impl LeaseClient {
             address: address.to_owned(),
             connection: Some(connection),
             requested_at: Instant::now(),
+            watch: LeaseWatch::default(),
         })
+    }
+
+    /// Returns the clock of the lease that this process has.
+    pub fn watch(&self) -> LeaseWatch {
+        self.watch.clone()
     }
 
     /// Whether the database has the table of the lease: not before its first controller, and the first start of this version.
@@ -96,6 +124,7 @@ impl LeaseClient {
         let answer = asked.map_err(|_| silent())??;
         if matches!(answer, LeaseAnswer::Leading(_)) {
             self.requested_at = began;
+            self.watch.set(Some(began));
         }
         Ok(answer)
     }
@@ -123,7 +152,8 @@ impl LeaseClient {
     /// Renews the lease of an epoch. Returns why it is lost, when it is.
     pub async fn keep(&mut self, epoch: Epoch) -> &'static str {
         let expired = "it could not be renewed in time";
-        let mut pause = RENEWAL_PAUSE;
+        // The first steps of a leader took some of it.
+        let mut pause = RENEWAL_PAUSE.saturating_sub(self.requested_at.elapsed());
         loop {
             let Some(left) = remaining(self.requested_at.elapsed()) else { return expired };
             tokio::time::sleep(pause.min(left)).await;
@@ -148,6 +178,7 @@ impl LeaseClient {
 
     /// Ends the lease, so that another controller takes it at once. A failure only delays that.
     pub async fn release(&mut self) {
+        self.watch.set(None);
         let holder = self.holder.clone();
         let released = timeout(REQUEST_TIMEOUT, async {
             let connection = self.connection().await?;
@@ -216,4 +247,19 @@ impl LeaseClient {
 
 fn no_connection() -> Error {
     Error::internal("the connection of the lease is in use")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_of_a_lease_runs_out_unless_it_was_released() {
+        let watch = LeaseWatch::default();
+        assert!(!watch.has_run_out());
+        let past = Instant::now().checked_sub(Duration::from_millis(9_400));
+        watch.set(past);
+        assert!(watch.has_run_out());
+        assert!(past.is_none_or(|past| past.elapsed() >= Duration::from_millis(9_500)));
+    }
 }

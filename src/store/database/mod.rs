@@ -18,7 +18,7 @@ pub use address::PostgresAddress;
 pub use connections::{Access, Database};
 pub use copy::{CopiedTable, copy};
 pub use lease::{Epoch, Leader, LeaseAnswer};
-pub use lease_client::{LeaseClient, SharedValue};
+pub use lease_client::{LeaseClient, LeaseWatch, SharedValue};
 
 pub(crate) use connections::Connections;
 pub(crate) use errors::{FailureKind, classify, is_duplicate};

@@ -156,6 +156,12 @@ async fn a_former_leader_writes_no_more_whether_or_not_its_session_has_ended() {
     assert_eq!(former.add_audit(&entry()).await.unwrap_err().kind, Kind::Unavailable);
     add_entries(&present, 1).await;
 
+    // A former leader that opens the store late leaves the session of the present one.
+    let mut tx = present.connections.begin_write().await.unwrap();
+    sqlx::query("UPDATE meta SET value = value").execute(&mut *tx).await.unwrap();
+    assert!(Connections::open(&test.database, Access::Leader(first)).await.is_err());
+    tx.commit().await.unwrap();
+
     // Another one has taken the lease, but has not opened the store yet.
     other.release().await;
     assert!(matches!(one.request().await.unwrap(), LeaseAnswer::Leading(_)));

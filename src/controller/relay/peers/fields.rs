@@ -8,6 +8,10 @@ use hotdesk_http::serve::Peer;
 
 /// Field of a forwarded request. A follower forwards no request that has it, so that none goes round.
 pub(super) const FORWARDED: HeaderName = HeaderName::from_static("x-hotdesk-forwarded");
+/// Field of an answer of the leader whose client may pause for as long as that of [`ClientMayPause`].
+///
+/// [`ClientMayPause`]: hotdesk_http::serve::ClientMayPause
+pub(super) const MAY_PAUSE: HeaderName = HeaderName::from_static("x-hotdesk-may-pause");
 /// Addresses of the client and the proxies, which the leader believes from its trusted proxies alone.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 

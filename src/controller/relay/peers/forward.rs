@@ -139,6 +139,7 @@ impl Forwarder {
         let is_switching = status == StatusCode::SWITCHING_PROTOCOLS;
         let mut headers = fields::passing(answer.headers(), is_switching);
         let id = headers.remove(REQUEST_ID);
+        let may_pause = headers.remove(fields::MAY_PAUSE).is_some();
         let mut response = if is_switching {
             let Some(client) = client else {
                 return Err(Error::bad_gateway("The leading controller changed the protocol unasked"));
@@ -159,8 +160,10 @@ impl Forwarder {
                 frame
             });
             let mut response = Response::new(Body::new(content));
-            // The leader notices clients that read too slowly.
-            response.extensions_mut().insert(ClientMayPause::unlimited());
+            // The leader does not see a client that stops to read what this controller has already received.
+            if may_pause {
+                response.extensions_mut().insert(ClientMayPause::unlimited());
+            }
             response
         };
         *response.status_mut() = status;
@@ -175,13 +178,26 @@ impl Forwarder {
 /// Returns the URL of a request at the leader.
 ///
 /// # Errors
-/// `NotFound` for a target that is no path.
+/// `NotFound` for a target that is no path; `Invalid` for a path that a URL cannot have: its dot segments would be resolved, so
+/// that the leader would get another path than this controller.
 fn target(leader: &str, uri: &Uri) -> Result<reqwest::Url> {
     let unknown = || Error::not_found("Not found");
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     // Anything else could change the host.
     let path = Some(path).filter(|path| path.starts_with('/')).ok_or_else(unknown)?;
+    if is_resolved(uri.path()) {
+        return Err(Error::invalid("the path has a backslash, or a segment . or .."));
+    }
     format!("{leader}{path}").parse().map_err(|_| unknown())
+}
+
+/// Whether a URL changes the segments of a path (WHATWG URL standard).
+fn is_resolved(path: &str) -> bool {
+    let is_dots = |segment: &str| {
+        let segment = segment.to_ascii_lowercase().replace("%2e", ".");
+        segment == "." || segment == ".."
+    };
+    path.contains('\\') || path.split('/').any(is_dots)
 }
 
 fn failure(error: reqwest::Error) -> Error {
@@ -210,6 +226,11 @@ mod tests {
             ("/@evil.example", Some("http://10.0.0.5:8700/@evil.example")),
             ("http://evil.example/x", Some("http://10.0.0.5:8700/x")),
             ("http://evil.example", Some("http://10.0.0.5:8700/")),
+            ("/a/.b/c..?d=/../e", Some("http://10.0.0.5:8700/a/.b/c..?d=/../e")),
+            ("/a/../b", None),
+            ("/a/.", None),
+            ("/a/%2E./b", None),
+            ("/a\\b", None),
             ("*", None),
         ] {
             let found = target("http://10.0.0.5:8700", &uri.parse().unwrap());

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use tokio::time::timeout;
 
 use crate::config::Config;
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::error::Result;
+use hotdesk_domain::error::{Error, Result};
 use hotdesk_store::Store;
 use hotdesk_store::database::{Access, Epoch, LeaseAnswer, LeaseClient};
 
@@ -28,6 +29,9 @@ pub use switch::Switch;
 /// Pause between two requests of a follower for the lease: with ten seconds of a lease, the application has four to start until
 /// a killed leader has been replaced for 15 s.
 const REQUEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Longest time in which the leader prepares its folders. Nobody renews its lease meanwhile, after which it must write nothing.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A controller among several that does not lead.
 #[derive(Debug)]
@@ -90,12 +94,20 @@ impl Candidate {
         }
     }
 
+    /// Ends the lease that this controller may have got when [`Self::campaign`] was dropped.
+    pub async fn release(&mut self) {
+        self.lease.release().await;
+    }
+
     /// Prepares the folders of the leader, and returns what serves requests and what renews the lease.
     ///
     /// # Errors
-    /// Those of [`shared_folders::settle_machines`]. The lease is released then.
+    /// Those of [`shared_folders::settle_machines`]; `Unavailable` when the database is silent. The lease is released then.
     pub async fn take_over(mut self) -> Result<(Arc<Switch>, LeaseClient)> {
-        if let Err(error) = shared_folders::settle_machines(&self.config, &mut self.lease).await {
+        let settled = shared_folders::settle_machines(&self.config, &mut self.lease);
+        let silent = || Error::unavailable("the database is silent");
+        let settled = timeout(SETTLE_TIMEOUT, settled).await.unwrap_or_else(|_| Err(silent()));
+        if let Err(error) = settled {
             self.lease.release().await;
             return Err(error);
         }

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use axum::extract::{Request, State};
-use axum::http::Method;
+use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use super::fields::FORWARDED;
+use super::fields::{FORWARDED, MAY_PAUSE};
 use super::forward::{Forwarder, LeadersRequestId};
 use crate::config::Config;
 use crate::web::hosts::Hosts;
@@ -21,6 +21,7 @@ use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::edge::{self, REQUEST_ID};
 use hotdesk_http::error_response::HttpError;
+use hotdesk_http::serve::ClientMayPause;
 use hotdesk_store::database::Leader;
 
 /// Seconds after which a client asks again while no controller leads.
@@ -101,6 +102,7 @@ impl Switch {
             .with_state(Arc::clone(switch));
         let switch = Arc::clone(switch);
         Router::new().fallback(move |request: Request| {
+            let is_forwarded = request.headers().contains_key(FORWARDED);
             let leading = switch.leading.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let router = leading.unwrap_or_else(|| follower.clone());
             async move {
@@ -108,6 +110,13 @@ impl Switch {
                 // The log of the leader has its own id of a forwarded request.
                 if let Some(LeadersRequestId(id)) = response.extensions_mut().remove() {
                     response.headers_mut().insert(REQUEST_ID, id);
+                }
+                // The follower does not see extensions.
+                if is_forwarded {
+                    response.headers_mut().remove(MAY_PAUSE);
+                    if response.extensions().get::<ClientMayPause>().is_some() {
+                        response.headers_mut().insert(MAY_PAUSE, HeaderValue::from_static("1"));
+                    }
                 }
                 response
             }
