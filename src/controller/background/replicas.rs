@@ -115,10 +115,12 @@ async fn most_overdue(app: &AppState) -> Result<Option<Computer>> {
 async fn refresh(app: &AppState, computer: &Computer) -> Result<()> {
     app.store.note_refresh_attempt(computer.id).await?;
     // A move of the computer would wait for the refresh while the computer is down.
-    let Some(_permit) = app.fleet.begin_refresh(computer.id).await? else { return Ok(()) };
+    let Some(permit) = app.fleet.begin_refresh(computer.id).await? else { return Ok(()) };
     let refreshed_at = clock::now();
     let present = computer.replica.as_ref().map(|replica| replica.host.as_str());
-    match app.fleet.engine().replicate(computer.id, present).await {
+    let replicated = app.fleet.engine().replicate(computer.id, present).await;
+    drop(permit);
+    match replicated {
         Ok(host) => app.store.set_replica(computer.id, Some(&ReplicaState { host, refreshed_at })).await,
         Err(error) => {
             metrics::counter!("hotdesk_replica_failures_total").increment(1);

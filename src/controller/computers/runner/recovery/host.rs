@@ -140,8 +140,10 @@ impl Runner {
 
     /// Adopts the machine of a computer that was stopped because its host was gone.
     pub(in super::super) async fn adopt_after_loss(&mut self, row: &Computer) -> Result<()> {
-        if self.adopt(row).await? == Status::Stopped {
-            self.shared.store.set_status_because(self.id, Status::Stopped, None).await?;
+        let status = self.adopt(row).await?;
+        // The reason of one that runs is removed with its status.
+        if matches!(status, Status::Stopped | Status::Suspended) {
+            self.shared.store.set_status_because(self.id, status, None).await?;
         }
         Ok(())
     }
