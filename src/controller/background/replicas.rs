@@ -116,9 +116,12 @@ async fn refresh(app: &AppState, computer: &Computer) -> Result<()> {
     app.store.note_refresh_attempt(computer.id).await?;
     // A move of the computer would wait for the refresh while the computer is down.
     let Some(permit) = app.fleet.begin_refresh(computer.id).await? else { return Ok(()) };
+    // Such a host may leave the cluster.
+    let drains = app.store.host_drains().await?;
+    let drained: BTreeSet<String> = drains.into_iter().map(|drain| drain.host).collect();
     let refreshed_at = clock::now();
     let present = computer.replica.as_ref().map(|replica| replica.host.as_str());
-    let replicated = app.fleet.engine().replicate(computer.id, present).await;
+    let replicated = app.fleet.engine().replicate(computer.id, present, &drained).await;
     drop(permit);
     match replicated {
         Ok(host) => app.store.set_replica(computer.id, Some(&ReplicaState { host, refreshed_at })).await,

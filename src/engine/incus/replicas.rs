@@ -8,6 +8,7 @@
 //! A refresh sends what changed since the snapshot of the last one, which both sides keep. It may be interrupted at any moment:
 //! the label names the last snapshot that came whole.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hyper::Method;
@@ -38,11 +39,15 @@ impl IncusEngine {
         &self,
         id: ComputerId,
         present: Option<&str>,
+        besides: &BTreeSet<String>,
     ) -> EngineResult<String> {
         let failed = |error: ClientError| error.at(REFRESH);
         let Some((source, _)) = self.find_made(id, REFRESH).await? else { return Err(EngineError::Absent) };
         let (members, instances) = self.cluster.members();
-        let host = choose_host(&members, &instances, &source.location, present)
+        let mut preferred = members.clone();
+        preferred.retain(|name, _| !besides.contains(name));
+        let host = choose_host(&preferred, &instances, &source.location, present)
+            .or_else(|| choose_host(&members, &instances, &source.location, present))
             .ok_or_else(|| EngineError::failed(REFRESH, "no second member of the cluster answers"))?;
         let (from, to) = (self.cluster.name(id), documents::replica_name(id, self.cluster.number(id) + 1));
         let replica = documents::path_of(&to);
