@@ -39,7 +39,8 @@ impl Fleet {
     ///
     /// # Errors
     /// `Conflict` (`migrating`) while it is being moved; `Conflict` while its replica is being refreshed; the errors of
-    /// [`MoveMethod::of`]; `Conflict` (`converging`); the engine's failure; `Unavailable` or `Internal` when the store fails. Nothing is changed then.
+    /// [`MoveMethod::of`]; `Conflict` (`converging`); the engine's failure; `Unavailable` or `Internal` when the store fails.
+    /// Nothing is changed then.
     pub(super) async fn begin_move(&self, id: ComputerId, to: &str) -> Result<oneshot::Receiver<Result<()>>> {
         let (accepted, finished) = self.shared.send(id, Work::Move(to.to_owned()))?;
         accepted.await.map_err(|_| stopping())??;
