@@ -51,8 +51,9 @@ async fn refresh_forever(app: &AppState) -> Infallible {
 async fn work(app: &AppState, swept: &mut Option<Instant>) -> Result<()> {
     let computers = app.store.all_computers().await?;
     for computer in computers.iter().filter(|it| it.replicate_minutes == 0 && it.replica.is_some()) {
-        app.fleet.engine().remove_replica(computer.id).await.map_err(Error::internal)?;
-        app.store.set_replica(computer.id, None).await?;
+        if remove(app, computer.id).await {
+            app.store.set_replica(computer.id, None).await?;
+        }
     }
     if swept.is_none_or(|swept| swept.elapsed() >= SWEEP_INTERVAL) {
         sweep(app, &computers).await?;
@@ -71,9 +72,22 @@ async fn sweep(app: &AppState, computers: &[Computer]) -> Result<()> {
     let present = app.fleet.engine().replicas().await.map_err(Error::internal)?;
     for id in present.into_iter().filter(|id| !wanted.contains(id)) {
         tracing::info!(computer = %id, "removing a replica that no computer wants");
-        app.fleet.engine().remove_replica(id).await.map_err(Error::internal)?;
+        remove(app, id).await;
     }
     Ok(())
+}
+
+/// Removes a replica, and returns whether that is done. A failure delays no other replica.
+async fn remove(app: &AppState, id: ComputerId) -> bool {
+    let removed = app.fleet.engine().remove_replica(id).await;
+    if let Err(error) = &removed {
+        tracing::warn!(
+            computer = %id,
+            error = format_args!("{error:#}"),
+            "could not remove a replica; it is retried"
+        );
+    }
+    removed.is_ok()
 }
 
 /// Returns the computer whose replica should have been refreshed first; `None` when none is due.
@@ -81,7 +95,7 @@ async fn most_overdue(app: &AppState) -> Result<Option<Computer>> {
     let now = clock::now();
     let engine = app.fleet.engine();
     let due = app.store.all_computers().await?.into_iter().filter_map(|computer| {
-        if !engine.offers().capabilities(computer.isolation).replicate {
+        if computer.move_to.is_some() || !engine.offers().capabilities(computer.isolation).replicate {
             return None;
         }
         let candidate = RefreshCandidate {
@@ -100,9 +114,16 @@ async fn most_overdue(app: &AppState) -> Result<Option<Computer>> {
 /// Refreshes one replica. A failure is logged, and the next attempt has a pause.
 async fn refresh(app: &AppState, computer: &Computer) -> Result<()> {
     app.store.note_refresh_attempt(computer.id).await?;
+    // A move of the computer would wait for the refresh while the computer is down.
+    let Some(permit) = app.fleet.begin_refresh(computer.id).await? else { return Ok(()) };
+    // Such a host may leave the cluster.
+    let drains = app.store.host_drains().await?;
+    let drained: BTreeSet<String> = drains.into_iter().map(|drain| drain.host).collect();
     let refreshed_at = clock::now();
     let present = computer.replica.as_ref().map(|replica| replica.host.as_str());
-    match app.fleet.engine().replicate(computer.id, present).await {
+    let replicated = app.fleet.engine().replicate(computer.id, present, &drained).await;
+    drop(permit);
+    match replicated {
         Ok(host) => app.store.set_replica(computer.id, Some(&ReplicaState { host, refreshed_at })).await,
         Err(error) => {
             metrics::counter!("hotdesk_replica_failures_total").increment(1);

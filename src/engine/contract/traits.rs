@@ -422,12 +422,17 @@ pub trait Engine: Debug + Send + Sync + 'static {
     }
 
     /// Makes or refreshes a copy of a machine's disk and snapshots on a second host, and returns that host. `present` is the host
-    /// of the last refresh. The machine may run; the replica never does. Needs
-    /// [`Capabilities::replicate`](crate::Capabilities).
+    /// of the last refresh; hosts of `besides` are chosen only where there is no other. The machine may run; the replica never
+    /// does. Needs [`Capabilities::replicate`](crate::Capabilities).
     ///
     /// # Errors
     /// `Absent`; `Failed` when no second host answers, or the copy fails. The replica has its earlier state then.
-    async fn replicate(&self, _id: ComputerId, _present: Option<&str>) -> EngineResult<String> {
+    async fn replicate(
+        &self,
+        _id: ComputerId,
+        _present: Option<&str>,
+        _besides: &BTreeSet<String>,
+    ) -> EngineResult<String> {
         Err(EngineError::Unsupported("replicate machines"))
     }
 

@@ -78,7 +78,7 @@ async fn find_server(settings: &IncusSettings) -> EngineResult<String> {
 
 async fn find_hosts(settings: &IncusSettings) -> EngineResult<String> {
     const STEP: &str = "use all hosts";
-    let hosts = list_hosts(&Client::open(settings)?, settings, None).await?;
+    let hosts = list_hosts(&Client::open(settings)?, settings, None, &BTreeSet::new()).await?;
     let silent: Vec<&str> =
         hosts.iter().filter(|host| !host.is_online).map(|host| host.name.as_str()).collect();
     if silent.is_empty() {

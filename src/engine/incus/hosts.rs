@@ -7,6 +7,7 @@
 //! A start refuses an instance with the label while Incus still moves it. So a controller that died during a move, or waited
 //! too long for it, never boots an instance whose disk is being sent.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -65,11 +66,13 @@ impl ServerIdentity {
     }
 }
 
-/// The hosts of a server or of its cluster, in ascending order of their names. `image` is the fingerprint of the guest image.
+/// The hosts of a server or of its cluster, in ascending order of their names. `image` is the fingerprint of the guest image;
+/// `silent` are members that are known not to answer, which are not asked.
 pub(super) async fn list_hosts(
     client: &Client,
     settings: &IncusSettings,
     image: Option<&str>,
+    silent: &BTreeSet<String>,
 ) -> EngineResult<Vec<HostObservation>> {
     let server = ServerIdentity::read(client, LIST).await?;
     if !server.is_clustered {
@@ -81,7 +84,16 @@ pub(super) async fn list_hosts(
         serde_json::from_value(listed).map_err(|error| EngineError::failed(LIST, error))?;
     let measured = members.into_iter().map(|member| {
         let host = member.observation();
-        async move { if host.is_online { measure(client, settings, image, host, true).await } else { host } }
+        let is_silent = silent.contains(&host.name);
+        async move {
+            if !host.is_online {
+                host
+            } else if is_silent {
+                HostObservation { is_online: false, message: "it does not answer".to_owned(), ..host }
+            } else {
+                measure(client, settings, image, host, true).await
+            }
+        }
     });
     let mut hosts = join_all(measured).await;
     hosts.sort_by(|one, other| one.name.cmp(&other.name));
@@ -153,7 +165,8 @@ impl IncusEngine {
             Err(_) => None,
         };
         let fingerprint = image.as_ref().map(|image| image.fingerprint.as_str());
-        list_hosts(&self.client, &self.settings, fingerprint).await
+        // The watch notices a silence before the cluster does. Each placement would wait for such a member.
+        list_hosts(&self.client, &self.settings, fingerprint, &self.cluster.silent()).await
     }
 
     pub(super) async fn locate(&self, id: ComputerId) -> EngineResult<Option<String>> {

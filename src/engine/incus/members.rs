@@ -29,6 +29,7 @@ use hotdesk_domain::host::outage::{HostOutage, HostState, outages_after};
 
 const LIST: &str = "list the members of the cluster";
 const NAMES: &str = "list the names of the instances";
+const LOCATIONS: &str = "list the members of the instances";
 /// Longest silence of a member that counts as online. Other members answer for it only after 10 s, by an error.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
 /// Members that are asked at the same time.
@@ -194,16 +195,44 @@ impl Cluster {
         let is_due = looks.located.is_none_or(|located| is_whole && located.elapsed() >= LOCATION_INTERVAL);
         if is_due {
             self.list_names().await?;
-            let listed = self.client.get("/1.0/instances?recursion=1").await;
-            let listed = listed.map_err(|error| error.at(NAMES))?;
-            let instances: Vec<LocatedInstance> =
-                serde_json::from_value(listed).map_err(|error| EngineError::failed(NAMES, error))?;
+            let before = self.seen().locations.clone();
+            let instances = self.list_located("").await?;
             let located = instances.into_iter().map(|instance| (instance.name, instance.location));
-            self.seen().locations = located.collect();
+            self.note_all(&before, located.collect());
             looks.located = Some(Instant::now());
         }
         self.fence(looks).await;
         Ok(())
+    }
+
+    /// Lists instances with their members. An instance of an offline member is listed without asking that member.
+    async fn list_located(&self, filter: &str) -> EngineResult<Vec<LocatedInstance>> {
+        let listed = self.client.get(&format!("/1.0/instances?recursion=1{filter}")).await;
+        let listed = listed.map_err(|error| error.at(LOCATIONS))?;
+        // An empty list is null in some answers.
+        let instances: Option<Vec<LocatedInstance>> =
+            serde_json::from_value(listed).map_err(|error| EngineError::failed(LOCATIONS, error))?;
+        Ok(instances.unwrap_or_default())
+    }
+
+    /// Asks the cluster where an instance is, which may have been moved since it was noted.
+    pub(super) async fn locate_again(&self, name: &str) -> EngineResult<()> {
+        let instances = self.list_located(&format!("&filter=name%20eq%20{name}")).await?;
+        if let Some(found) = instances.iter().find(|instance| instance.name == name) {
+            self.note_location(name, &found.location);
+        }
+        Ok(())
+    }
+
+    /// Notes the members of all instances. What was noted since `before`, when the list began, is newer than the list.
+    fn note_all(&self, before: &BTreeMap<String, String>, mut located: BTreeMap<String, String>) {
+        let mut seen = self.seen();
+        for (name, member) in &seen.locations {
+            if before.get(name) != Some(member) {
+                located.insert(name.clone(), member.clone());
+            }
+        }
+        seen.locations = located;
     }
 
     /// Lists the names of all instances, which needs no member but one. Returns them.
@@ -213,8 +242,18 @@ impl Cluster {
             serde_json::from_value(listed).map_err(|error| EngineError::failed(NAMES, error))?;
         let names = paths.iter().filter_map(|path| documents::name_of_path(path)).map(str::to_owned);
         let names: Vec<String> = names.collect();
-        self.seen().numbers = Some(numbers(&names));
+        self.note_names(&names);
         Ok(names)
+    }
+
+    /// Notes the numbers of machines. They only grow: a list may be older than the begin from a replica that was noted.
+    fn note_names(&self, names: &[String]) {
+        let mut seen = self.seen();
+        let known = seen.numbers.get_or_insert_default();
+        for (id, number) in numbers(names) {
+            let noted = known.entry(id).or_default();
+            *noted = number.max(*noted);
+        }
     }
 
     /// Lists the names once, before the first use of a machine.
@@ -265,6 +304,11 @@ impl Cluster {
     pub(super) fn is_out(&self, name: &str) -> bool {
         let seen = self.seen();
         seen.locations.get(name).is_some_and(|member| seen.outages.contains_key(member))
+    }
+
+    /// The members that do not answer.
+    pub(super) fn silent(&self) -> BTreeSet<String> {
+        self.seen().outages.keys().cloned().collect()
     }
 
     /// The state of each member, and its number of instances.
@@ -394,6 +438,28 @@ mod tests {
         assert_eq!(cluster.name(early), documents::name(early, 0));
         let superseded = BTreeSet::from([documents::name(late, 0), documents::name(late, 1)]);
         assert_eq!(cluster.superseded(), superseded);
+    }
+
+    #[test]
+    fn a_late_list_hides_nothing_that_was_noted_since_it_began() {
+        let (cluster, id) = (cluster(), ComputerId::random());
+        let [former, present] = [0, 1].map(|number| documents::name(id, number));
+        cluster.note_names(std::slice::from_ref(&former));
+        cluster.note_location(&former, "m1");
+        let before = cluster.seen().locations.clone();
+        // Both lists began before these, and end after them.
+        cluster.note_number(id, 1);
+        cluster.note_location(&present, "m2");
+        cluster.note_location(&former, "m3");
+        cluster.note_names(std::slice::from_ref(&former));
+        cluster.note_all(&before, BTreeMap::from([(former.clone(), "m1".to_owned())]));
+        assert_eq!(cluster.name(id), present);
+        let expected = [(former, "m3"), (present, "m2")].map(|(name, member)| (name, member.to_owned()));
+        assert_eq!(cluster.seen().locations, BTreeMap::from(expected));
+        // Nothing was noted since, so the list counts.
+        let before = cluster.seen().locations.clone();
+        cluster.note_all(&before, BTreeMap::new());
+        assert_eq!(cluster.seen().locations, BTreeMap::new());
     }
 
     #[test]

@@ -368,8 +368,13 @@ impl Engine for IncusEngine {
         self.cluster.state_now(name).await
     }
 
-    async fn replicate(&self, id: ComputerId, present: Option<&str>) -> EngineResult<String> {
-        self.refresh_replica(id, present).await
+    async fn replicate(
+        &self,
+        id: ComputerId,
+        present: Option<&str>,
+        besides: &BTreeSet<String>,
+    ) -> EngineResult<String> {
+        self.refresh_replica(id, present, besides).await
     }
 
     async fn replicas(&self) -> EngineResult<Vec<ComputerId>> {

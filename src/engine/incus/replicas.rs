@@ -8,6 +8,7 @@
 //! A refresh sends what changed since the snapshot of the last one, which both sides keep. It may be interrupted at any moment:
 //! the label names the last snapshot that came whole.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hyper::Method;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::incus::IncusEngine;
 use crate::incus::client::ClientError;
-use crate::incus::documents::{self, FAILED, Instance, MADE, OWNER, STATE};
+use crate::incus::documents::{self, FAILED, Instance, MADE, OWNER, SAVED, STATE};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
@@ -38,11 +39,15 @@ impl IncusEngine {
         &self,
         id: ComputerId,
         present: Option<&str>,
+        besides: &BTreeSet<String>,
     ) -> EngineResult<String> {
         let failed = |error: ClientError| error.at(REFRESH);
         let Some((source, _)) = self.find_made(id, REFRESH).await? else { return Err(EngineError::Absent) };
         let (members, instances) = self.cluster.members();
-        let host = choose_host(&members, &instances, &source.location, present)
+        let mut preferred = members.clone();
+        preferred.retain(|name, _| !besides.contains(name));
+        let host = choose_host(&preferred, &instances, &source.location, present)
+            .or_else(|| choose_host(&members, &instances, &source.location, present))
             .ok_or_else(|| EngineError::failed(REFRESH, "no second member of the cluster answers"))?;
         let (from, to) = (self.cluster.name(id), documents::replica_name(id, self.cluster.number(id) + 1));
         let replica = documents::path_of(&to);
@@ -177,6 +182,8 @@ impl IncusEngine {
         // Fresh: an interrupted call may have renamed it.
         let names = self.cluster.list_names().await?;
         let number = self.cluster.number(id);
+        // Fresh, too: a machine that was moved off the host since the last look runs elsewhere.
+        self.cluster.locate_again(&self.cluster.name(id)).await?;
         let Some(outage) = self.cluster.outage(id) else {
             // A repeated call: the machine is the former replica, whose member answers.
             return if number > 0 { Ok(()) } else { Err(EngineError::failed(BEGIN, "its host answers")) };
@@ -202,7 +209,8 @@ impl IncusEngine {
             None if instance.is_made() => {}
             None => return Err(EngineError::Damaged(format!("the first copy to {replica} is not whole"))),
         }
-        let label = json!({ "config": { MADE: "1", FAILED: "" } });
+        // The state may be that of a suspended machine, whose memory is not continued on another member.
+        let label = json!({ "config": { MADE: "1", FAILED: "", SAVED: "" } });
         self.client.patch(&path, &label, None).await.map_err(failed)?;
         let rename = json!({ "name": documents::name(id, number + 1) });
         self.client.run(Method::POST, &path, Some(&rename), CHANGE_TIMEOUT).await.map_err(failed)?;

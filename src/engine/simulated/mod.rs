@@ -470,7 +470,12 @@ impl Engine for SimulatedEngine {
         Ok(self.host.state_of(name))
     }
 
-    async fn replicate(&self, id: ComputerId, _present: Option<&str>) -> EngineResult<String> {
+    async fn replicate(
+        &self,
+        id: ComputerId,
+        _present: Option<&str>,
+        _besides: &BTreeSet<String>,
+    ) -> EngineResult<String> {
         self.copy_to_second_host(id)
     }
 

@@ -102,6 +102,9 @@ impl SimulatedEngine {
         copy_folder(&replica, &disk).map_err(|error| EngineError::failed(STEP, error))?;
         self.delete_replica(id)?;
         self.host.moved().insert(id);
+        if self.host.host_of(id).is_some() {
+            self.host.put_on(id, SECOND_HOST);
+        }
         Ok(())
     }
 }

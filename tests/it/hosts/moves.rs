@@ -1,7 +1,7 @@
 //! Moves of computers between hosts.
 
 use hotdesk::base::wait;
-use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use hotdesk::engine::simulated::{FIRST_HOST, Failure, Fault, SECOND_HOST, Verb};
 use hotdesk::engine::{Capabilities, EngineError};
 use serde_json::json;
 
@@ -162,4 +162,45 @@ async fn a_computer_that_somebody_else_moved_is_found_at_the_next_start() {
         wait::until(DRAIN_TIMEOUT, || async { (scene.record(&id).await["host"] == "m2").then_some(()) });
     assert!(found.await.is_some(), "{}", scene.record(&id).await);
     assert_eq!(scene.controller.status(&id).await, "running");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_ends_when_its_host_is_gone_and_the_computer_begins_from_its_replica() {
+    let capabilities = Capabilities { suspend: false, encrypt: false, ..Capabilities::ALL };
+    let setup = Setup { capabilities: Some(capabilities), ..Setup::default() };
+    let scene = Scene::boot_with(&[FIRST_HOST, SECOND_HOST], setup).await;
+    let id = scene.computer_on("desk", FIRST_HOST).await;
+    let path = format!("/computers/{id}");
+    let asked = scene.controller.patch(&path, json!({"replicate": {"interval_minutes": 60}})).await;
+    assert_eq!(asked.status, 200, "{}", asked.body);
+    let copied =
+        wait::until(DRAIN_TIMEOUT, || async { scene.record(&id).await["replica"].is_object().then_some(()) });
+    assert!(copied.await.is_some(), "{}", scene.record(&id).await);
+
+    let before = scene.controller.engine.calls(Verb::MoveMachine);
+    let held = scene.hold_next(Verb::MoveMachine);
+    let dies = async {
+        let reached = wait::until(DRAIN_TIMEOUT, || async {
+            (scene.controller.engine.calls(Verb::MoveMachine) > before).then_some(())
+        });
+        assert!(reached.await.is_some(), "the move does not begin");
+        scene.controller.host.cut();
+        scene.controller.host.set_online(SECOND_HOST, false);
+        held.cancel();
+    };
+    let (moved, ()) = tokio::join!(scene.move_to(&id, Some(SECOND_HOST)), dies);
+    assert_eq!(moved.status, 500, "{}", moved.body);
+    // Nobody knows whether its machine was moved.
+    assert_eq!(scene.controller.status(&id).await, "restarting");
+    let refused = scene.ask(&id, "stop").await;
+    assert_eq!((refused.status, &refused.body["code"]), (409, &json!("migrating")), "{}", refused.body);
+
+    let confirmed = format!("/operator/hosts/{FIRST_HOST}/gone");
+    let gone = scene.controller.post(&confirmed, json!({"confirm": FIRST_HOST})).await;
+    assert_eq!((gone.status, &gone.body["computers"]), (200, &json!(1)), "{}", gone.body);
+    scene.controller.until_status(&id, "stopped").await;
+    assert_eq!(scene.ask(&id, "start").await.status, 200);
+    scene.controller.until_status(&id, "running").await;
+    let record = scene.record(&id).await;
+    assert_eq!((&record["host"], &record["recovered"]["from"]), (&json!(SECOND_HOST), &json!(FIRST_HOST)));
 }

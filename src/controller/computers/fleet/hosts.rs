@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::Fleet;
 use crate::computers::runner::Work;
-use hotdesk_base::ids::ComputerId;
+use hotdesk_base::ids::{ComputerId, ComputerRef};
+use hotdesk_base::keyed_semaphore::Permit;
 use hotdesk_domain::computer::isolation::Isolation;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::host::gone::check_gone;
@@ -34,6 +35,18 @@ impl Fleet {
     /// Those of [`check_interval`].
     pub fn check_replication(&self, minutes: i64, isolation: Isolation) -> Result<i64> {
         check_interval(minutes, self.engine().offers().capabilities(isolation).replicate)
+    }
+
+    /// Begins the refresh of a computer's replica: the computer is not moved until the permit is dropped. `None` while it is
+    /// being moved.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn begin_refresh(&self, id: ComputerId) -> Result<Option<Permit<ComputerId>>> {
+        let Some(permit) = self.shared.refreshing.try_acquire(id, 1) else { return Ok(None) };
+        // A move that stored its intent before holds no permit any more.
+        let row = self.shared.store.computer(&ComputerRef::Id(id)).await?;
+        Ok(row.is_some_and(|row| row.move_to.is_none()).then_some(permit))
     }
 
     /// Returns the computers whose host does not answer, as the last look at the hosts saw it.

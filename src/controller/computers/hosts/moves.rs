@@ -21,7 +21,7 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::lifecycle::{Operation, Status};
 use hotdesk_domain::computer::saved_state::check_converged;
 use hotdesk_domain::computer::status_reason::StatusReason;
-use hotdesk_domain::error::Result;
+use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::host::migration::{MoveMethod, migrating};
 use hotdesk_engine::{EngineError, EngineResult, Observation};
 use hotdesk_store::fleet::computers::Computer;
@@ -30,14 +30,17 @@ use hotdesk_store::fleet::computers::Computer;
 const FAILED: &str = "Computer could not be moved";
 /// Pause before a move is continued that nobody could complete or undo, because no host answered or the store failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// `Retry-After` of a move of a computer whose replica is being refreshed, in seconds.
+const REFRESH_RETRY_SECONDS: u32 = 60;
 
 impl Fleet {
     /// Begins to move a computer to a host. Returns when the intent is stored, or when it is there already; the receiver gets
     /// the outcome. The work continues if the caller disconnects.
     ///
     /// # Errors
-    /// `Conflict` (`migrating`) while it is being moved; the errors of [`MoveMethod::of`]; `Conflict` (`converging`); the
-    /// engine's failure; `Unavailable` or `Internal` when the store fails. Nothing is changed then.
+    /// `Conflict` (`migrating`) while it is being moved; `Conflict` while its replica is being refreshed; the errors of
+    /// [`MoveMethod::of`]; `Conflict` (`converging`); the engine's failure; `Unavailable` or `Internal` when the store fails.
+    /// Nothing is changed then.
     pub(super) async fn begin_move(&self, id: ComputerId, to: &str) -> Result<oneshot::Receiver<Result<()>>> {
         let (accepted, finished) = self.shared.send(id, Work::Move(to.to_owned()))?;
         accepted.await.map_err(|_| stopping())??;
@@ -104,6 +107,11 @@ impl Runner {
             check_converged(row.converging)?;
         }
         let failed = |error: EngineError| refused(FAILED, &error);
+        // Held until the intent is stored, which a refresh looks for.
+        let Some(_held) = self.shared.refreshing.try_acquire(self.id, 1) else {
+            let text = "The replica of the computer is being refreshed; move it when that is done";
+            return Err(Error::conflict(text).retry_after(REFRESH_RETRY_SECONDS));
+        };
         // A host that does not answer cannot send a disk, and the computer may run on.
         self.shared.engine.observe(self.id).await.map_err(failed)?;
         let at = self.shared.engine.host_of(self.id).await.map_err(failed)?;
@@ -116,10 +124,14 @@ impl Runner {
         Ok(Some(method))
     }
 
-    /// Completes or undoes a move that was interrupted. Does nothing when it has ended.
+    /// Completes or undoes a move that was interrupted. Does nothing when it has ended, and while its host does not answer:
+    /// the recovery continues it then, unless the operator confirms first that the host is gone.
     pub(in crate::computers) async fn finish_move(&mut self, row: &Computer) -> Result<()> {
         let Some(to) = &row.move_to else { return Ok(()) };
         self.show_move(row.status, row.status_reason);
+        if self.notes_outage() {
+            return Ok(());
+        }
         self.execute_move(row, row.status, to).await
     }
 

@@ -17,7 +17,7 @@ use hotdesk_domain::computer::MEMORY_SETTINGS;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::error_code::ErrorCode;
-use hotdesk_engine::{Endpoint, Engine, EngineError, Observation};
+use hotdesk_engine::{Endpoint, Engine, EngineError, EngineResult, Observation};
 use hotdesk_guest::{Guest, is_error_status, is_token_refused};
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_wire::agent::{Renewal, RenewalResult};
@@ -78,7 +78,7 @@ impl Runner {
         let turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let endpoint = match shared.engine.resume(&machine_spec(&row), &boot_spec(&row)).await {
             Ok(endpoint) => endpoint,
-            Err(error) => match shared.engine.observe(self.id).await {
+            Err(error) => match self.observe_after_failed_wake().await {
                 // Only the response was lost.
                 Ok(Observation::Running { generation, endpoint, .. }) if generation == row.generation => {
                     endpoint
@@ -109,6 +109,18 @@ impl Runner {
         let address = self.address().await;
         self.tell_template_of_wake(&row, &guest);
         self.publish_resumed(&row, guest, address).await
+    }
+
+    /// Observes the machine after a failed resume. If its host does not answer, the machine may run: it is adopted when the
+    /// host answers.
+    async fn observe_after_failed_wake(&mut self) -> EngineResult<Observation> {
+        let observed = self.shared.engine.observe(self.id).await;
+        if observed.is_err() {
+            // The last look may be older than the outage of its host.
+            self.shared.engine.watch_hosts().await;
+            self.notes_outage();
+        }
+        observed
     }
 
     /// Fetches the disk to this host before the memory is discarded. If that fails the computer stays

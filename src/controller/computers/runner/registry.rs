@@ -68,6 +68,8 @@ pub(in crate::computers) struct FleetState {
     pub(in crate::computers) archive: Option<Arc<StateArchive>>,
     /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
     pub(in crate::computers) ending_streams: KeyedSemaphore<ComputerId>,
+    /// Computers whose replica is being refreshed, or whose move is about to be stored: one excludes the other.
+    pub(in crate::computers) refreshing: KeyedSemaphore<ComputerId>,
     /// Timelines of the actions on screens.
     pub(in crate::computers) timelines: ActionTimelines,
     /// Small pictures of the screens in snapshots.
@@ -108,6 +110,7 @@ impl FleetState {
             starts: Semaphore::new(STARTS_AT_ONCE),
             archive,
             ending_streams: KeyedSemaphore::default(),
+            refreshing: KeyedSemaphore::default(),
             timelines,
             snapshot_pictures,
             webhooks: WebhookQueue::default(),

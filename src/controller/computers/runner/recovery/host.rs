@@ -29,7 +29,7 @@ impl Runner {
     }
 
     /// Whether its host does not answer. The runner then waits for it.
-    pub(in super::super) fn notes_outage(&mut self) -> bool {
+    pub(in crate::computers) fn notes_outage(&mut self) -> bool {
         self.waits_for_host = self.outage().is_some();
         self.waits_for_host
     }
@@ -77,7 +77,9 @@ impl Runner {
         begun.map_err(|error| refused("Computer could not be started from its replica", &error))?;
         self.waits_for_host = false;
         tracing::warn!(computer = %self.id, host = outage.host, "the computer begins from its replica");
-        self.shared.store.note_recovery(self.id, &outage.host).await
+        self.shared.store.note_recovery(self.id, &outage.host).await?;
+        self.note_host().await;
+        Ok(())
     }
 
     /// Leaves a computer as it is stored, until its host answers.
@@ -138,8 +140,10 @@ impl Runner {
 
     /// Adopts the machine of a computer that was stopped because its host was gone.
     pub(in super::super) async fn adopt_after_loss(&mut self, row: &Computer) -> Result<()> {
-        if self.adopt(row).await? == Status::Stopped {
-            self.shared.store.set_status_because(self.id, Status::Stopped, None).await?;
+        let status = self.adopt(row).await?;
+        // The reason of one that runs is removed with its status.
+        if matches!(status, Status::Stopped | Status::Suspended) {
+            self.shared.store.set_status_because(self.id, status, None).await?;
         }
         Ok(())
     }
