@@ -10,7 +10,6 @@ const REASONS: Record<string, string> = {
   host_unreachable: "Its host does not answer.",
   host_gone: "The operator has confirmed that its host is gone.",
   host_disk_full: "It wrote much while the disk of the host was nearly full. Free space there.",
-  host_gone: "Its host is gone.",
 };
 
 /** Returns why the service stopped, suspended or froze a computer, in a sentence; undefined when it did not. */
