@@ -121,9 +121,16 @@ impl IncusEngine {
         mode: BootMode,
     ) -> EngineResult<Endpoint> {
         check_supported(spec)?;
-        let Some((instance, tag)) = self.find_made(spec.id, START).await? else {
+        let Some((mut instance, mut tag)) = self.find_made(spec.id, START).await? else {
             return Err(EngineError::Absent);
         };
+        let is_ending = instance.saved().is_some() && instance.saved() == instance.generation();
+        if mode == BootMode::FromMemory && is_ending && instance.power() == Power::Running {
+            // Its memory is saved. Incus shows an instance that ended by itself as stopped, and then as running until it has
+            // cleaned up after it.
+            self.kill(spec.id).await?;
+            (instance, tag) = self.find_made(spec.id, START).await?.ok_or(EngineError::Absent)?;
+        }
         match instance.power() {
             Power::Running if instance.generation() == Some(boot.generation) => {
                 return self.links.ensure(spec.id, instance.program()).map(Endpoint::Unix);

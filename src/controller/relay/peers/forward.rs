@@ -62,6 +62,8 @@ impl Forwarder {
     /// # Errors
     /// `Internal` when TLS cannot be set up.
     pub(super) fn new(is_encrypted: bool, trusted: TrustedProxies, tasks: &Tasks) -> Result<Self> {
+        // A follower has none of the services that install it before they speak TLS. Another one may be installed already.
+        drop(rustls::crypto::ring::default_provider().install_default());
         let mut builder = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
