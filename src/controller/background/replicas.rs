@@ -49,7 +49,7 @@ async fn refresh_forever(app: &AppState) -> Infallible {
 
 /// Removes what is not wanted, then refreshes replicas until none is due.
 async fn work(app: &AppState, swept: &mut Option<Instant>) -> Result<()> {
-    let computers = app.store.all_computers().await?;
+    let computers = app.store.computers_with_replicas().await?;
     for computer in computers.iter().filter(|it| it.replicate_minutes == 0 && it.replica.is_some()) {
         if remove(app, computer.id).await {
             app.store.set_replica(computer.id, None).await?;
@@ -94,7 +94,7 @@ async fn remove(app: &AppState, id: ComputerId) -> bool {
 async fn most_overdue(app: &AppState) -> Result<Option<Computer>> {
     let now = clock::now();
     let engine = app.fleet.engine();
-    let due = app.store.all_computers().await?.into_iter().filter_map(|computer| {
+    let due = app.store.computers_with_replicas().await?.into_iter().filter_map(|computer| {
         if computer.move_to.is_some() || !engine.offers().capabilities(computer.isolation).replicate {
             return None;
         }

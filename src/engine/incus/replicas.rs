@@ -179,14 +179,15 @@ impl IncusEngine {
 
     pub(super) async fn promote_replica(&self, id: ComputerId) -> EngineResult<()> {
         let failed = |error: ClientError| error.at(BEGIN);
-        // Fresh: an interrupted call may have renamed it.
+        // Fresh: the answer to an earlier call's renaming may have been lost.
+        let known = self.cluster.number(id);
         let names = self.cluster.list_names().await?;
         let number = self.cluster.number(id);
         // Fresh, too: a machine that was moved off the host since the last look runs elsewhere.
         self.cluster.locate_again(&self.cluster.name(id)).await?;
         let Some(outage) = self.cluster.outage(id) else {
-            // A repeated call: the machine is the former replica, whose member answers.
-            return if number > 0 { Ok(()) } else { Err(EngineError::failed(BEGIN, "its host answers")) };
+            // With a new number, the machine is the former replica, whose member answers.
+            return if number > known { Ok(()) } else { Err(EngineError::failed(BEGIN, "its host answers")) };
         };
         if self.cluster.state_now(&outage.host).await? != Some(HostState::Offline) {
             return Err(EngineError::failed(BEGIN, format!("the host {} is not offline", outage.host)));

@@ -109,6 +109,19 @@ impl Store {
         rows.into_iter().map(|row| row.open(&self.vault)).collect()
     }
 
+    /// Returns the computers that have a replica or want one.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn computers_with_replicas(&self) -> Result<Vec<Computer>> {
+        let select = format!("{SELECT} WHERE c.replicate_minutes > 0 OR c.replica_host IS NOT NULL");
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("list computers with replicas"))?;
+        rows.into_iter().map(|row| row.open(&self.vault)).collect()
+    }
+
     /// Returns the running computers whose trial is over at `now`.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ const REPLICA_TIMEOUT: Duration = Duration::from_secs(400);
 const OFFLINE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Uses the screen of a computer.
-async fn check_desktop(controller: &RunningController, id: &str) {
+pub(super) async fn check_desktop(controller: &RunningController, id: &str) {
     let clicked = controller.act(id, "click", json!({"x": 640, "y": 360})).await;
     assert_eq!(clicked.status, 200, "{}", clicked.body);
     let path = format!("/computers/{id}/screenshot?response_format=binary");
@@ -292,7 +292,7 @@ async fn record_until(
 }
 
 /// Moves a computer to another member, and waits until it runs there.
-async fn move_to(controller: &RunningController, id: &str, member: &str) {
+pub(super) async fn move_to(controller: &RunningController, id: &str, member: &str) {
     let path = format!("/operator/computers/{id}/move");
     let moved = controller.post(&path, json!({ "host": member })).await;
     assert_eq!(moved.status, 200, "{}", moved.body);

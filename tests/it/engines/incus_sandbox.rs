@@ -1,13 +1,12 @@
-//! Computers under gVisor in Incus instances: memory that is suspended and resumed, its loss on request, and the restart of the
-//! controller.
+//! Computers under gVisor in Incus instances: memory that is suspended and resumed, its loss on request, its move to another
+//! member, and the restart of the controller.
 
-use reqwest::Method;
 use serde_json::json;
 
+use super::incus::{check_desktop, move_to};
 use crate::harness::caller::id_of;
 use crate::harness::controller::RunningController;
 use crate::harness::incus_cluster::{IncusCluster, Route};
-use crate::harness::picture;
 
 /// Begins a counter that is only in the memory of a shell, which writes it to a file in memory.
 const COUNT: &str =
@@ -17,15 +16,6 @@ async fn count(controller: &RunningController, id: &str) -> u64 {
     // The shell truncates the file before it writes.
     let look = "until c=$(cat /dev/shm/count) && [ -n \"$c\" ]; do sleep 0.1; done; echo $c";
     controller.bash(id, look).await.trim().parse().expect("a number")
-}
-
-async fn check_desktop(controller: &RunningController, id: &str) {
-    let clicked = controller.act(id, "click", json!({"x": 640, "y": 360})).await;
-    assert_eq!(clicked.status, 200, "{}", clicked.body);
-    let path = format!("/computers/{id}/screenshot?response_format=binary");
-    let shot = controller.request(Method::GET, &path).send().await.expect("an answer");
-    assert_eq!(shot.status(), 200);
-    assert_eq!(picture::size(&shot.bytes().await.expect("a picture")), (1280, 720));
 }
 
 async fn suspend(controller: &RunningController, id: &str) {
@@ -141,5 +131,30 @@ async fn damaged_memory_is_not_booted() {
     assert_eq!(controller.act(&id, "start", json!({})).await.status, 200);
     controller.until_status(&id, "running").await;
     assert_eq!(controller.bash(&id, "cat /root/note").await, "kept\n");
+    assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_computer_under_gvisor_moves_to_another_member_with_its_memory() {
+    let Some(cluster) = IncusCluster::start(2) else { return };
+    let Some(configuration) = cluster.sandbox_configuration(Route::Tls) else { return };
+    let controller = RunningController::boot_with(&configuration).await;
+    cluster.publish(&controller);
+    let workspace = controller.workspace("demo").await;
+    let record = controller.computer(&workspace, "one").await;
+    let id = id_of(&record);
+    let other = if record["host"] == "m1" { "m2" } else { "m1" };
+    controller.bash(&id, COUNT).await;
+    let before = count(&controller, &id).await;
+
+    move_to(&controller, &id, other).await;
+    assert_eq!(cluster.instances("L"), [other]);
+    let after = count(&controller, &id).await;
+    assert!(after > before, "the count went from {before} to {after}");
+    check_desktop(&controller, &id).await;
+    // Its memory was used once, and can be saved there.
+    suspend(&controller, &id).await;
+    resume(&controller, &id).await;
+    assert!(count(&controller, &id).await > after);
     assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
 }
