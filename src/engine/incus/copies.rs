@@ -323,9 +323,7 @@ impl IncusEngine {
         };
         match self.saved_memory(id, &instance).await? {
             Some(_) => Ok(()),
-            None => {
-                Err(EngineError::Damaged(format!("the snapshot has no memory of generation {generation}")))
-            }
+            None => Err(EngineError::failed(ROLLBACK, "the memory is missing, though its label is there")),
         }
     }
 

@@ -243,6 +243,15 @@ async fn a_computer_under_gvisor_moves_to_another_member_with_its_memory() {
     // Its memory was used once, and can be saved there.
     suspend(&controller, &id).await;
     resume(&controller, &id).await;
-    assert!(count(&controller, &id).await > after);
-    assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
+    let kept = count(&controller, &id).await;
+    assert!(kept > after);
+    // A fork stays on the member of its source.
+    let forked = controller.act(&id, "fork", json!({})).await;
+    assert_eq!(forked.status, 201, "{}", forked.body);
+    let fork = id_of(&forked.body);
+    check_fork(&controller, &id, &fork, kept).await;
+    assert_eq!(controller.record(&fork).await["host"], other);
+    for computer in [&id, &fork] {
+        assert_eq!(controller.delete(&format!("/computers/{computer}")).await.status, 200);
+    }
 }

@@ -70,7 +70,7 @@ impl PausedGuest {
     ) -> EngineResult<T> {
         let mut copy = pin!(copy);
         let mut ticks = tokio::time::interval(HOLD_INTERVAL);
-        let mut held = Ok(());
+        let mut held: EngineResult<()> = Ok(());
         let copied = loop {
             tokio::select! {
                 copied = &mut copy => break copied,
