@@ -235,8 +235,8 @@ enum GuestCommand {
         #[arg(long, value_name = "FILE")]
         socket: PathBuf,
     },
-    /// Run a computer under gVisor in its Incus instance (`start`, `resume`), or ask this for something (`ready`, `suspend`). The
-    /// engine over Incus starts this.
+    /// Run a computer under gVisor in its Incus instance (`start`, `resume`), or ask this for something (`ready`, `suspend`,
+    /// `checkpoint`). The engine over Incus starts this.
     #[command(hide = true)]
     Launcher {
         /// What to do.

@@ -108,6 +108,7 @@ impl Runtime {
             // gVisor caches no file content: it writes through the host's descriptors.
             copy_while_running: true,
             memory_snapshot: own_kernel,
+            boot_snapshot: own_kernel,
             evict: own_kernel,
             // The host's file system decides (`Offers::with_encryption`).
             encrypt: false,

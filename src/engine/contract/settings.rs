@@ -34,7 +34,8 @@ pub struct HostSettings {
     /// all controllers of a host, and no account may lie above it.
     pub uid_base: u32,
     /// Command that guests run instead of `hotdesk init`, for images with their own agent. It answers on descriptor
-    /// 3, or under gVisor and in virtual machines on [`AGENT_PORT`](crate::AGENT_PORT).
+    /// 3, or under gVisor and in virtual machines on [`AGENT_PORT`](crate::AGENT_PORT). In Incus instances without gVisor it
+    /// listens on `/run/hotdesk/agent.sock`, and no argument has white space.
     pub init_args: Option<Vec<String>>,
 }
 

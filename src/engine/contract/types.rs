@@ -30,6 +30,9 @@ pub struct Capabilities {
     pub copy_while_running: bool,
     /// Take snapshots with memory, and make machines from them.
     pub memory_snapshot: bool,
+    /// Begin new machines from snapshots with memory of prepared ones.
+    #[serde(default)]
+    pub boot_snapshot: bool,
     /// Read, evict and restore the saved state of a machine.
     pub evict: bool,
     /// Encrypt the files of machines on the host. The same for every isolation: the file system decides.
@@ -48,6 +51,7 @@ impl Capabilities {
         live_disk: true,
         copy_while_running: true,
         memory_snapshot: true,
+        boot_snapshot: true,
         evict: true,
         encrypt: true,
         replicate: true,

@@ -259,19 +259,24 @@ impl IncusEngine {
     }
 }
 
-/// Whether operations, which are listed by their states, have a running migration or creation of an instance.
+/// Whether operations, which are listed by their states, have a running migration or creation of an instance: a move is the one
+/// on the one member and the other on the other.
 fn has_move(operations: &Value, instance: &str) -> bool {
+    has_operation(operations, instance, &["Migrating", "Creating"])
+}
+
+/// Whether operations have a running one of an instance whose description begins with one of these words.
+pub(super) fn has_operation(operations: &Value, instance: &str, words: &[&str]) -> bool {
     let all = operations.as_object().into_iter().flat_map(|by_state| by_state.values());
     all.filter_map(Value::as_array).flatten().any(|operation| {
         let is_running = operation["status_code"].as_u64().is_some_and(|code| code < 200);
-        // A move is a migration on the one member and a creation on the other.
         let description = operation["description"].as_str().unwrap_or_default();
-        let is_move = description.starts_with("Migrating") || description.starts_with("Creating");
+        let is_wanted = words.iter().any(|word| description.starts_with(*word));
         let resources = operation["resources"].as_object();
         let mut paths =
             resources.into_iter().flat_map(|kinds| kinds.values()).filter_map(Value::as_array).flatten();
         is_running
-            && is_move
+            && is_wanted
             && paths.any(|path| path.as_str().is_some_and(|path| is_path_of(path, instance)))
     })
 }

@@ -9,7 +9,7 @@ use crate::incus::IncusEngine;
 use crate::incus::client::{ClientError, FileContent};
 use crate::incus::documents::{self, BOOT_FOLDER, BootMode, Instance, OWNER, Power};
 use crate::incus::network::Bridge;
-use crate::incus::sandbox::bundle;
+use crate::incus::sandbox::{SAVED_GENERATION_FILE, bundle};
 use crate::state::boot_files::{self, BootFile};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
@@ -31,6 +31,11 @@ const STOP_MARGIN: Duration = Duration::from_secs(20);
 /// How long an instance may be busy with the operation of an earlier controller.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
+/// Longest time until Incus notes the end of an instance that shows as stopped.
+const END_NOTE_TIMEOUT: Duration = Duration::from_secs(5);
+const END_NOTE_PAUSE: Duration = Duration::from_millis(200);
+/// Pause of a waiter before a second look after an event: Incus sends it just before it shows the instance as stopped.
+const EVENT_PAUSE: Duration = Duration::from_secs(1);
 /// Pause of a waiter while the server or the instance's member does not answer.
 const BLIND_PAUSE: Duration = Duration::from_secs(5);
 
@@ -107,8 +112,23 @@ impl IncusEngine {
         document: &Value,
         step: &'static str,
     ) -> EngineResult<()> {
+        self.make_unlabelled(path, document, step).await?;
+        self.label_made(id, step).await
+    }
+
+    /// Makes an instance, which is not whole until [`Self::label_made`].
+    pub(super) async fn make_unlabelled(
+        &self,
+        path: &str,
+        document: &Value,
+        step: &'static str,
+    ) -> EngineResult<()> {
         let made = self.client.run(Method::POST, path, Some(document), CREATE_TIMEOUT).await;
-        made.map_err(|error| error.at(step))?;
+        made.map(drop).map_err(|error| error.at(step))
+    }
+
+    /// Labels an instance as whole.
+    pub(super) async fn label_made(&self, id: ComputerId, step: &'static str) -> EngineResult<()> {
         let label = json!({ "config": { documents::MADE: "1" } });
         self.client.patch(&self.cluster.path(id), &label, None).await.map_err(|error| error.at(step))
     }
@@ -124,7 +144,8 @@ impl IncusEngine {
         let Some((mut instance, mut tag)) = self.find_made(spec.id, START).await? else {
             return Err(EngineError::Absent);
         };
-        let is_ending = instance.saved().is_some() && instance.saved() == instance.generation();
+        let is_earlier = instance.generation() != Some(boot.generation);
+        let is_ending = is_earlier && instance.saved().is_some() && instance.saved() == instance.generation();
         if mode == BootMode::FromMemory && is_ending && instance.power() == Power::Running {
             // Its memory is saved. Incus shows an instance that ended by itself as stopped, and then as running until it has
             // cleaned up after it.
@@ -194,7 +215,9 @@ impl IncusEngine {
             (Some(bridge), None) => Some(self.addresses.claim(&self.client, bridge, spec.id).await?),
             (None, _) => None,
         };
-        let change = documents::boot(&self.settings, spec, (boot, mode), instance, network.as_ref());
+        let init_args = self.host.init_args.as_deref();
+        let change =
+            documents::boot(&self.settings, spec, (boot, mode), instance, network.as_ref(), init_args);
         // Refused when another controller has changed the instance since: it may be starting it. It is the first change,
         // because those of files may change the tag.
         let (path, tag) = (self.cluster.path(spec.id), Some(tag).filter(|tag| !tag.is_empty()));
@@ -210,7 +233,11 @@ impl IncusEngine {
         }
         let resolv_conf = bridge.map(|bridge| bridge.resolv_conf()).unwrap_or_default();
         if spec.isolation == Isolation::Sandbox {
-            for file in bundle::files(spec, boot, &resolv_conf) {
+            if let (BootMode::FromMemory, Some(generation)) = (mode, instance.saved()) {
+                let text = FileContent::Text(generation.to_string());
+                self.push(spec.id, SAVED_GENERATION_FILE, 0o600, text).await?;
+            }
+            for file in bundle::files(spec, boot, &resolv_conf, self.host.init_args.as_deref()) {
                 self.push(spec.id, &file.path, file.mode, FileContent::Text(file.text)).await?;
             }
             return Ok(());
@@ -235,6 +262,14 @@ impl IncusEngine {
         })
     }
 
+    /// Ends a machine. Memory that it had just saved is dropped: it was ended, not suspended.
+    pub(super) async fn stop_machine(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
+        let before = self.find(id, STOP).await?;
+        self.stop_instance(id, grace).await?;
+        let ran = before.is_some_and(|(it, _)| it.power() == Power::Running && it.saved().is_some());
+        if ran { self.discard_saved(id).await } else { Ok(()) }
+    }
+
     pub(super) async fn stop_instance(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
         let Some((instance, _)) = self.find(id, STOP).await? else { return self.links.close(id) };
         if instance.power() == Power::Running && !grace.is_zero() {
@@ -254,7 +289,9 @@ impl IncusEngine {
         loop {
             match self.find(id, STOP).await? {
                 None => return Ok(()),
-                Some((instance, _)) if instance.power() == Power::Stopped => return Ok(()),
+                Some((instance, _)) if instance.power() == Power::Stopped => {
+                    return self.await_end_note(id, instance).await;
+                }
                 Some((instance, _)) if instance.power() == Power::Unknown => {
                     return Err(unknown(STOP, &instance));
                 }
@@ -268,6 +305,27 @@ impl IncusEngine {
                 Err(_) if Instant::now() < deadline => tokio::time::sleep(BUSY_PAUSE).await,
                 Err(error) => return Err(error.at(STOP)),
             }
+        }
+    }
+
+    /// Waits until Incus has noted the end of an instance that shows as stopped: until then it would show it as running once more.
+    /// It may never note it, for example after a crash of the host.
+    async fn await_end_note(&self, id: ComputerId, stopped: Instance) -> EngineResult<()> {
+        let begun = Instant::now();
+        let mut seen = stopped;
+        loop {
+            let timeout = match seen.power() {
+                Power::Stopped if seen.is_end_noted() => return Ok(()),
+                Power::Stopped => END_NOTE_TIMEOUT,
+                Power::Running => BUSY_TIMEOUT,
+                Power::Unknown => return Ok(()),
+            };
+            if begun.elapsed() >= timeout {
+                return Ok(());
+            }
+            tokio::time::sleep(END_NOTE_PAUSE).await;
+            let Some((instance, _)) = self.find(id, STOP).await? else { return Ok(()) };
+            seen = instance;
         }
     }
 
@@ -286,7 +344,7 @@ impl IncusEngine {
     }
 
     /// Ends and removes an instance with its snapshots.
-    async fn remove(&self, id: ComputerId) -> EngineResult<()> {
+    pub(super) async fn remove(&self, id: ComputerId) -> EngineResult<()> {
         let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             self.kill(id).await?;
@@ -339,11 +397,29 @@ impl IncusEngine {
     /// lost only its network.
     pub(super) async fn wait_until_stopped(&self, id: ComputerId) {
         let notices = self.watch.subscribe(id);
+        let (mut has_run, mut is_notified) = (false, false);
         loop {
             match self.find(id, OBSERVE).await {
                 Ok(None) => return,
-                Ok(Some((instance, _))) if instance.power() == Power::Stopped => return,
-                Ok(Some((instance, _))) if instance.power() == Power::Running => notices.next().await,
+                Ok(Some((instance, _))) if instance.power() == Power::Stopped => {
+                    if has_run && let Err(error) = self.await_end_note(id, instance).await {
+                        tracing::debug!(
+                            computer = %id,
+                            error = format_args!("{error:#}"),
+                            "could not look whether the end of the machine is noted"
+                        );
+                    }
+                    return;
+                }
+                Ok(Some((instance, _))) if instance.power() == Power::Running => {
+                    has_run = true;
+                    if is_notified {
+                        tokio::time::sleep(EVENT_PAUSE).await;
+                    } else {
+                        notices.next().await;
+                    }
+                    is_notified = !is_notified;
+                }
                 Ok(Some(_)) => tokio::time::sleep(BLIND_PAUSE).await,
                 Err(error) => {
                     tracing::debug!(

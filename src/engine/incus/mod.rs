@@ -106,6 +106,9 @@ impl IncusEngine {
                 live_ram: !own_kernel,
                 live_disk: !own_kernel,
                 copy_while_running: true,
+                memory_snapshot: own_kernel,
+                // A launch makes a machine on the member of the snapshot, and no member is chosen for it.
+                boot_snapshot: false,
                 replicate: true,
                 ..Capabilities::default()
             },
@@ -280,7 +283,7 @@ impl Engine for IncusEngine {
     }
 
     async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
-        self.stop_instance(id, grace).await
+        self.stop_machine(id, grace).await
     }
 
     async fn destroy(&self, id: ComputerId) -> EngineResult<()> {
@@ -337,11 +340,16 @@ impl Engine for IncusEngine {
         self.copy_instance(from, &self.offers.effective(to)?).await
     }
 
+    async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.fork_instance(from, &self.offers.effective(to)?).await
+    }
+
+    async fn launch(&self, from: ComputerId, snapshot: Uuid, to: &MachineSpec) -> EngineResult<()> {
+        self.launch_instance(from, snapshot, &self.offers.effective(to)?).await
+    }
+
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
-        if memory {
-            return Err(EngineError::Unsupported("snapshot memory"));
-        }
-        self.take_snapshot(id, snapshot).await
+        self.take_snapshot(id, snapshot, memory).await
     }
 
     async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
@@ -434,11 +442,11 @@ mod tests {
         assert_eq!(first, second.owner);
         let offers = second.offers();
         assert_eq!(offers.isolations(), [Isolation::Shared]);
-        assert!(!offers.capabilities(Isolation::Shared).suspend);
-        assert!(IncusEngine::offer(Isolation::Sandbox).capabilities.suspend);
+        let shared = offers.capabilities(Isolation::Shared);
+        assert!(!shared.suspend && !shared.memory_snapshot && shared.copy_while_running);
+        let sandbox = IncusEngine::offer(Isolation::Sandbox).capabilities;
+        assert!(sandbox.suspend && sandbox.memory_snapshot && !sandbox.boot_snapshot);
         let id = ComputerId::random();
-        let refused = second.snapshot(id, Uuid::new_v4(), true).await.unwrap_err();
-        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused:#}");
         assert!(second.set_egress(id, None).await.is_ok());
         // A server that does not answer says nothing about a machine.
         assert!(matches!(second.observe(id).await.unwrap_err(), EngineError::Failed { .. }));

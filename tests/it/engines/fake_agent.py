@@ -1,7 +1,7 @@
-# HTTP server as the first process of a test guest: runs shell scripts and stores files. It listens on descriptor 3, or on the
-# agents' port if there is no such descriptor. It imports nothing but built-in modules, because an emulated machine takes a
+# HTTP server as the first process of a test guest: runs shell scripts and stores files. It listens on the socket that its
+# argument names, else on descriptor 3, or on the agents' port if there is no such descriptor. It imports nothing but built-in modules, because an emulated machine takes a
 # second to import `http.server`, at each of its boots.
-import os, _signal, _socket
+import os, sys, _signal, _socket
 
 count = 0
 
@@ -50,12 +50,17 @@ def serve(connection):
     status, data = answer(method, path, body)
     connection.write(b"HTTP/1.1 %d -\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(data), data))
 
-try: listener = _socket.socket(fileno=3)
-except OSError:
-    listener = _socket.socket()
-    listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-    listener.bind(("", 870))
+if sys.argv[1:]:
+    listener = _socket.socket(_socket.AF_UNIX)
+    listener.bind(sys.argv[1])
     listener.listen()
+else:
+    try: listener = _socket.socket(fileno=3)
+    except OSError:
+        listener = _socket.socket()
+        listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+        listener.bind(("", 870))
+        listener.listen()
 os.set_inheritable(listener.fileno(), False)
 _signal.signal(_signal.SIGTERM, lambda *_: os._exit(0))
 while True:

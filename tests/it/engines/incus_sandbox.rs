@@ -1,5 +1,7 @@
-//! Computers under gVisor in Incus instances: memory that is suspended and resumed, its loss on request, its move to another
-//! member, and the restart of the controller.
+//! Computers under gVisor in Incus instances: memory that is suspended and resumed, forked and kept in snapshots, its loss on
+//! request, its move to another member, and the restart of the controller.
+
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -16,6 +18,88 @@ async fn count(controller: &RunningController, id: &str) -> u64 {
     // The shell truncates the file before it writes.
     let look = "until c=$(cat /dev/shm/count) && [ -n \"$c\" ]; do sleep 0.1; done; echo $c";
     controller.bash(id, look).await.trim().parse().expect("a number")
+}
+
+/// Prints what each computer has for itself.
+const IDENTITY: &str = "cat /etc/machine-id; ip -o -4 address show eth0 | grep -o 'inet [0-9.]*'; hostname";
+
+/// Asserts that a fork goes on from the memory of a computer, under an identity of its own.
+async fn check_fork(controller: &RunningController, id: &str, fork: &str, least: u64) {
+    controller.until_status(fork, "running").await;
+    let forked = count(controller, fork).await;
+    assert!(forked >= least, "the count went from {least} to {forked}");
+    let (own, other) = (controller.bash(id, IDENTITY).await, controller.bash(fork, IDENTITY).await);
+    assert_eq!((own.lines().count(), other.lines().count()), (3, 3), "{own}{other}");
+    for (own, other) in own.lines().zip(other.lines()) {
+        assert_ne!(own, other);
+    }
+    check_desktop(controller, fork).await;
+}
+
+/// Takes a snapshot with memory, forks the computer and the snapshot, and rolls the computer back. `/dev/shm` is only in memory.
+async fn fork_and_return(controller: &RunningController, id: &str) {
+    controller.bash(id, "echo early >/dev/shm/mark; echo early >/root/mark").await;
+    let kept = count(controller, id).await;
+    let made = controller.act(id, "snapshots", json!({"memory": true})).await;
+    assert_eq!((made.status, &made.body["state"]), (201, &json!("ready")), "{}", made.body);
+    assert!(made.body["memory"] == true && made.body["size_bytes"].as_u64() > Some(0), "{}", made.body);
+    assert!(count(controller, id).await >= kept, "the computer goes on");
+    controller.bash(id, "echo late >/dev/shm/mark; echo late >/root/mark").await;
+
+    let snapshot = &made.body["id"];
+    for (body, mark) in [(json!({}), "late\nlate\n"), (json!({"snapshot_id": snapshot}), "early\nearly\n")] {
+        let forked = controller.act(id, "fork", body).await;
+        assert_eq!(forked.status, 201, "{}", forked.body);
+        let fork = id_of(&forked.body);
+        check_fork(controller, id, &fork, kept).await;
+        assert_eq!(controller.bash(&fork, "cat /dev/shm/mark /root/mark").await, mark);
+        controller.bash(&fork, "echo of the fork >/root/mark").await;
+        // It keeps its memory like any other computer.
+        suspend(controller, &fork).await;
+        resume(controller, &fork).await;
+        assert_eq!(controller.bash(&fork, "cat /root/mark").await, "of the fork\n");
+        assert_eq!(controller.delete(&format!("/computers/{fork}")).await.status, 200);
+    }
+    assert_eq!(controller.bash(id, "cat /dev/shm/mark /root/mark").await, "late\nlate\n");
+
+    for _ in 0..2 {
+        let answer = controller.act(id, "rollback", json!({"snapshot_id": snapshot})).await;
+        assert_eq!((answer.status, &answer.body["status"]), (200, &json!("running")), "{}", answer.body);
+        assert_eq!(controller.bash(id, "cat /dev/shm/mark /root/mark").await, "early\nearly\n");
+        assert!(count(controller, id).await >= kept);
+        controller.bash(id, "echo late >/dev/shm/mark; echo late >/root/mark").await;
+    }
+    check_desktop(controller, id).await;
+    let path = format!("/computers/{id}/snapshots/{}", snapshot.as_str().expect("an id"));
+    assert_eq!(controller.delete(&path).await.status, 200);
+}
+
+/// Kills the controller, or the server's daemon, while a snapshot with memory is taken: the computer goes on, and there are only
+/// whole snapshots.
+async fn interrupt_a_snapshot(cluster: &IncusCluster, controller: &mut RunningController, id: &str) {
+    for (kills_daemon, after) in [(false, 700), (false, 2500), (true, 1500)] {
+        let before = count(controller, id).await;
+        let asked = controller.act(id, "snapshots", json!({"memory": true}));
+        let _interrupted = tokio::time::timeout(Duration::from_millis(after), asked).await;
+        if kills_daemon {
+            cluster.run("kill", &["1"]);
+            cluster.run("start", &["1"]);
+        }
+        controller.kill();
+        controller.start_again().await;
+        controller.until_status(id, "running").await;
+        assert!(count(controller, id).await > before, "after {after} ms");
+        let listed = controller.get(&format!("/computers/{id}/snapshots")).await.body;
+        let snapshots = listed["snapshots"].as_array().expect("a list").clone();
+        let names =
+            cluster.run("incus", &["1", "snapshot", "list", &format!("hd-{id}"), "-f", "csv", "-c", "n"]);
+        assert_eq!(names.lines().count(), snapshots.len(), "{names}: {listed}");
+        for snapshot in snapshots {
+            assert_eq!(snapshot["state"], "ready", "{snapshot}");
+            let path = format!("/computers/{id}/snapshots/{}", snapshot["id"].as_str().expect("an id"));
+            assert_eq!(controller.delete(&path).await.status, 200);
+        }
+    }
 }
 
 async fn suspend(controller: &RunningController, id: &str) {
@@ -62,6 +146,10 @@ async fn a_computer_under_gvisor_keeps_its_memory_in_its_instance() {
     suspend(&controller, &id).await;
     resume(&controller, &id).await;
     assert!(count(&controller, &id).await > after);
+
+    fork_and_return(&controller, &id).await;
+    interrupt_a_snapshot(&cluster, &mut controller, &id).await;
+    assert_eq!(cluster.instances("n"), [format!("hd-{id}")]);
 
     // The next controller finds it running, and its programs have run on.
     for kill in [false, true] {
@@ -155,6 +243,15 @@ async fn a_computer_under_gvisor_moves_to_another_member_with_its_memory() {
     // Its memory was used once, and can be saved there.
     suspend(&controller, &id).await;
     resume(&controller, &id).await;
-    assert!(count(&controller, &id).await > after);
-    assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
+    let kept = count(&controller, &id).await;
+    assert!(kept > after);
+    // A fork stays on the member of its source.
+    let forked = controller.act(&id, "fork", json!({})).await;
+    assert_eq!(forked.status, 201, "{}", forked.body);
+    let fork = id_of(&forked.body);
+    check_fork(&controller, &id, &fork, kept).await;
+    assert_eq!(controller.record(&fork).await["host"], other);
+    for computer in [&id, &fork] {
+        assert_eq!(controller.delete(&format!("/computers/{computer}")).await.status, 200);
+    }
 }

@@ -14,6 +14,7 @@ mod gvisor_desktop;
 pub mod host;
 mod hostile;
 mod incus;
+mod incus_conformance;
 mod incus_sandbox;
 mod isolations;
 mod layers;

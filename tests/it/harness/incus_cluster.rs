@@ -31,6 +31,15 @@ pub struct IncusCluster {
 impl IncusCluster {
     /// Starts a cluster; where that is not possible, prints the reason and returns `None`.
     pub fn start(members: usize) -> Option<Self> {
+        Self::begin("up", &[&members.to_string()])
+    }
+
+    /// Starts one server without a cluster and without a bridge for computers, under the same conditions.
+    pub fn start_alone() -> Option<Self> {
+        Self::begin("alone", &[])
+    }
+
+    fn begin(verb: &str, arguments: &[&str]) -> Option<Self> {
         let missing = PROGRAMS.into_iter().find(|program| !Path::new(program).exists());
         let missing = missing.map(|program| {
             Skip::new(Capability::Incus, format!("{program} does not exist (packaging/dev/deps test)"))
@@ -40,7 +49,7 @@ impl IncusCluster {
             return None;
         }
         let this = Self { folder: tempfile::tempdir().expect("a temporary folder") };
-        this.run("up", &[&members.to_string()]);
+        this.run(verb, arguments);
         Some(this)
     }
 
@@ -58,6 +67,11 @@ impl IncusCluster {
         script
     }
 
+    /// The unix socket of the first member.
+    pub fn socket(&self) -> PathBuf {
+        self.file("m1/unix.socket")
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -65,7 +79,7 @@ impl IncusCluster {
     /// Configuration lines of a controller.
     pub fn configuration(&self, route: Route) -> String {
         let server = match route {
-            Route::Socket => format!("url = {:?}\n", self.file("m1/unix.socket")),
+            Route::Socket => format!("url = {:?}\n", self.socket()),
             Route::Tls => {
                 let (certificate, key) = (self.file("client.crt"), self.file("client.key"));
                 let mut openssl = Command::new("openssl");
@@ -101,12 +115,7 @@ impl IncusCluster {
     /// [`Self::configuration`] of a controller whose computers may run under gVisor, which is their default. Where that is
     /// missing, prints the reason and returns `None`.
     pub fn sandbox_configuration(&self, route: Route) -> Option<String> {
-        let runtime = runsc();
-        if !Path::new(&runtime).exists() {
-            let why = format!("{runtime} does not exist (packaging/dev/deps test)");
-            Skip::new(Capability::Gvisor, why).report();
-            return None;
-        }
+        let runtime = find_runsc()?;
         let offered = format!("offered = \"sandbox, shared\"\nrunsc = {runtime:?}\n");
         Some(self.configuration(route).replacen("offered = \"shared\"\n", &offered, 1))
     }
@@ -148,6 +157,17 @@ impl IncusCluster {
         let listed = self.run("incus", &["1", "list", "-f", "csv", "-c", column]);
         listed.lines().map(str::to_owned).collect()
     }
+}
+
+/// Path of gVisor's runtime. Where it is missing, prints the reason and returns `None`.
+pub fn find_runsc() -> Option<String> {
+    let runtime = runsc();
+    if Path::new(&runtime).exists() {
+        return Some(runtime);
+    }
+    let why = format!("{runtime} does not exist (packaging/dev/deps test)");
+    Skip::new(Capability::Gvisor, why).report();
+    None
 }
 
 impl Drop for IncusCluster {

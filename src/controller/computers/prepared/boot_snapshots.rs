@@ -18,7 +18,8 @@ use hotdesk_store::fleet::prepared::boot_snapshots::BootSnapshot;
 impl FleetState {
     /// Whether boot snapshots are made of machines of an isolation.
     pub(in crate::computers) fn makes_boot_snapshots_of(&self, isolation: Isolation) -> bool {
-        self.boot_snapshots.keep > 0 && self.engine.offers().capabilities(isolation).memory_snapshot
+        let able = self.engine.offers().capabilities(isolation);
+        self.boot_snapshots.keep > 0 && able.memory_snapshot && able.boot_snapshot
     }
 
     /// Whether boot snapshots are made of any machines.

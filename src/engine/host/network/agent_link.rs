@@ -25,7 +25,11 @@ pub(crate) fn link(pid: u32) -> EngineResult<()> {
         let mut here = Rtnl::open()?;
         here.add_pair(NEAR_INTERFACE, FAR_INTERFACE, pid)?;
         set_up(&mut here, NEAR_INTERFACE, NEAR)?;
-        set_up(&mut Rtnl::open_in(pid)?, FAR_INTERFACE, FAR)
+        let mut there = Rtnl::open_in(pid)?;
+        // Incus sets it up only beside a network device. Without it, programs of the guest could not reach each other.
+        let loopback = there.index("lo")?;
+        there.set_up(loopback)?;
+        set_up(&mut there, FAR_INTERFACE, FAR)
     };
     link().map_err(|error| EngineError::failed("link the agent", error))
 }

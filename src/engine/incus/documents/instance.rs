@@ -46,6 +46,8 @@ pub(in crate::incus) const IMAGE_OWNER: &str = "hotdesk.owner.";
 pub(in crate::incus) const PUBLICATION: &str = "user.hotdesk.publication";
 /// Key with the fingerprint of the image from which an instance was made, which its copies keep.
 const BASE_IMAGE: &str = "volatile.base_image";
+/// Key with the last state that Incus noted of an instance.
+const LAST_POWER: &str = "volatile.last_state.power";
 
 /// An instance, as the API describes it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -80,6 +82,24 @@ impl Instance {
             }
             _ => Power::Unknown,
         }
+    }
+
+    /// Whether Incus has noted the end of an instance that is stopped. Before that, it shows the instance as running once more,
+    /// until it has cleaned up after it. After an end of the whole host it notes nothing.
+    pub(in crate::incus) fn is_end_noted(&self) -> bool {
+        self.label(LAST_POWER) != Some("RUNNING")
+    }
+
+    /// Bytes of its root on the pool, as they are configured; `None` when it has no limit.
+    pub(in crate::incus) fn root_bytes(&self) -> Option<u64> {
+        self.devices.get("root")?.get("size")?.parse().ok()
+    }
+
+    /// Bytes of its root that are not for the disk of the computer: the image, and saved memory.
+    pub(in crate::incus) fn bytes_besides_disk(&self) -> u64 {
+        let memory = self.label("limits.memory").and_then(|text| text.parse().ok()).unwrap_or_default();
+        let saved = if self.isolation() == Isolation::Sandbox { memory } else { 0 };
+        self.image_bytes().saturating_add(saved)
     }
 
     /// Whether its creation or copy has finished.
@@ -174,6 +194,14 @@ mod tests {
         let sandbox = labelled(&[(ISOLATION, "sandbox"), (SAVED, "7")]);
         assert_eq!((sandbox.isolation(), sandbox.saved()), (Isolation::Sandbox, Some(7)));
         assert_ne!(shared.program(), sandbox.program());
+    }
+
+    #[test]
+    fn the_end_of_an_instance_is_noted_after_it_shows() {
+        for (noted, is_noted) in [("RUNNING", false), ("STOPPED", true), ("", true)] {
+            let config = [(LAST_POWER.to_owned(), noted.to_owned())].into();
+            assert_eq!(Instance { config, ..Instance::default() }.is_end_noted(), is_noted, "{noted}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod instance;
 mod names;
+mod snapshot;
 
 use std::net::Ipv4Addr;
 
@@ -20,6 +21,7 @@ pub(super) use names::{
     id_of, id_of_path, machine_of, name, name_of_path, path_of, replica_name, replica_of, snapshot_name,
     snapshot_of_path, state_name, state_of_path,
 };
+pub(super) use snapshot::{SNAPSHOT, SnapshotLabel};
 
 /// Folder in an instance with the token of its agent.
 pub(super) const BOOT_FOLDER: &str = "/var/lib/hotdesk-boot";
@@ -109,20 +111,25 @@ pub(super) struct ImageRecord {
     pub(super) bytes: u64,
 }
 
-/// Document of an instance with a copy of another's disk. It is not whole until a later change labels it.
+/// Document of an instance with a copy of another's disk, or of that of a snapshot. It is not whole until a later change labels
+/// it. `memory` is the generation whose memory is on the disk, if the copy continues from that.
 pub(super) fn copy(
     settings: &IncusSettings,
     spec: &MachineSpec,
     owner: &str,
     (from, source): (&str, &Instance),
     network: Option<&GuestAddress>,
+    memory: Option<u64>,
 ) -> Value {
     // The server copies the other keys of the source, with the image's properties and the labels of agent and isolation.
     let mut config = fixed_config(spec.isolation);
     config.extend(labels(spec.id, owner, network));
     config.extend(limits(spec));
-    for absent in [MADE, GENERATION, SAVED, MOVING] {
+    for absent in [MADE, GENERATION, SAVED, MOVING, SNAPSHOT] {
         config.insert(absent.to_owned(), json!(""));
+    }
+    if let Some(generation) = memory {
+        config.insert(SAVED.to_owned(), json!(generation.to_string()));
     }
     for (key, value) in &source.config {
         let is_of_source = key.starts_with("volatile.") || config.contains_key(key);
@@ -175,17 +182,18 @@ pub(super) fn replica(
 }
 
 /// Change of a stopped instance before a boot: all that the spec says, and the generation. The memory that a boot from the disk
-/// does not use is none from then on.
+/// does not use is none from then on. `init_args` is the first process of an image with an agent of its own.
 pub(super) fn boot(
     settings: &IncusSettings,
     spec: &MachineSpec,
     (boot, mode): (&Boot, BootMode),
     instance: &Instance,
     network: Option<&GuestAddress>,
+    init_args: Option<&[String]>,
 ) -> Value {
     let mut config = fixed_config(spec.isolation);
     config.extend(limits(spec));
-    config.insert("raw.lxc".to_owned(), json!(raw_lxc(spec, boot, mode, network)));
+    config.insert("raw.lxc".to_owned(), json!(raw_lxc(spec, (boot, mode), network, init_args)));
     if spec.isolation == Isolation::Sandbox && mode == BootMode::FromDisk {
         config.insert(SAVED.to_owned(), json!(""));
     }
@@ -301,11 +309,18 @@ fn devices(
 }
 
 /// Configuration of LXC that Incus has no keys for.
-fn raw_lxc(spec: &MachineSpec, boot: &Boot, mode: BootMode, network: Option<&GuestAddress>) -> String {
+fn raw_lxc(
+    spec: &MachineSpec,
+    (boot, mode): (&Boot, BootMode),
+    network: Option<&GuestAddress>,
+    init_args: Option<&[String]>,
+) -> String {
     let (run, shared) = (spec.memory_bytes / 8, spec.memory_bytes / 2);
     let is_sandbox = spec.isolation == Isolation::Sandbox;
     let init = if is_sandbox {
         format!("{LAUNCHER} launcher {} --generation {}", mode.verb(), boot.generation)
+    } else if let Some(args) = init_args {
+        args.join(" ")
     } else {
         format!(
             "{AGENT_PROGRAM} init -- --listen unix:{AGENT_SOCKET} --token-file {BOOT_FOLDER}/token --resolution {}",
@@ -416,7 +431,7 @@ mod tests {
         };
         let own = instance(json!({"status": "Stopped", "config": {"image.hotdesk.bytes": "500"}}));
         let disk = BootMode::FromDisk;
-        let change = boot(&settings(), &spec(1.0, 0), (&boot_inputs, disk), &own, Some(&network()));
+        let change = boot(&settings(), &spec(1.0, 0), (&boot_inputs, disk), &own, Some(&network()), None);
         assert_eq!(change["config"][GENERATION], "7");
         assert_eq!(change["devices"]["root"]["size"], "1500");
         assert!(!change.to_string().contains("a-token-of-this-boot"));
@@ -432,7 +447,7 @@ mod tests {
         }
         assert_eq!(change["config"][ADDRESS], "10.77.2.1");
         let linked = instance(json!({"status": "Stopped", "devices": {"eth0": {"type": "nic"}}}));
-        let alone = boot(&settings(), &spec(1.0, 0), (&boot_inputs, disk), &linked, None);
+        let alone = boot(&settings(), &spec(1.0, 0), (&boot_inputs, disk), &linked, None, None);
         assert!(!alone["config"]["raw.lxc"].as_str().unwrap().contains("lxc.net"));
         assert_eq!(alone["devices"]["eth0"], json!({"type": "none"}));
     }
@@ -455,7 +470,7 @@ mod tests {
         for (mode, verb, saved) in
             [(BootMode::FromDisk, "start", json!("")), (BootMode::FromMemory, "resume", Value::Null)]
         {
-            let change = boot(&settings(), &sandbox, (&boot_inputs, mode), &own, None);
+            let change = boot(&settings(), &sandbox, (&boot_inputs, mode), &own, None, None);
             let raw = change["config"]["raw.lxc"].as_str().unwrap();
             let init = format!("lxc.init.cmd = {LAUNCHER} launcher {verb} --generation 7");
             assert!(raw.lines().any(|line| line == init), "{raw}");
@@ -471,15 +486,21 @@ mod tests {
             "status": "Running",
             "config": {
                 "image.hotdesk.bytes": "500", "volatile.uuid": "u", AGENT: "digest", MADE: "1", GENERATION: "3",
-                ADDRESS: "10.77.2.9", "limits.memory": "1",
+                ADDRESS: "10.77.2.9", "limits.memory": "1", SNAPSHOT: "of the source",
             },
         }));
         let from = name(ComputerId::random(), 0);
-        let made = copy(&settings(), &spec(1.0, 0), "own", (from.as_str(), &source), Some(&network()));
+        let copied = |memory| {
+            copy(&settings(), &spec(1.0, 0), "own", (from.as_str(), &source), Some(&network()), memory)
+        };
+        let (made, with_memory) = (copied(None), copied(Some(3)));
+        assert_eq!((&with_memory["config"][SAVED], &with_memory["config"][MADE]), (&json!("3"), &json!("")));
         let config = &made["config"];
         for (key, expected) in [
             (MADE, ""),
             (GENERATION, ""),
+            (SAVED, ""),
+            (SNAPSHOT, ""),
             (AGENT, "digest"),
             (ADDRESS, "10.77.2.1"),
             ("limits.memory", "4294967296"),

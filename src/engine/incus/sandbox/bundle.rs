@@ -17,17 +17,24 @@ pub(in crate::incus) struct InstanceFile {
     pub(in crate::incus) mode: u32,
 }
 
-/// The files of a boot, in the order in which they must be written: the last one makes the others valid.
-pub(in crate::incus) fn files(spec: &MachineSpec, boot: &Boot, resolv_conf: &str) -> Vec<InstanceFile> {
+/// The files of a boot, in the order in which they must be written: the last one makes the others valid. `init_args` is the first
+/// process of an image with an agent of its own.
+pub(in crate::incus) fn files(
+    spec: &MachineSpec,
+    boot: &Boot,
+    resolv_conf: &str,
+    init_args: Option<&[String]>,
+) -> Vec<InstanceFile> {
     let mut files: Vec<InstanceFile> = boot_files::files(spec, boot, resolv_conf)
         .into_iter()
         .map(|file| InstanceFile { path: format!("{STAGE}/{}", file.name), text: file.text, mode: file.mode })
         .collect();
     let agent = agent_link::agent();
+    let own_args = || image_init_args(boot, &agent.to_string(), true, Some(whole_cpus(spec.cpu)));
     let config = oci::config(&BootPlan {
         spec,
         generation: boot.generation,
-        args: image_init_args(boot, &agent.to_string(), true, Some(whole_cpus(spec.cpu))),
+        args: init_args.map_or_else(own_args, <[String]>::to_vec),
         placement: Placement::Instance,
         addresses: None,
         agent: Some(agent),
@@ -69,7 +76,7 @@ mod tests {
             token: Secret::new("a-token-of-this-boot"),
             resolution: Resolution::default(),
         };
-        let files = files(&spec, &boot, "nameserver 10.77.0.1\n");
+        let files = files(&spec, &boot, "nameserver 10.77.0.1\n", None);
         let secret: Vec<_> = files.iter().filter(|file| file.text.contains("a-token-of-this-boot")).collect();
         assert_eq!(secret.len(), 1);
         assert_eq!((secret[0].path.as_str(), secret[0].mode), ("/hotdesk/stage/token", 0o400));

@@ -10,7 +10,9 @@ use std::thread;
 use rustix::mount::{MountFlags, mount};
 
 use super::relay::Relay;
-use super::{BASE, FAILURE_FILE, GENERATION_FILE, MACHINE, RECORDS, STAGE, folder, runtime};
+use super::{
+    BASE, FAILURE_FILE, GENERATION_FILE, MACHINE, RECORDS, SAVED_GENERATION_FILE, STAGE, folder, runtime,
+};
 use crate::container::gvisor;
 use crate::container::runsc::{self, ContainerRecord};
 use crate::container::runtime::Runtime;
@@ -115,17 +117,24 @@ impl Machine {
         memory::move_to(&fresh, &folder.memory())
     }
 
-    /// Removes what a failed save left, and lets the guest continue.
+    /// Drops saved memory, or what a failed save left of it, and lets the guest continue.
     ///
     /// # Errors
     /// Of a removal, or of gVisor: the guest may still be paused, and must end.
     pub(super) fn undo_save(&self) -> EngineResult<()> {
-        trash::remove_tree(&self.folder.memory())?;
+        let saved = self.folder.memory();
+        if saved.try_exists().map_err(host_error(SAVE, &saved))? {
+            let used = self.folder.used_memory();
+            trash::remove_tree(&used)?;
+            // Synced before the disk changes: after a loss of power there must be no memory of an earlier disk.
+            memory::move_to(&saved, &used)?;
+        }
         trash::remove_tree(&self.folder.fresh_memory())?;
         if record(&self.folder)?.is_some_and(|record| record.status == "paused") {
             gvisor::unpause(&self.runtime, self.folder.id)?;
         }
         self.relay.open();
+        memory::remove_used(&self.folder);
         Ok(())
     }
 }
@@ -139,6 +148,16 @@ fn check_generation(file: &Path, generation: u64) -> EngineResult<()> {
     let detail =
         format!("its files are those of generation {:?}, and it is started as {generation}", text.trim());
     Err(EngineError::failed(BOOT, detail))
+}
+
+/// Refuses memory of another generation than the label of the instance says.
+fn check_saved_generation(file: &Path, found: u64) -> EngineResult<()> {
+    let text = fs::read_to_string(file).map_err(host_error(RESUME, file))?;
+    if text.trim() == found.to_string() {
+        return Ok(());
+    }
+    let detail = format!("the memory is that of generation {found}, and not of {:?}", text.trim());
+    Err(EngineError::Damaged(detail))
 }
 
 /// Mounts the guest's root: its disk over the image.
@@ -160,7 +179,13 @@ fn create(runtime: &Runtime, folder: &Folder) -> EngineResult<()> {
 fn resume(runtime: &Runtime, folder: &Folder) -> EngineResult<()> {
     let saved = SavedMemory::find(folder)?
         .ok_or_else(|| EngineError::failed(RESUME, "the instance has no saved memory"))?;
+    check_saved_generation(Path::new(SAVED_GENERATION_FILE), saved.generation)?;
     let manifest = saved.manifest()?;
+    let version = runtime.version()?;
+    if version != manifest.runtime {
+        let detail = format!("it was saved by {}, and the instance has {version}", manifest.runtime);
+        return Err(EngineError::failed(RESUME, detail));
+    }
     // `runsc` reads nothing of the memory before its restore.
     let (verified, created) = both(|| saved.verify(&manifest), || create(runtime, folder))
         .map_err(host_error(RESUME, &saved.path))?;
@@ -198,5 +223,16 @@ mod tests {
         assert!(check_generation(&file, 7).is_ok());
         let refused = check_generation(&file, 8).unwrap_err();
         assert!(format!("{refused:#}").contains("generation \"7\""), "{refused:#}");
+    }
+
+    #[test]
+    fn memory_of_another_generation_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("saved-generation");
+        assert!(check_saved_generation(&file, 7).is_err(), "it is missing");
+        fs::write(&file, "7").unwrap();
+        assert!(check_saved_generation(&file, 7).is_ok());
+        let refused = check_saved_generation(&file, 8).unwrap_err();
+        assert!(matches!(refused, EngineError::Damaged(_)), "{refused:#}");
     }
 }

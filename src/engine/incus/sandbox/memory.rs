@@ -27,9 +27,9 @@ const LOOK: &str = "look for saved memory";
 const DISCARD: &str = "discard the saved memory";
 
 /// Timeout of a boot and of a save: 16 GiB at the 60 MB/s of a slow disk.
-const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(300);
+pub(super) const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(300);
 /// Largest answer of the launcher in bytes. Only gVisor is between it and the programs of the computer.
-const MAX_ANSWER: u64 = 16 * 1024;
+pub(super) const MAX_ANSWER: u64 = 16 * 1024;
 /// Files of saved memory besides the one that makes it whole (`runsc checkpoint`).
 const MEMORY_FILES: [&str; 3] = ["checkpoint.img", "pages_meta.img", "pages.img"];
 
@@ -159,10 +159,15 @@ impl IncusEngine {
         });
         let late = || EngineError::failed(step, format!("no answer within {} s", LAUNCHER_TIMEOUT.as_secs()));
         let text = asked.await.map_err(|_| late())??;
-        let answer: Answer = serde_json::from_slice(&text)
-            .map_err(|_| EngineError::failed(step, "the launcher ended without an answer"))?;
-        answer.failure.map_or(Ok(()), |why| Err(EngineError::failed(step, why)))
+        read_answer(&text, step)
     }
+}
+
+/// The outcome in an answer of the launcher.
+pub(super) fn read_answer(text: &[u8], step: &'static str) -> EngineResult<()> {
+    let answer: Answer = serde_json::from_slice(text)
+        .map_err(|_| EngineError::failed(step, "the launcher ended without an answer"))?;
+    answer.failure.map_or(Ok(()), |why| Err(EngineError::failed(step, why)))
 }
 
 /// The file that makes the memory of a generation whole.

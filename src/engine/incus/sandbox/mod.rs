@@ -4,13 +4,15 @@
 //!   instance (unprivileged container)
 //!     process 1: launcher -- /run/hotdesk/agent.sock -- relay -- veth -- agent in gVisor
 //!       |                                                                 |
-//!       +-- /run/hotdesk/launcher.sock: ready, suspend          root: overlay of /base and machine/upper
+//!       +-- /run/hotdesk/launcher.sock: ready, suspend,         root: overlay of /base and machine/upper
+//!                                       checkpoint
 //! ```
 //! The programs of the computer see neither the launcher nor the files of the instance outside of the overlay. The memory of a
 //! suspended computer is a folder on the disk of its instance: it moves with it. A file with the generation in its name, which is
 //! written last, makes it whole. A label of the instance says that the file may be there. The launcher uses the memory once.
 
 pub(super) mod bundle;
+mod checkpoint;
 mod control;
 mod failure;
 mod launcher;
@@ -41,6 +43,8 @@ pub(super) const FOLDERS: [&str; 4] =
     ["hotdesk/stage/rootfs", "hotdesk/machine/upper", "hotdesk/machine/work", "hotdesk/machine/bundle"];
 /// File with the generation of the boot for which the other files were written.
 const GENERATION_FILE: &str = "/hotdesk/machine/generation";
+/// File with the generation of the memory from which the next boot continues, if it does.
+pub(super) const SAVED_GENERATION_FILE: &str = "/hotdesk/machine/saved-generation";
 /// File with the reason why a boot failed.
 const FAILURE_FILE: &str = "/hotdesk/machine/failure.json";
 /// Socket on which the launcher takes requests.
@@ -48,8 +52,8 @@ const CONTROL_SOCKET: &str = "/run/hotdesk/launcher.sock";
 /// Folder of the runtime's records.
 const RECORDS: &str = "/run/runsc";
 
-/// Runs a command of the launcher in an instance, for the boot of this generation: `start` or `resume` as process 1, `ready` or
-/// `suspend` as a request to it. Prints the answer to a request.
+/// Runs a command of the launcher in an instance, for the boot of this generation: `start` or `resume` as process 1, `ready`,
+/// `suspend` or `checkpoint` as a request to it. Prints the answers to a request.
 ///
 /// # Errors
 /// `Failed` when the verb is unknown, the boot fails, or process 1 does not answer; `Damaged` when saved memory is not whole.
@@ -57,7 +61,7 @@ pub fn run_launcher(verb: &str, generation: u64) -> EngineResult<()> {
     match verb {
         "start" => launcher::run(BootMode::FromDisk, generation),
         "resume" => launcher::run(BootMode::FromMemory, generation),
-        control::READY | control::SUSPEND => control::request(verb, generation),
+        control::READY | control::SUSPEND | control::CHECKPOINT => control::request(verb, generation),
         other => Err(EngineError::failed("run the launcher", format!("it has no command {other:?}"))),
     }
 }
