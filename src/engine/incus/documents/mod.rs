@@ -11,10 +11,10 @@ use crate::incus::settings::IncusSettings;
 use crate::{Boot, Change, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
-use instance::{ADDRESS, COMPUTER, GENERATION, ISOLATION};
+use instance::{ADDRESS, BASE_DEVICE, COMPUTER, GENERATION, ISOLATION};
 pub(super) use instance::{
-    AGENT, AGENT_PROGRAM, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER, Instance,
-    LAUNCHER, MADE, MOVING, OWNER, PUBLICATION, Power, SAVED, STATE,
+    AGENT, AGENT_PROGRAM, BASE, FAILED, FENCED, IMAGE_AGENT, IMAGE_BASE, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER,
+    Instance, LAUNCHER, MADE, MOVING, OWNER, PUBLICATION, Power, SAVED, STATE,
 };
 pub(super) use names::{
     id_of, id_of_path, machine_of, name, name_of_path, path_of, replica_name, replica_of, snapshot_name,
@@ -27,6 +27,12 @@ pub(super) const BOOT_FOLDER: &str = "/var/lib/hotdesk-boot";
 pub(super) const AGENT_SOCKET: &str = "/run/hotdesk/agent.sock";
 
 const NIC: &str = "eth0";
+/// Start of the names of volumes with guest images; characters of the build's digest follow.
+const BASE_PREFIX: &str = "hotdesk-base-";
+const BASE_DIGITS: usize = 16;
+const BASE_DESCRIPTION: &str = "guest image of hotdesk";
+/// Key of a volume whose files several instances see with user ids of their own.
+const SHIFTED: &str = "security.shifted";
 /// Most processes and threads of a computer.
 const MAX_PROCESSES: &str = "4096";
 /// Capabilities of guest root, as of computers in containers.
@@ -79,13 +85,20 @@ pub(super) fn create(
     if spec.isolation == Isolation::Sandbox {
         config.insert(ISOLATION.to_owned(), json!(spec.isolation.name()));
     }
+    let mut devices = devices(settings, spec, image.bytes, network);
+    if let Some(volume) = &image.base {
+        // Each instance has user ids of its own: the volume is mounted with those (`security.shifted`).
+        devices[BASE_DEVICE] = json!({
+            "type": "disk", "pool": settings.pool, "source": volume, "path": BASE, "readonly": "true",
+        });
+    }
     json!({
         "name": name(spec.id, 0),
         "type": "container",
         "profiles": [],
         "source": { "type": "image", "fingerprint": image.fingerprint },
         "config": config,
-        "devices": devices(settings, spec, image.bytes, network),
+        "devices": devices,
     })
 }
 
@@ -107,6 +120,54 @@ pub(super) struct ImageRecord {
     pub(super) fingerprint: String,
     /// Bytes of its files.
     pub(super) bytes: u64,
+    /// Name of the volumes with the guest image, where the image has only the launcher.
+    pub(super) base: Option<String>,
+}
+
+/// Name of the volumes with the guest image of this build.
+pub(super) fn base_name(build: &str) -> String {
+    let digits: String = build.chars().take(BASE_DIGITS).collect();
+    format!("{BASE_PREFIX}{digits}")
+}
+
+/// Whether a volume has a guest image, by its name.
+pub(super) fn is_base_name(name: &str) -> bool {
+    name.starts_with(BASE_PREFIX)
+}
+
+/// Document of a volume with a guest image that a member copies from another one.
+pub(super) fn base_copy(pool: &str, name: &str, from: &str) -> Value {
+    json!({
+        "name": name,
+        "type": "custom",
+        "content_type": "filesystem",
+        "description": BASE_DESCRIPTION,
+        "config": { SHIFTED: "true" },
+        "source": { "type": "copy", "pool": pool, "name": name, "location": from, "volume_only": true },
+    })
+}
+
+/// Index of a backup from which Incus makes a volume with a guest image (`backup/index.yaml`; JSON is YAML, too). The name of the
+/// volume is that of the upload.
+pub(super) fn base_index(pool: &str) -> Value {
+    json!({
+        "name": "base",
+        "backend": "dir",
+        "pool": pool,
+        "type": "custom",
+        "optimized": false,
+        "optimized_header": false,
+        "snapshots": [],
+        "config": {
+            "volume": {
+                "name": "base",
+                "type": "custom",
+                "content_type": "filesystem",
+                "description": BASE_DESCRIPTION,
+                "config": { SHIFTED: "true" },
+            },
+        },
+    })
 }
 
 /// Document of an instance with a copy of another's disk. It is not whole until a later change labels it.
@@ -130,13 +191,17 @@ pub(super) fn copy(
             config.insert(key.clone(), json!(value));
         }
     }
+    let mut devices = devices(settings, spec, source.image_bytes(), network);
+    if let Some(base) = source.devices.get(BASE_DEVICE) {
+        devices[BASE_DEVICE] = json!(base);
+    }
     json!({
         "name": name(spec.id, 0),
         "type": "container",
         "profiles": [],
         "source": { "type": "copy", "source": from, "instance_only": true },
         "config": config,
-        "devices": devices(settings, spec, source.image_bytes(), network),
+        "devices": devices,
     })
 }
 
@@ -373,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_new_instance_is_unprivileged_and_bounded() {
-        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500 };
+        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500, base: None };
         let made = create(&settings(), &spec(1.5, 0), "own", &image, Some(&network()));
         let config = &made["config"];
         for (key, expected) in [
@@ -392,6 +457,7 @@ mod tests {
         assert_eq!(made["devices"]["root"]["size"], "1500");
         assert_eq!(made["devices"]["eth0"]["security.port_isolation"], "true");
         assert!(made["devices"]["eth0"].get("limits.egress").is_none());
+        assert!(made["devices"].get("base").is_none(), "the image is in the root");
         let limited = create(&settings(), &spec(0.25, 10), "own", &image, Some(&network()));
         assert_eq!(limited["devices"]["eth0"]["limits.egress"], "10Mbit");
         assert_eq!(limited["config"]["limits.cpu.allowance"], "25ms/100ms");
@@ -440,8 +506,14 @@ mod tests {
     #[test]
     fn a_sandbox_boots_by_its_launcher_and_has_room_for_its_memory() {
         let sandbox = MachineSpec { isolation: Isolation::Sandbox, ..spec(1.0, 0) };
-        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500 };
+        let base = base_name("0123456789abcdef0123");
+        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500, base: Some(base.clone()) };
         let made = create(&settings(), &sandbox, "own", &image, None);
+        let volume = json!({
+            "type": "disk", "pool": "local", "source": "hotdesk-base-0123456789abcdef", "path": "/base",
+            "readonly": "true",
+        });
+        assert_eq!((made["devices"]["base"].clone(), is_base_name(&base)), (volume, true));
         assert_eq!(made["config"]["security.nesting"], "true");
         assert_eq!(made["config"]["security.privileged"], "false");
         assert_eq!(made["config"][ISOLATION], "sandbox");
@@ -462,6 +534,8 @@ mod tests {
             assert!(!raw.contains("lxc.cap.keep"), "{raw}");
             // Memory that a boot continues from counts until it is used.
             assert_eq!(change["config"][SAVED], saved);
+            // The volume of the instance's own build stays.
+            assert!(change["devices"].get("base").is_none());
         }
     }
 
@@ -473,6 +547,7 @@ mod tests {
                 "image.hotdesk.bytes": "500", "volatile.uuid": "u", AGENT: "digest", MADE: "1", GENERATION: "3",
                 ADDRESS: "10.77.2.9", "limits.memory": "1",
             },
+            "devices": {"base": {"type": "disk", "source": "hotdesk-base-1"}, "root": {"type": "disk"}},
         }));
         let from = name(ComputerId::random(), 0);
         let made = copy(&settings(), &spec(1.0, 0), "own", (from.as_str(), &source), Some(&network()));
@@ -490,6 +565,7 @@ mod tests {
         assert!(config.get("volatile.uuid").is_none());
         assert_eq!(made["source"]["source"], from);
         assert_eq!(made["devices"]["root"]["size"], "1500");
+        assert_eq!(made["devices"]["base"]["source"], "hotdesk-base-1");
         // The labels are empty in an instance that is being made.
         let fresh = instance(json!({"status": "Stopped", "config": {MADE: "", GENERATION: ""}}));
         assert!(!fresh.is_made() && fresh.generation().is_none());
