@@ -147,6 +147,11 @@ pub(super) fn base_copy(pool: &str, name: &str, from: &str) -> Value {
     })
 }
 
+/// Change that labels a volume with a guest image as whole. A change without a description would remove it.
+pub(super) fn base_label() -> Value {
+    json!({ "description": BASE_DESCRIPTION, "config": { MADE: "1" } })
+}
+
 /// Index of a backup from which Incus makes a volume with a guest image (`backup/index.yaml`; JSON is YAML, too). The name of the
 /// volume is that of the upload.
 pub(super) fn base_index(pool: &str) -> Value {
@@ -463,6 +468,23 @@ mod tests {
         assert_eq!(limited["config"]["limits.cpu.allowance"], "25ms/100ms");
         let alone = create(&settings(), &spec(1.0, 10), "own", &image, None);
         assert!(alone["devices"].get("eth0").is_none());
+    }
+
+    #[test]
+    fn a_volume_with_a_guest_image_is_copied_by_its_name_and_mounted_with_the_user_ids_of_each_instance() {
+        let made = base_copy("local", "hotdesk-base-1", "m1");
+        assert_eq!(
+            (&made["name"], &made["source"]["name"]),
+            (&json!("hotdesk-base-1"), &json!("hotdesk-base-1"))
+        );
+        assert_eq!((&made["source"]["location"], &made["source"]["pool"]), (&json!("m1"), &json!("local")));
+        let index = base_index("local");
+        for config in [&made["config"], &index["config"]["volume"]["config"]] {
+            assert_eq!(config[SHIFTED], "true");
+            assert!(config.get(MADE).is_none(), "it is not whole yet");
+        }
+        assert_eq!(base_label()["config"][MADE], "1");
+        assert!(!is_base_name("desk-data"));
     }
 
     #[test]

@@ -8,13 +8,13 @@
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::members::{VolumeRecord, read};
 use crate::EngineResult;
 use crate::incus::IncusEngine;
 use crate::incus::client::{Client, ClientError};
-use crate::incus::documents::{self, MADE};
+use crate::incus::documents;
 
 /// Timeout of one member's volume: some gigabytes over a slow link, also when another controller makes it.
 const MAKE_TIMEOUT: Duration = Duration::from_secs(1800);
@@ -147,7 +147,7 @@ impl<'a> BaseVolumes<'a> {
     /// Labels a volume as whole.
     async fn label(&self, name: &str, member: Option<&str>) -> Result<(), ClientError> {
         let path = format!("{}{}", self.path_of(name), target(member));
-        self.client.patch(&path, &json!({ "config": { MADE: "1" } }), None).await
+        self.client.patch(&path, &documents::base_label(), None).await
     }
 
     /// Removes a volume of a member. Incus refuses that while an instance uses it.
@@ -210,6 +210,7 @@ fn is_being_made(operations: &Value, volume: &str, member: Option<&str>) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_volume_is_being_made_while_an_operation_of_its_member_runs() {
