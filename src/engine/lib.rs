@@ -113,7 +113,8 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
 }
 
 /// Publishes the guest image of the settings, with this program as its agent, in the image store of Incus, in the form of each
-/// offered isolation, unless it is published. Then each member of a cluster that lacks the image fetches it, four at once.
+/// offered isolation, unless it is published. Then each member of a cluster that lacks the image, or the volume with the guest image
+/// for gVisor, fetches it, four at once.
 /// `report` hears of each step.
 ///
 /// # Errors

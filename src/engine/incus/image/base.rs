@@ -11,10 +11,10 @@ use hyper::Method;
 use serde_json::Value;
 
 use super::members::{VolumeRecord, read};
-use crate::EngineResult;
 use crate::incus::IncusEngine;
 use crate::incus::client::{Client, ClientError};
 use crate::incus::documents;
+use crate::{EngineError, EngineResult};
 
 /// Timeout of one member's volume: some gigabytes over a slow link, also when another controller makes it.
 const MAKE_TIMEOUT: Duration = Duration::from_secs(1800);
@@ -70,26 +70,20 @@ impl<'a> BaseVolumes<'a> {
         if error.is_taken() && self.settle(name, member).await? { Ok(()) } else { Err(error) }
     }
 
-    /// Makes a volume on a member by a copy from another one, unless it is there. Without a member, Incus chooses where an
-    /// instance is made, and the volume must be somewhere.
-    ///
-    /// # Errors
-    /// Status 404 when no member has it; else those of the copy.
-    pub(in crate::incus) async fn bring(&self, name: &str, member: Option<&str>) -> Result<(), ClientError> {
+    /// Makes a volume on a member by a copy from another one, unless it is there. Returns whether it is there: `false` when no member
+    /// has it. Without a member, Incus chooses where an instance is made, and the volume must be somewhere.
+    pub(super) async fn bring(&self, name: &str, member: Option<&str>) -> Result<bool, ClientError> {
         let volumes = self.named(name).await?;
         let whole: Vec<&VolumeRecord> = volumes.iter().filter(|volume| volume.is_whole()).collect();
-        if whole.is_empty() {
-            return Err(absent(name));
+        let Some(member) = member else { return Ok(!whole.is_empty()) };
+        // Only with a whole one elsewhere there is a cluster.
+        if whole.is_empty() || whole.iter().any(|volume| volume.is_on(member)) {
+            return Ok(!whole.is_empty());
         }
-        let Some(member) = member else { return Ok(()) };
-        if whole.iter().any(|volume| volume.is_on(member)) {
-            return Ok(());
-        }
-        // Another member has it, so there is a cluster.
         let deadline = Instant::now() + MAKE_TIMEOUT;
         loop {
             if self.settle(name, Some(member)).await? {
-                return Ok(());
+                return Ok(true);
             }
             match self.copy(name, member).await {
                 // Somebody else began to make it in this moment.
@@ -99,22 +93,22 @@ impl<'a> BaseVolumes<'a> {
         }
     }
 
-    /// Copies a volume from one of the members that have it.
-    async fn copy(&self, name: &str, member: &str) -> Result<(), ClientError> {
+    /// Copies a volume from one of the members that have it. Returns `false` when none has.
+    async fn copy(&self, name: &str, member: &str) -> Result<bool, ClientError> {
         let path = format!("{}{}", self.path(), target(Some(member)));
-        let mut failure = absent(name);
+        let mut failure = None;
         let volumes = self.named(name).await?;
         for source in volumes.iter().filter(|volume| volume.is_whole()).take(MAX_SOURCES) {
             let Some(from) = source.member() else { continue };
             let document = documents::base_copy(self.pool, name, from);
             match self.client.run(Method::POST, &path, Some(&document), MAKE_TIMEOUT).await {
-                Ok(_) => return self.label(name, Some(member)).await,
+                Ok(_) => return self.label(name, Some(member)).await.map(|()| true),
                 Err(error) if error.is_taken() => return Err(error),
                 // That member may not answer.
-                Err(error) => failure = error,
+                Err(error) => failure = Some(error),
             }
         }
-        Err(failure)
+        failure.map_or(Ok(false), Err)
     }
 
     /// Waits until nobody makes a volume on a member, and removes one that is not whole. Returns whether a whole one is there.
@@ -170,7 +164,10 @@ impl<'a> BaseVolumes<'a> {
 }
 
 impl IncusEngine {
-    /// Brings the volume with a guest image to a member that lacks it; see [`BaseVolumes::bring`].
+    /// Brings the volume with a guest image to a member that lacks it.
+    ///
+    /// # Errors
+    /// `Failed` when no member has it, with the remedy.
     pub(in crate::incus) async fn bring_base(
         &self,
         name: &str,
@@ -178,7 +175,11 @@ impl IncusEngine {
         step: &'static str,
     ) -> EngineResult<()> {
         let volumes = BaseVolumes::new(&self.client, &self.settings.pool);
-        volumes.bring(name, member).await.map_err(|error| error.at(step))
+        match volumes.bring(name, member).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(EngineError::failed(step, absent(name))),
+            Err(error) => Err(error.at(step)),
+        }
     }
 }
 
@@ -187,11 +188,10 @@ fn target(member: Option<&str>) -> String {
     member.map(|member| format!("?target={member}")).unwrap_or_default()
 }
 
-fn absent(name: &str) -> ClientError {
-    let message = format!(
+fn absent(name: &str) -> String {
+    format!(
         "no member has the whole volume {name} with the guest image; run `hotdesk image publish` with the image of that build"
-    );
-    ClientError::Refused { status: 404, message }
+    )
 }
 
 /// Whether operations, which are listed by their states, have a running one that makes a volume on a member.
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_absence_of_a_volume_says_what_to_do() {
-        let refused = format!("{:#}", absent("hotdesk-base-1").at("create the instance"));
+        let refused = absent("hotdesk-base-1");
         assert!(refused.contains("hotdesk-base-1") && refused.contains("hotdesk image publish"), "{refused}");
         assert_eq!((target(None), target(Some("m1"))), (String::new(), "?target=m1".to_owned()));
     }

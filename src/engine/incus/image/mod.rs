@@ -169,7 +169,7 @@ impl GuestImage {
     fn archive(&self, agent: &AgentFile, scratch: &Path) -> EngineResult<(tempfile::NamedTempFile, u64)> {
         let failed = host_error(PUBLISH, scratch);
         let staged = tempfile::tempdir_in(scratch).map_err(&failed)?;
-        let mut tar = Archive::new(scratch)?;
+        let mut tar = Tarball::new(scratch)?;
         tar.add(staged.path(), &["metadata.yaml"]);
         let bytes = match &self.runsc {
             None => {
@@ -191,7 +191,7 @@ impl GuestImage {
         fs::create_dir(staged.path().join("backup")).map_err(&failed)?;
         let index = documents::base_index(pool).to_string();
         fs::write(staged.path().join("backup/index.yaml"), index).map_err(&failed)?;
-        let mut tar = Archive::new(scratch)?;
+        let mut tar = Tarball::new(scratch)?;
         tar.option(TRANSFORM).add(staged.path(), &["backup/index.yaml"]).add(&self.folder, &["rootfs"]);
         tar.write()
     }
@@ -199,12 +199,12 @@ impl GuestImage {
 
 /// A compressed archive in a temporary file.
 #[derive(Debug)]
-struct Archive {
+struct Tarball {
     file: tempfile::NamedTempFile,
     tar: Command,
 }
 
-impl Archive {
+impl Tarball {
     fn new(scratch: &Path) -> EngineResult<Self> {
         let file = tempfile::NamedTempFile::new_in(scratch).map_err(host_error(PUBLISH, scratch))?;
         // The fastest compression: an archive is unpacked once on each member, or once in all.

@@ -292,8 +292,11 @@ impl<'a> Publisher<'a> {
         member: &MemberImage,
         target: Option<&str>,
     ) -> Result<(), ClientError> {
-        if let Some(base) = record.base.as_deref().filter(|_| !member.has_base) {
-            self.volumes().bring(base, target).await?;
+        if let Some(base) = record.base.as_deref().filter(|_| !member.has_base)
+            && !self.volumes().bring(base, target).await?
+        {
+            // Somebody has removed it meanwhile.
+            return Err(ClientError::Refused { status: 404, message: format!("no member has {base}") });
         }
         if member.has_image { Ok(()) } else { self.fetch(image, &record.fingerprint, target).await }
     }
