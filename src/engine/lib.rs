@@ -54,8 +54,8 @@ pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
 use crate::incus::IncusEngine;
 pub use crate::incus::{
-    ImagePresence, IncusSettings, PruneOutcome, PrunedImage, PublicationStep, PublishedImage, run_bridge,
-    run_launcher,
+    ImagePresence, IncusSettings, PruneOutcome, PruneReport, PrunedImage, PrunedVolume, PublicationStep,
+    PublishedImage, run_bridge, run_launcher,
 };
 pub use crate::leftovers::{Leftover, Leftovers, MAX_LEFTOVERS};
 use crate::qemu::QemuEngine;
@@ -113,7 +113,8 @@ pub fn open(settings: EngineSettings, mode: OpenMode) -> EngineResult<Arc<dyn En
 }
 
 /// Publishes the guest image of the settings, with this program as its agent, in the image store of Incus, in the form of each
-/// offered isolation, unless it is published. Then each member of a cluster that lacks the image fetches it, four at once.
+/// offered isolation, unless it is published. Then each member of a cluster that lacks the image, or the volume with the guest image
+/// for gVisor, fetches it, four at once.
 /// `report` hears of each step.
 ///
 /// # Errors
@@ -127,11 +128,12 @@ pub async fn publish_images(
 }
 
 /// Removes the images that the state folder of the settings published in Incus, except for the present guest image and for those
-/// that an instance of the project began from. Returns all that it published, with what was done.
+/// that an instance of the project began from, and the volumes with guest images that nothing in the project needs. Returns what was
+/// done with each.
 ///
 /// # Errors
 /// `Failed` when the engine is not Incus, a publication of the state folder runs, the server refuses, or a member does not answer.
-pub async fn prune_images(settings: EngineSettings) -> EngineResult<Vec<PrunedImage>> {
+pub async fn prune_images(settings: EngineSettings) -> EngineResult<PruneReport> {
     incus_alone(settings, "remove old images")?.prune().await
 }
 

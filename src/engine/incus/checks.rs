@@ -70,9 +70,17 @@ async fn find_server(settings: &IncusSettings) -> EngineResult<String> {
     if found["auth"] != "trusted" {
         return Err(EngineError::failed(STEP, format!("{} does not trust this client", settings.url)));
     }
-    let version = found["environment"]["server_version"].as_str().unwrap_or_default();
+    let environment = &found["environment"];
+    let version = environment["server_version"].as_str().unwrap_or_default();
     check_version(version).map_err(|why| EngineError::failed(STEP, why))?;
-    let kind = if found["environment"]["server_clustered"] == true { "a cluster" } else { "one server" };
+    // Instances with user ids of their own share a volume by them.
+    let shares_volumes = environment["kernel_features"]["idmapped_mounts"] == "true";
+    if settings.offered.contains(&Isolation::Sandbox) && !shares_volumes {
+        let detail = "its kernel has no idmapped mounts, which computers of isolation sandbox need; \
+                      update the kernel, or leave sandbox out of engines.offered";
+        return Err(EngineError::failed(STEP, detail));
+    }
+    let kind = if environment["server_clustered"] == true { "a cluster" } else { "one server" };
     Ok(format!("{version} at {}, {kind}", settings.url))
 }
 
@@ -144,17 +152,17 @@ fn guest_images(settings: &IncusSettings, host: &HostSettings) -> EngineResult<V
     settings.offered.iter().map(read).collect()
 }
 
-/// Looks which members lack an image. Computers can be made on those, but the first one waits until the image is fetched.
+/// Looks which members lack an image or its volume. Computers can be made on those, but the first one waits until the image is fetched.
 async fn find_members(settings: &IncusSettings, host: &HostSettings) -> EngineResult<String> {
     const STEP: &str = "find the image on each member";
     let client = Client::open(settings)?;
     let (mut lacking, mut count) = (BTreeSet::new(), 0);
     for image in guest_images(settings, host)? {
         let image = image.find(&client).await?;
-        let found = list_members(&client, &settings.pool, &image.fingerprint).await;
+        let found = list_members(&client, &settings.pool, &image).await;
         let members = found.map_err(|error| error.at(STEP))?.members;
         count = members.len();
-        lacking.extend(members.into_iter().filter(|member| !member.has_image).map(|member| member.name));
+        lacking.extend(members.into_iter().filter(|member| !member.is_ready()).map(|member| member.name));
     }
     if lacking.is_empty() {
         return Ok(format!("{count} of {count} have it"));

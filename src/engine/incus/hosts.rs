@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::incus::IncusEngine;
 use crate::incus::client::{Client, ClientError};
-use crate::incus::documents::{Instance, MOVING, Power};
+use crate::incus::documents::{ImageRecord, Instance, MADE, MOVING, Power};
 use crate::incus::settings::IncusSettings;
 use crate::{EngineError, EngineResult, HostObservation};
 use hotdesk_base::ids::ComputerId;
@@ -66,12 +66,12 @@ impl ServerIdentity {
     }
 }
 
-/// The hosts of a server or of its cluster, in ascending order of their names. `image` is the fingerprint of the guest image;
+/// The hosts of a server or of its cluster, in ascending order of their names. `image` is the published guest image;
 /// `silent` are members that are known not to answer, which are not asked.
 pub(super) async fn list_hosts(
     client: &Client,
     settings: &IncusSettings,
-    image: Option<&str>,
+    image: Option<&ImageRecord>,
     silent: &BTreeSet<String>,
 ) -> EngineResult<Vec<HostObservation>> {
     let server = ServerIdentity::read(client, LIST).await?;
@@ -104,7 +104,7 @@ pub(super) async fn list_hosts(
 async fn measure(
     client: &Client,
     settings: &IncusSettings,
-    image: Option<&str>,
+    image: Option<&ImageRecord>,
     host: HostObservation,
     is_clustered: bool,
 ) -> HostObservation {
@@ -116,9 +116,16 @@ async fn measure(
         let has_image = match image {
             None => false,
             Some(image) => {
-                let volume = format!("/1.0/storage-pools/{pool}/volumes/image/{image}{target}");
+                let volumes = format!("/1.0/storage-pools/{pool}/volumes");
                 // A pool that keeps no volumes of images has none, which costs only time.
-                client.get(&volume).await.is_ok()
+                client.get(&format!("{volumes}/image/{}{target}", image.fingerprint)).await.is_ok()
+                    && match &image.base {
+                        Some(base) => {
+                            let found = client.get(&format!("{volumes}/custom/{base}{target}")).await;
+                            found.is_ok_and(|volume| volume["config"][MADE] == "1")
+                        }
+                        None => true,
+                    }
             }
         };
         Ok::<_, ClientError>((resources, space, has_image))
@@ -164,9 +171,8 @@ impl IncusEngine {
             Ok(image) => image.find(&self.client).await.ok(),
             Err(_) => None,
         };
-        let fingerprint = image.as_ref().map(|image| image.fingerprint.as_str());
         // The watch notices a silence before the cluster does. Each placement would wait for such a member.
-        list_hosts(&self.client, &self.settings, fingerprint, &self.cluster.silent()).await
+        list_hosts(&self.client, &self.settings, image.as_ref(), &self.cluster.silent()).await
     }
 
     pub(super) async fn locate(&self, id: ComputerId) -> EngineResult<Option<String>> {
@@ -201,6 +207,10 @@ impl IncusEngine {
                 let detail = format!("its host {member} does not answer, and the disk is there");
                 return Err(EngineError::failed(MOVE, detail));
             }
+        }
+        // Incus would move it to a member without its guest image, and refuse to start it there.
+        if let Some(base) = instance.base() {
+            self.bring_base(base, Some(to), MOVE).await?;
         }
         self.links.close(id)?;
         // Refused when another controller has changed the instance since: it may be starting it.

@@ -86,6 +86,9 @@ impl IncusEngine {
             return Ok(());
         }
         let image = self.guest_image(spec.isolation).await?.find(&self.client).await?;
+        if let Some(base) = &image.base {
+            self.bring_base(base, host, CREATE).await?;
+        }
         let network = match self.bridge().await? {
             Some(bridge) => Some(self.addresses.claim(&self.client, &bridge, spec.id).await?),
             None => None,

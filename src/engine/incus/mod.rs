@@ -35,7 +35,9 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 pub(crate) use checks::checks;
-pub use image::{ImagePresence, PruneOutcome, PrunedImage, PublicationStep, PublishedImage};
+pub use image::{
+    ImagePresence, PruneOutcome, PruneReport, PrunedImage, PrunedVolume, PublicationStep, PublishedImage,
+};
 pub use link::run_bridge;
 pub use sandbox::run_launcher;
 pub use settings::IncusSettings;
@@ -183,7 +185,7 @@ impl IncusEngine {
     }
 
     /// Removes old images; see [`crate::prune_images`].
-    pub(crate) async fn prune(&self) -> EngineResult<Vec<PrunedImage>> {
+    pub(crate) async fn prune(&self) -> EngineResult<PruneReport> {
         let images = self.guest_images().await?;
         self.publisher().await?.prune(&images).await
     }

@@ -59,6 +59,9 @@ impl IncusEngine {
         if earlier.is_some_and(|earlier| earlier.location != host) || failures >= MAX_FAILURES {
             self.delete(&to, REFRESH).await?;
         }
+        if let Some(base) = source.base() {
+            self.bring_base(base, Some(&host), REFRESH).await?;
+        }
         let state = documents::state_name(clock::now().as_i64());
         let snapshots = format!("{}/snapshots", documents::path_of(&from));
         let request = json!({ "name": state, "stateful": false });

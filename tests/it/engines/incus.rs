@@ -163,14 +163,18 @@ async fn a_computer_on_a_server_is_cloned_rolled_back_and_resized() {
 }
 
 /// An image with one file, which is another build than that of the tests.
-fn write_tiny_image(folder: &Path) {
+pub(super) fn write_tiny_image(folder: &Path) {
     std::fs::create_dir_all(folder.join("rootfs/usr/bin")).expect("a folder");
     std::fs::write(folder.join("rootfs/usr/bin/true"), "").expect("a file");
     std::fs::write(folder.join("image.json"), r#"{"size_bytes":4096}"#).expect("a record");
 }
 
 /// The members that lack the image, as `hotdesk doctor` finds; `None` when none does.
-fn lacking_members(cluster: &IncusCluster, controller: &RunningController, image: &Path) -> Option<String> {
+pub(super) fn lacking_members(
+    cluster: &IncusCluster,
+    controller: &RunningController,
+    image: &Path,
+) -> Option<String> {
     let (report, _) = cluster.hotdesk(controller, &["doctor", "--json"], image);
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let findings = report["findings"].as_array().expect("findings");
@@ -227,7 +231,7 @@ async fn an_image_reaches_each_member_once_whatever_is_killed_and_goes_when_noth
     let prune = || {
         let (pruned, _) = cluster.hotdesk(&controller, &["image", "prune", "--json"], folder.path());
         let pruned: Value = serde_json::from_str(&pruned).expect("JSON");
-        let pruned = pruned.as_array().expect("images").clone();
+        let pruned = pruned["images"].as_array().expect("images").clone();
         let earlier = pruned.into_iter().find(|it| it["fingerprint"] == fingerprint);
         earlier.expect("the earlier image")["removed"] == true
     };

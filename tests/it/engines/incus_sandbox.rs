@@ -1,14 +1,20 @@
 //! Computers under gVisor in Incus instances: memory that is suspended and resumed, forked and kept in snapshots, its loss on
-//! request, its move to another member, and the restart of the controller.
+//! request, its move to another member, the volumes with their guest image, and the restart of the controller.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::incus::{check_desktop, move_to};
+use super::incus::{check_desktop, lacking_members, move_to, write_tiny_image};
 use crate::harness::caller::id_of;
-use crate::harness::controller::RunningController;
+use crate::harness::controller::{RunningController, image};
 use crate::harness::incus_cluster::{IncusCluster, Route};
+
+/// Most megabytes of a new computer on the root of its instance, besides the programs of the launcher. The guest image of the tests
+/// has some hundreds.
+const MAX_OWN_MEGABYTES: u64 = 100;
 
 /// Begins a counter that is only in the memory of a shell, which writes it to a file in memory.
 const COUNT: &str =
@@ -227,15 +233,45 @@ async fn a_computer_under_gvisor_moves_to_another_member_with_its_memory() {
     let Some(cluster) = IncusCluster::start(2) else { return };
     let Some(configuration) = cluster.sandbox_configuration(Route::Tls) else { return };
     let controller = RunningController::boot_with(&configuration).await;
+    let (workspace, image) = (controller.workspace("demo").await, image());
+    // Killed while members fetch: nobody labels a volume that is copied meanwhile, and the next publication makes it again.
+    let mut publish = cluster.command(&controller, &["image", "publish"], &image);
+    let mut publish = publish.stderr(Stdio::piped()).spawn().expect("hotdesk");
+    let progress = BufReader::new(publish.stderr.take().expect("a pipe"));
+    let reached = progress.lines().map_while(Result::ok).any(|line| line.contains(": fetching"));
+    publish.kill().expect("it is killed");
+    publish.wait().expect("it ends");
+    assert!(reached, "no member fetched");
     cluster.publish(&controller);
-    let workspace = controller.workspace("demo").await;
+    let volumes = cluster.base_volumes();
+    let members: Vec<&str> =
+        volumes.iter().filter_map(|volume| volume.split_once(',')).map(|it| it.1).collect();
+    assert_eq!(members, ["m1", "m2"]);
+    let names: Vec<&str> =
+        volumes.iter().filter_map(|volume| volume.split_once(',')).map(|it| it.0).collect();
+    assert_eq!(names[0], names[1], "a volume has the name of its image");
+    assert_eq!(lacking_members(&cluster, &controller, &image), None);
+
     let record = controller.computer(&workspace, "one").await;
     let id = id_of(&record);
     let other = if record["host"] == "m1" { "m2" } else { "m1" };
+    // The guest image is mounted, and no file of it is in the root.
+    let instance = format!("hd-{id}");
+    let inside =
+        |command: &str| cluster.run("incus", &["1", "exec", &instance, "--", "/bin/sh", "-c", command]);
+    let mount = inside("grep ' /base ' /proc/self/mountinfo");
+    assert!(mount.contains(names[0]) && mount.contains(" ro,"), "{mount}");
+    let used = inside("du -sxm --exclude=/hotdesk/stage/agent --exclude=/hotdesk/runsc / | cut -f 1");
+    assert!(used.parse::<u64>().is_ok_and(|used| used < MAX_OWN_MEGABYTES), "{used} MB");
     controller.bash(&id, COUNT).await;
     let before = count(&controller, &id).await;
 
+    // A move brings the volume to a member that lost it.
+    cluster.run("incus", &["1", "storage", "volume", "delete", "local", names[0], "--target", other]);
+    let lacking = lacking_members(&cluster, &controller, &image).expect("a member lacks it");
+    assert!(lacking.ends_with(other), "{lacking}");
     move_to(&controller, &id, other).await;
+    assert_eq!(cluster.base_volumes(), volumes);
     assert_eq!(cluster.instances("L"), [other]);
     let after = count(&controller, &id).await;
     assert!(after > before, "the count went from {before} to {after}");
@@ -251,7 +287,20 @@ async fn a_computer_under_gvisor_moves_to_another_member_with_its_memory() {
     let fork = id_of(&forked.body);
     check_fork(&controller, &id, &fork, kept).await;
     assert_eq!(controller.record(&fork).await["host"], other);
+
+    // The next build. The volumes of the earlier one stay on all members while a computer needs them on one.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_tiny_image(folder.path());
+    cluster.hotdesk(&controller, &["image", "publish"], folder.path());
+    let prune = || {
+        cluster.hotdesk(&controller, &["image", "prune"], folder.path());
+        cluster.base_volumes()
+    };
+    let both = prune();
+    assert!(both.len() == 4 && volumes.iter().all(|volume| both.contains(volume)), "{both:?}");
     for computer in [&id, &fork] {
         assert_eq!(controller.delete(&format!("/computers/{computer}")).await.status, 200);
     }
+    let left = prune();
+    assert!(left.len() == 2 && !volumes.iter().any(|volume| left.contains(volume)), "{left:?}");
 }

@@ -152,6 +152,15 @@ impl IncusCluster {
         members
     }
 
+    /// The volumes with guest images as `name,member`, in ascending order.
+    pub fn base_volumes(&self) -> Vec<String> {
+        let list = ["1", "storage", "volume", "list", "local", "type=custom", "-f", "csv", "-c", "nL"];
+        let listed = self.run("incus", &list);
+        let mut volumes: Vec<String> = listed.lines().map(str::to_owned).collect();
+        volumes.sort();
+        volumes
+    }
+
     /// A column of the instances, for each of them: `n` is the name, `s` the status, `L` the member.
     pub fn instances(&self, column: &str) -> Vec<String> {
         let listed = self.run("incus", &["1", "list", "-f", "csv", "-c", column]);

@@ -9,7 +9,9 @@ use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::progress::Progress;
 use hotdesk_controller::config::Config;
-use hotdesk_engine::{ImagePresence, PruneOutcome, PrunedImage, PublicationStep, PublishedImage};
+use hotdesk_engine::{
+    ImagePresence, PruneOutcome, PruneReport, PrunedImage, PrunedVolume, PublicationStep, PublishedImage,
+};
 
 /// Characters of a fingerprint that Incus shows.
 const FINGERPRINT_CHARACTERS: usize = 12;
@@ -58,22 +60,52 @@ fn member(name: &str, presence: &ImagePresence) -> Value {
     json!({ "name": name, "image": state, "message": message })
 }
 
-/// Removes the images that the data folder of a configuration published and nothing needs, and prints what was done with each.
+/// Removes the images that the data folder of a configuration published and nothing needs, with their volumes, and prints what was
+/// done with each.
 ///
 /// # Errors
-/// When the configuration does not use Incus, the image is not built, the server refuses, or a member does not answer.
+/// When the configuration does not use Incus, the image is not built, the server refuses, a member does not answer, or a volume stays
+/// that nothing needs.
 pub(super) fn prune(config: &Config, json: bool) -> Outcome<()> {
     let settings = config.engine_settings()?;
     let runtime = runtime()?;
     let progress = Progress::waiting("looking for images that nothing needs");
     let pruned = runtime.block_on(hotdesk_engine::prune_images(settings));
     drop(progress);
-    let pruned = pruned?;
+    let PruneReport { images, volumes } = pruned?;
     if json {
-        let images: Vec<Value> = pruned.iter().map(image).collect();
-        return output::line(&Value::from(images).to_string());
+        let images: Vec<Value> = images.iter().map(image).collect();
+        let volumes: Vec<Value> = volumes.iter().map(volume).collect();
+        output::line(&json!({ "images": images, "volumes": volumes }).to_string())?;
+    } else {
+        images.iter().try_for_each(|image| output::line(&line(image)))?;
+        volumes.iter().try_for_each(|volume| output::line(&volume_line(volume)))?;
     }
-    pruned.iter().try_for_each(|image| output::line(&line(image)))
+    let failed: Vec<String> = volumes.into_iter().filter_map(|volume| volume.failure).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "some volumes stay that nothing needs: {}; run `hotdesk image prune` again to continue",
+        failed.join("; ")
+    );
+    Err(Failure::Failed(text))
+}
+
+/// The volumes of a guest image in the JSON answer of a removal.
+fn volume(volume: &PrunedVolume) -> Value {
+    json!({ "name": volume.name, "removed_from": volume.removed_from, "message": volume.failure })
+}
+
+/// Line about the volumes of a guest image for people.
+fn volume_line(volume: &PrunedVolume) -> String {
+    let PrunedVolume { name, removed_from, failure: _ } = volume;
+    match removed_from.as_slice() {
+        [] => format!("{name}: not removed"),
+        // Without a cluster there are no members.
+        [one] if one == "none" => format!("{name}: removed"),
+        members => format!("{name}: removed from {}", members.join(", ")),
+    }
 }
 
 /// An image in the JSON answer of a removal.
@@ -137,6 +169,24 @@ mod tests {
             assert_eq!(line(&image), expected);
         }
         assert_eq!(image(&pruned(None, PruneOutcome::Removed))["removed"], true);
+    }
+
+    #[test]
+    fn removed_volumes_have_a_line_with_their_members() {
+        let pruned = |members: &[&str]| PrunedVolume {
+            name: "hotdesk-base-a".to_owned(),
+            removed_from: members.iter().map(|member| (*member).to_owned()).collect(),
+            failure: None,
+        };
+        for (members, expected) in [
+            (["m1", "m2"].as_slice(), "hotdesk-base-a: removed from m1, m2"),
+            (["none"].as_slice(), "hotdesk-base-a: removed"),
+            ([].as_slice(), "hotdesk-base-a: not removed"),
+        ] {
+            assert_eq!(volume_line(&pruned(members)), expected);
+        }
+        let expected = json!({"name": "hotdesk-base-a", "removed_from": ["m1"], "message": null});
+        assert_eq!(volume(&pruned(&["m1"])), expected);
     }
 
     #[test]

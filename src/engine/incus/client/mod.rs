@@ -221,6 +221,23 @@ impl Client {
             .ok_or_else(|| unreachable("the answer to the upload has no fingerprint"))
     }
 
+    /// Uploads the file of a backup, of which the server makes a volume with this name; `path` is that of the pool's volumes.
+    pub(in crate::incus) async fn import_volume(
+        &self,
+        path: &str,
+        name: &str,
+        file: tokio::fs::File,
+    ) -> Result<(), ClientError> {
+        let request = self
+            .request(Method::POST, path)
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .header("X-Incus-name", name)
+            .body(streamed(file))
+            .map_err(unreachable)?;
+        let (envelope, _) = self.exchange(request, UPLOAD_TIMEOUT).await?;
+        self.finished(envelope, UPLOAD_TIMEOUT).await.map(drop)
+    }
+
     /// Opens a web socket.
     async fn socket(&self, path: &str) -> Result<Socket, ClientError> {
         let request = format!("ws://incus{path}").into_client_request().map_err(unreachable)?;

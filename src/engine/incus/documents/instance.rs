@@ -11,12 +11,16 @@ use hotdesk_domain::computer::isolation::Isolation;
 pub(in crate::incus) const AGENT_PROGRAM: &str = "/usr/bin/hotdesk";
 /// The same executable in an instance with gVisor, whose launcher it is there.
 pub(in crate::incus) const LAUNCHER: &str = "/hotdesk/stage/agent";
+/// The root of the guest image in an instance with gVisor.
+pub(in crate::incus) const BASE: &str = "/base";
+/// The device by which a volume with the guest image is there.
+pub(super) const BASE_DEVICE: &str = "base";
 
 /// Label with the id of the state folder of the engine that made an instance.
 pub(in crate::incus) const OWNER: &str = "user.hotdesk.owner";
 /// Label with the computer's id.
 pub(in crate::incus) const COMPUTER: &str = "user.hotdesk.computer";
-/// Label that says `1` once an instance is whole.
+/// Label that says `1` once an instance is whole, or a volume with a guest image.
 pub(in crate::incus) const MADE: &str = "user.hotdesk.made";
 /// Label with the generation of the last boot.
 pub(in crate::incus) const GENERATION: &str = "user.hotdesk.generation";
@@ -40,6 +44,8 @@ pub(in crate::incus) const SAVED: &str = "user.hotdesk.saved";
 pub(in crate::incus) const IMAGE_ID: &str = "hotdesk.image";
 pub(in crate::incus) const IMAGE_AGENT: &str = "hotdesk.agent";
 pub(in crate::incus) const IMAGE_BYTES: &str = "hotdesk.bytes";
+/// Property with the name of the volumes with the guest image, which instances of the image mount.
+pub(in crate::incus) const IMAGE_BASE: &str = "hotdesk.base";
 /// Prefix of the property by which a state folder marks an image that it needs; its id follows.
 pub(in crate::incus) const IMAGE_OWNER: &str = "hotdesk.owner.";
 /// Label with the id of the state folder whose publication made an instance, so that a member fetches an image.
@@ -160,6 +166,11 @@ impl Instance {
         self.label(BASE_IMAGE).into_iter().chain(build.map(String::as_str))
     }
 
+    /// Name of the volume with its guest image, which its member must have. Others have the guest image in their root.
+    pub(in crate::incus) fn base(&self) -> Option<&str> {
+        self.devices.get(BASE_DEVICE)?.get("source").map(String::as_str)
+    }
+
     /// Bytes of the image below its own files, which its quota includes.
     pub(in crate::incus) fn image_bytes(&self) -> u64 {
         self.config.get(&image_key(IMAGE_BYTES)).and_then(|text| text.parse().ok()).unwrap_or_default()
@@ -181,6 +192,18 @@ mod tests {
             let instance = Instance { location: location.to_owned(), ..Instance::default() };
             assert_eq!(instance.member(), expected, "{location:?}");
         }
+    }
+
+    #[test]
+    fn an_instance_has_its_guest_image_in_its_root_or_in_a_volume() {
+        let own = |devices: serde_json::Value| Instance {
+            devices: serde_json::from_value(devices).unwrap(),
+            ..Instance::default()
+        };
+        let root = own(serde_json::json!({"root": {"type": "disk", "path": "/", "pool": "desks"}}));
+        assert_eq!(root.base(), None);
+        let volume = own(serde_json::json!({"base": {"type": "disk", "source": "hotdesk-base-1"}}));
+        assert_eq!(volume.base(), Some("hotdesk-base-1"));
     }
 
     #[test]

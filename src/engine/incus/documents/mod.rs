@@ -12,10 +12,10 @@ use crate::incus::settings::IncusSettings;
 use crate::{Boot, Change, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
-use instance::{ADDRESS, COMPUTER, GENERATION, ISOLATION};
+use instance::{ADDRESS, BASE_DEVICE, COMPUTER, GENERATION, ISOLATION};
 pub(super) use instance::{
-    AGENT, AGENT_PROGRAM, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER, Instance,
-    LAUNCHER, MADE, MOVING, OWNER, PUBLICATION, Power, SAVED, STATE,
+    AGENT, AGENT_PROGRAM, BASE, FAILED, FENCED, IMAGE_AGENT, IMAGE_BASE, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER,
+    Instance, LAUNCHER, MADE, MOVING, OWNER, PUBLICATION, Power, SAVED, STATE,
 };
 pub(super) use names::{
     id_of, id_of_path, machine_of, name, name_of_path, path_of, replica_name, replica_of, snapshot_name,
@@ -29,6 +29,12 @@ pub(super) const BOOT_FOLDER: &str = "/var/lib/hotdesk-boot";
 pub(super) const AGENT_SOCKET: &str = "/run/hotdesk/agent.sock";
 
 const NIC: &str = "eth0";
+/// Start of the names of volumes with guest images; characters of the build's digest follow.
+const BASE_PREFIX: &str = "hotdesk-base-";
+const BASE_DIGITS: usize = 16;
+const BASE_DESCRIPTION: &str = "guest image of hotdesk";
+/// Key of a volume whose files several instances see with user ids of their own.
+const SHIFTED: &str = "security.shifted";
 /// Most processes and threads of a computer.
 const MAX_PROCESSES: &str = "4096";
 /// Capabilities of guest root, as of computers in containers.
@@ -81,13 +87,20 @@ pub(super) fn create(
     if spec.isolation == Isolation::Sandbox {
         config.insert(ISOLATION.to_owned(), json!(spec.isolation.name()));
     }
+    let mut devices = devices(settings, spec, image.bytes, network);
+    if let Some(volume) = &image.base {
+        // Each instance has user ids of its own: the volume is mounted with those (`security.shifted`).
+        devices[BASE_DEVICE] = json!({
+            "type": "disk", "pool": settings.pool, "source": volume, "path": BASE, "readonly": "true",
+        });
+    }
     json!({
         "name": name(spec.id, 0),
         "type": "container",
         "profiles": [],
         "source": { "type": "image", "fingerprint": image.fingerprint },
         "config": config,
-        "devices": devices(settings, spec, image.bytes, network),
+        "devices": devices,
     })
 }
 
@@ -109,6 +122,59 @@ pub(super) struct ImageRecord {
     pub(super) fingerprint: String,
     /// Bytes of its files.
     pub(super) bytes: u64,
+    /// Name of the volumes with the guest image, where the image has only the launcher.
+    pub(super) base: Option<String>,
+}
+
+/// Name of the volumes with the guest image of this build.
+pub(super) fn base_name(build: &str) -> String {
+    let digits: String = build.chars().take(BASE_DIGITS).collect();
+    format!("{BASE_PREFIX}{digits}")
+}
+
+/// Whether a volume has a guest image, by its name.
+pub(super) fn is_base_name(name: &str) -> bool {
+    name.starts_with(BASE_PREFIX)
+}
+
+/// Document of a volume with a guest image that a member copies from another one.
+pub(super) fn base_copy(pool: &str, name: &str, from: &str) -> Value {
+    json!({
+        "name": name,
+        "type": "custom",
+        "content_type": "filesystem",
+        "description": BASE_DESCRIPTION,
+        "config": { SHIFTED: "true" },
+        "source": { "type": "copy", "pool": pool, "name": name, "location": from, "volume_only": true },
+    })
+}
+
+/// Change that labels a volume with a guest image as whole. A change without a description would remove it.
+pub(super) fn base_label() -> Value {
+    json!({ "description": BASE_DESCRIPTION, "config": { MADE: "1" } })
+}
+
+/// Index of a backup from which Incus makes a volume with a guest image (`backup/index.yaml`; JSON is YAML, too). The name of the
+/// volume is that of the upload.
+pub(super) fn base_index(pool: &str) -> Value {
+    json!({
+        "name": "base",
+        "backend": "dir",
+        "pool": pool,
+        "type": "custom",
+        "optimized": false,
+        "optimized_header": false,
+        "snapshots": [],
+        "config": {
+            "volume": {
+                "name": "base",
+                "type": "custom",
+                "content_type": "filesystem",
+                "description": BASE_DESCRIPTION,
+                "config": { SHIFTED: "true" },
+            },
+        },
+    })
 }
 
 /// Document of an instance with a copy of another's disk, or of that of a snapshot. It is not whole until a later change labels
@@ -137,13 +203,17 @@ pub(super) fn copy(
             config.insert(key.clone(), json!(value));
         }
     }
+    let mut devices = devices(settings, spec, source.image_bytes(), network);
+    if let Some(base) = source.devices.get(BASE_DEVICE) {
+        devices[BASE_DEVICE] = json!(base);
+    }
     json!({
         "name": name(spec.id, 0),
         "type": "container",
         "profiles": [],
         "source": { "type": "copy", "source": from, "instance_only": true },
         "config": config,
-        "devices": devices(settings, spec, source.image_bytes(), network),
+        "devices": devices,
     })
 }
 
@@ -388,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_new_instance_is_unprivileged_and_bounded() {
-        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500 };
+        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500, base: None };
         let made = create(&settings(), &spec(1.5, 0), "own", &image, Some(&network()));
         let config = &made["config"];
         for (key, expected) in [
@@ -407,11 +477,29 @@ mod tests {
         assert_eq!(made["devices"]["root"]["size"], "1500");
         assert_eq!(made["devices"]["eth0"]["security.port_isolation"], "true");
         assert!(made["devices"]["eth0"].get("limits.egress").is_none());
+        assert!(made["devices"].get("base").is_none(), "the image is in the root");
         let limited = create(&settings(), &spec(0.25, 10), "own", &image, Some(&network()));
         assert_eq!(limited["devices"]["eth0"]["limits.egress"], "10Mbit");
         assert_eq!(limited["config"]["limits.cpu.allowance"], "25ms/100ms");
         let alone = create(&settings(), &spec(1.0, 10), "own", &image, None);
         assert!(alone["devices"].get("eth0").is_none());
+    }
+
+    #[test]
+    fn a_volume_with_a_guest_image_is_copied_by_its_name_and_mounted_with_the_user_ids_of_each_instance() {
+        let made = base_copy("local", "hotdesk-base-1", "m1");
+        assert_eq!(
+            (&made["name"], &made["source"]["name"]),
+            (&json!("hotdesk-base-1"), &json!("hotdesk-base-1"))
+        );
+        assert_eq!((&made["source"]["location"], &made["source"]["pool"]), (&json!("m1"), &json!("local")));
+        let index = base_index("local");
+        for config in [&made["config"], &index["config"]["volume"]["config"]] {
+            assert_eq!(config[SHIFTED], "true");
+            assert!(config.get(MADE).is_none(), "it is not whole yet");
+        }
+        assert_eq!(base_label()["config"][MADE], "1");
+        assert!(!is_base_name("desk-data"));
     }
 
     #[test]
@@ -455,8 +543,14 @@ mod tests {
     #[test]
     fn a_sandbox_boots_by_its_launcher_and_has_room_for_its_memory() {
         let sandbox = MachineSpec { isolation: Isolation::Sandbox, ..spec(1.0, 0) };
-        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500 };
+        let base = base_name("0123456789abcdef0123");
+        let image = ImageRecord { fingerprint: "f".to_owned(), bytes: 500, base: Some(base.clone()) };
         let made = create(&settings(), &sandbox, "own", &image, None);
+        let volume = json!({
+            "type": "disk", "pool": "local", "source": "hotdesk-base-0123456789abcdef", "path": "/base",
+            "readonly": "true",
+        });
+        assert_eq!((made["devices"]["base"].clone(), is_base_name(&base)), (volume, true));
         assert_eq!(made["config"]["security.nesting"], "true");
         assert_eq!(made["config"]["security.privileged"], "false");
         assert_eq!(made["config"][ISOLATION], "sandbox");
@@ -477,6 +571,8 @@ mod tests {
             assert!(!raw.contains("lxc.cap.keep"), "{raw}");
             // Memory that a boot continues from counts until it is used.
             assert_eq!(change["config"][SAVED], saved);
+            // The volume of the instance's own build stays.
+            assert!(change["devices"].get("base").is_none());
         }
     }
 
@@ -488,6 +584,7 @@ mod tests {
                 "image.hotdesk.bytes": "500", "volatile.uuid": "u", AGENT: "digest", MADE: "1", GENERATION: "3",
                 ADDRESS: "10.77.2.9", "limits.memory": "1", SNAPSHOT: "of the source",
             },
+            "devices": {"base": {"type": "disk", "source": "hotdesk-base-1"}, "root": {"type": "disk"}},
         }));
         let from = name(ComputerId::random(), 0);
         let copied = |memory| {
@@ -511,6 +608,7 @@ mod tests {
         assert!(config.get("volatile.uuid").is_none());
         assert_eq!(made["source"]["source"], from);
         assert_eq!(made["devices"]["root"]["size"], "1500");
+        assert_eq!(made["devices"]["base"]["source"], "hotdesk-base-1");
         // The labels are empty in an instance that is being made.
         let fresh = instance(json!({"status": "Stopped", "config": {MADE: "", GENERATION: ""}}));
         assert!(!fresh.is_made() && fresh.generation().is_none());

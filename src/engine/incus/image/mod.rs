@@ -1,6 +1,10 @@
-//! The guest image in the image store of Incus: its name and its archive; in submodules its publication, its presence on the
-//! members of a cluster, and the removal of old ones.
+//! The guest image in Incus: its names and its archives; in submodules its publication, its volumes, its presence on the members
+//! of a cluster, and the removal of old ones.
+//!
+//! Instances without gVisor have the guest image in their root. The image of others has the launcher only, and the guest image is in
+//! a volume of each member, so that a move sends what the computer has written.
 
+mod base;
 mod members;
 mod prune;
 mod publication;
@@ -9,6 +13,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
@@ -17,13 +22,13 @@ use sha2::{Digest, Sha256};
 
 use crate::host::command::{find, host_error, run_with_timeout, tool, version};
 use crate::incus::client::{Client, ClientError};
-use crate::incus::documents::{IMAGE_BYTES, IMAGE_OWNER, ImageRecord, LAUNCHER};
-use crate::incus::sandbox::{BASE, FOLDERS, RUNSC};
+use crate::incus::documents::{self, BASE, IMAGE_BYTES, IMAGE_OWNER, ImageRecord, LAUNCHER};
+use crate::incus::sandbox::{FOLDERS, RUNSC};
 use crate::{EngineError, EngineResult, Shortage};
 use hotdesk_base::hex::hex;
 use hotdesk_domain::computer::isolation::Isolation;
 pub(super) use members::list_members;
-pub use prune::{PruneOutcome, PrunedImage};
+pub use prune::{PruneOutcome, PruneReport, PrunedImage, PrunedVolume};
 pub(super) use publication::Publisher;
 pub use publication::{ImagePresence, PublicationStep, PublishedImage};
 
@@ -33,12 +38,9 @@ const FIND: &str = "find the published image";
 const ALIAS_DIGITS: usize = 16;
 /// Timeout of the archive of an image: some gigabytes, on a busy host.
 const ARCHIVE_TIMEOUT: Duration = Duration::from_secs(1800);
-/// Folder of the staged files around the guest image in an image for gVisor.
-const OUTER: &str = "outer";
-/// Names of the members of that archive: the guest image moves into a folder, and the staged files around it. The targets of
-/// symbolic links stay.
-const TRANSFORM: &str = "--transform=flags=rhS;s,^rootfs,rootfs/base,;s,^outer,rootfs,";
-/// Entries of the guest image's root that the launcher's programs need, which become links.
+/// Names of the members of a volume's archive. The targets of symbolic links stay.
+const TRANSFORM: &str = "--transform=flags=rhS;s,^rootfs,backup/volume,";
+/// Entries of the guest image's root that the launcher's programs need, which become links into the volume.
 const LINKED: [&str; 8] = ["bin", "etc", "lib", "lib32", "lib64", "libx32", "sbin", "usr"];
 /// Folders of the root besides, as mount points or for the tools that look for them.
 const MOUNT_POINTS: [&str; 7] = ["dev", "proc", "root", "run", "sys", "tmp", "var"];
@@ -120,7 +122,7 @@ impl GuestImage {
     pub(super) fn key(&self) -> String {
         match &self.runsc {
             None => self.id.clone(),
-            Some(runsc) => hex(&Sha256::digest(format!("sandbox {} {}", self.id, runsc.version))),
+            Some(runsc) => hex(&Sha256::digest(format!("launcher {} {}", self.id, runsc.version))),
         }
     }
 
@@ -131,6 +133,11 @@ impl GuestImage {
             None => format!("hotdesk-{digits}"),
             Some(_) => format!("hotdesk-sandbox-{digits}"),
         }
+    }
+
+    /// Name of the volumes with it, which instances with gVisor mount; `None` where it is in the root of the instance.
+    pub(super) fn base(&self) -> Option<String> {
+        self.runsc.as_ref().map(|_| documents::base_name(&self.id))
     }
 
     /// The published image.
@@ -146,7 +153,7 @@ impl GuestImage {
         let image =
             client.get(&format!("/1.0/images/{fingerprint}")).await.map_err(|error| error.at(FIND))?;
         let bytes = image["properties"][IMAGE_BYTES].as_str().and_then(|text| text.parse().ok());
-        Ok(ImageRecord { fingerprint, bytes: bytes.unwrap_or_default() })
+        Ok(ImageRecord { fingerprint, bytes: bytes.unwrap_or_default(), base: self.base() })
     }
 
     async fn find_alias(&self, client: &Client) -> Result<Option<String>, ClientError> {
@@ -162,32 +169,68 @@ impl GuestImage {
     fn archive(&self, agent: &AgentFile, scratch: &Path) -> EngineResult<(tempfile::NamedTempFile, u64)> {
         let failed = host_error(PUBLISH, scratch);
         let staged = tempfile::tempdir_in(scratch).map_err(&failed)?;
+        let mut tar = Tarball::new(scratch)?;
+        tar.add(staged.path(), &["metadata.yaml"]);
         let bytes = match &self.runsc {
-            None => stage(staged.path(), agent),
-            Some(runsc) => stage_around(staged.path(), agent, runsc, &self.folder),
+            None => {
+                tar.add(&self.folder, &["rootfs"]).add(staged.path(), &["rootfs/usr/bin/hotdesk"]);
+                self.bytes.saturating_add(stage(staged.path(), agent).map_err(&failed)?)
+            }
+            Some(runsc) => {
+                tar.add(staged.path(), &["rootfs"]);
+                stage_launcher(staged.path(), agent, runsc, &self.folder).map_err(&failed)?
+            }
         };
-        let bytes = bytes.map_err(&failed)?;
-        let archive = tempfile::NamedTempFile::new_in(scratch).map_err(&failed)?;
-        // The fastest compression: the members unpack the archive once.
+        Ok((tar.write()?, bytes))
+    }
+
+    /// Makes the archive of a volume with the guest image, in the form of a backup of Incus. Blocks.
+    fn base_archive(&self, pool: &str, scratch: &Path) -> EngineResult<tempfile::NamedTempFile> {
+        let failed = host_error(PUBLISH, scratch);
+        let staged = tempfile::tempdir_in(scratch).map_err(&failed)?;
+        fs::create_dir(staged.path().join("backup")).map_err(&failed)?;
+        let index = documents::base_index(pool).to_string();
+        fs::write(staged.path().join("backup/index.yaml"), index).map_err(&failed)?;
+        let mut tar = Tarball::new(scratch)?;
+        tar.option(TRANSFORM).add(staged.path(), &["backup/index.yaml"]).add(&self.folder, &["rootfs"]);
+        tar.write()
+    }
+}
+
+/// A compressed archive in a temporary file.
+#[derive(Debug)]
+struct Tarball {
+    file: tempfile::NamedTempFile,
+    tar: Command,
+}
+
+impl Tarball {
+    fn new(scratch: &Path) -> EngineResult<Self> {
+        let file = tempfile::NamedTempFile::new_in(scratch).map_err(host_error(PUBLISH, scratch))?;
+        // The fastest compression: an archive is unpacked once on each member, or once in all.
         let mut tar = tool("tar");
         tar.args(["--use-compress-program=gzip -1", "--numeric-owner", "--xattrs", "--xattrs-include=*"])
             .arg("-cf")
-            .arg(archive.path());
-        if self.runsc.is_some() {
-            tar.args([TRANSFORM, "-C"]).arg(staged.path()).args(["metadata.yaml", OUTER, "-C"]);
-            tar.arg(&self.folder).arg("rootfs");
-        } else {
-            tar.arg("-C")
-                .arg(staged.path())
-                .args(["metadata.yaml", "-C"])
-                .arg(&self.folder)
-                .args(["rootfs", "-C"])
-                .arg(staged.path())
-                .arg("rootfs/usr/bin/hotdesk");
-        }
-        let (status, _, stderr) = run_with_timeout(PUBLISH, &mut tar, None, ARCHIVE_TIMEOUT)?;
+            .arg(file.path());
+        Ok(Self { file, tar })
+    }
+
+    fn option(&mut self, option: &str) -> &mut Self {
+        self.tar.arg(option);
+        self
+    }
+
+    /// Adds entries of a folder. They are read by [`Self::write`].
+    fn add(&mut self, folder: &Path, entries: &[&str]) -> &mut Self {
+        self.tar.arg("-C").arg(folder).args(entries);
+        self
+    }
+
+    /// Writes the archive. Blocks.
+    fn write(mut self) -> EngineResult<tempfile::NamedTempFile> {
+        let (status, _, stderr) = run_with_timeout(PUBLISH, &mut self.tar, None, ARCHIVE_TIMEOUT)?;
         if status.success() {
-            return Ok((archive, self.bytes.saturating_add(bytes)));
+            return Ok(self.file);
         }
         let stderr = stderr.trim();
         if stderr.to_lowercase().contains("no space left on device") {
@@ -213,11 +256,12 @@ fn stage(folder: &Path, agent: &AgentFile) -> io::Result<u64> {
     copy_program(&agent.path, &folder.join("rootfs/usr/bin/hotdesk"))
 }
 
-/// [`stage`] for an image whose root is that of the launcher, with the guest image in [`BASE`]; returns the bytes of the
-/// programs. The launcher's own tools and libraries are those of the guest image, which no guest can change.
-fn stage_around(folder: &Path, agent: &AgentFile, runsc: &Runsc, image: &Path) -> io::Result<u64> {
+/// [`stage`] for an image with the launcher only; returns the bytes of the programs. Its tools and libraries are those of the guest
+/// image, which is mounted at [`BASE`] before the launcher starts, and which no guest can change.
+fn stage_launcher(folder: &Path, agent: &AgentFile, runsc: &Runsc, image: &Path) -> io::Result<u64> {
     write_metadata(folder)?;
-    let root = folder.join(OUTER);
+    let root = folder.join("rootfs");
+    fs::create_dir_all(root.join(BASE.trim_start_matches('/')))?;
     for name in MOUNT_POINTS.iter().chain(&FOLDERS) {
         fs::create_dir_all(root.join(name))?;
     }
@@ -281,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_for_gvisor_has_the_guest_image_below_the_launcher() {
+    fn an_image_for_gvisor_has_the_launcher_and_the_guest_image_is_in_a_volume() {
         let temp = tempfile::tempdir().unwrap();
         let image = temp.path().join("image");
         fs::create_dir_all(image.join("rootfs/usr/bin")).unwrap();
@@ -293,27 +337,45 @@ mod tests {
         let plain = GuestImage::read(&image).unwrap();
         let runsc = |version: &str| Runsc { path: program.clone(), version: version.to_owned() };
         let sandbox = plain.clone().with_runsc(runsc("1"));
-        assert_eq!(plain.key(), plain.id);
+        assert_eq!((plain.key(), plain.base()), (plain.id.clone(), None));
+        let base = sandbox.base().unwrap();
+        assert!(
+            base.len() < 64 && sandbox.id.starts_with(base.trim_start_matches("hotdesk-base-")),
+            "{base}"
+        );
+        assert_eq!(plain.clone().with_runsc(runsc("2")).base(), Some(base), "it does not depend on runsc");
         for other in [&plain, &plain.clone().with_runsc(runsc("2"))] {
             assert_ne!(sandbox.alias(), other.alias());
         }
         let agent = AgentFile { path: program.clone(), digest: "d".to_owned() };
         let (archive, bytes) = sandbox.archive(&agent, temp.path()).unwrap();
-        assert_eq!(bytes, 510);
-        let mut list = tool("tar");
-        list.arg("-tvzf").arg(archive.path());
-        let (status, names, _) = run_with_timeout("list", &mut list, None, ARCHIVE_TIMEOUT).unwrap();
-        assert!(status.success());
+        assert_eq!(bytes, 10, "the programs only");
+        let listed = |archive: &Path| {
+            let mut list = tool("tar");
+            list.arg("-tvzf").arg(archive);
+            let (status, names, _) = run_with_timeout("list", &mut list, None, ARCHIVE_TIMEOUT).unwrap();
+            assert!(status.success());
+            names
+        };
+        let names = listed(archive.path());
         for name in [
             "metadata.yaml",
-            "rootfs/base/usr/bin/true",
-            "rootfs/base/bin -> usr/bin",
+            "rootfs/base/",
             "rootfs/bin -> base/bin",
             "rootfs/usr -> base/usr",
             "rootfs/hotdesk/stage/agent",
             "rootfs/hotdesk/runsc",
             "rootfs/hotdesk/machine/upper/",
         ] {
+            assert!(names.lines().any(|line| line.ends_with(&format!(" {name}"))), "{name} in {names}");
+        }
+        assert!(!names.contains("usr/bin/true"), "{names}");
+
+        let volume = sandbox.base_archive("desks", temp.path()).unwrap();
+        let names = listed(volume.path());
+        // Incus reads the index first.
+        assert!(names.lines().next().unwrap().ends_with(" backup/index.yaml"), "{names}");
+        for name in ["backup/volume/usr/bin/true", "backup/volume/bin -> usr/bin"] {
             assert!(names.lines().any(|line| line.ends_with(&format!(" {name}"))), "{name} in {names}");
         }
     }

@@ -1,14 +1,15 @@
-//! Removal of published images that no computer and no configuration needs.
+//! Removal of published images, and of volumes with guest images, that no computer and no configuration needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
+use super::members::VolumeRecord;
 use super::{GuestImage, Publisher, mark, property};
 use crate::incus::client::ClientError;
-use crate::incus::documents::{IMAGE_ID, IMAGE_OWNER, Instance, Power};
+use crate::incus::documents::{IMAGE_BASE, IMAGE_ID, IMAGE_OWNER, Instance, Power};
 use crate::{EngineError, EngineResult};
 
 const PRUNE: &str = "remove old images";
@@ -28,6 +29,26 @@ pub struct PrunedImage {
     pub outcome: PruneOutcome,
 }
 
+/// The volumes of a guest image that nothing needs, and what a removal of old ones did with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrunedVolume {
+    /// The name of the volume on each member.
+    pub name: String,
+    /// The members that have no such volume any more, in ascending order; `none` where there is no cluster.
+    pub removed_from: Vec<String>,
+    /// Why some stay; `None` when none does.
+    pub failure: Option<String>,
+}
+
+/// What a removal of old images did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PruneReport {
+    /// All images that the installation published.
+    pub images: Vec<PrunedImage>,
+    /// The volumes with guest images that no image and no instance of the project needs.
+    pub volumes: Vec<PrunedVolume>,
+}
+
 /// What a removal of old images did with one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PruneOutcome {
@@ -43,26 +64,30 @@ pub enum PruneOutcome {
 
 impl Publisher<'_> {
     /// Removes the images that this installation marked, except for those of `configured` and for those from which an instance of the project
-    /// began, whoever made the instance. Returns all that it marked.
+    /// began, whoever made the instance. Then removes the volumes that neither an image that is left nor an instance needs.
     ///
     /// # Errors
     /// `Failed` when a member does not answer, so that nobody knows what its instances need; then nothing is removed.
-    pub(in crate::incus) async fn prune(&self, configured: &[GuestImage]) -> EngineResult<Vec<PrunedImage>> {
+    pub(in crate::incus) async fn prune(&self, configured: &[GuestImage]) -> EngineResult<PruneReport> {
         let at = |error: ClientError| error.at(PRUNE);
         let images = self.client.get("/1.0/images?recursion=1").await.map_err(at)?;
         let listed = self.client.get("/1.0/instances?recursion=1").await.map_err(at)?;
         let instances: Vec<Instance> =
             serde_json::from_value(listed).map_err(|error| EngineError::failed(PRUNE, error))?;
         let needs = needs(&instances)?;
+        let mut needed_volumes: BTreeSet<String> = configured.iter().filter_map(GuestImage::base).collect();
+        needed_volumes.extend(instances.iter().filter_map(|instance| instance.base().map(str::to_owned)));
         let configured: Vec<String> = configured.iter().map(GuestImage::key).collect();
         let mark = mark(self.owner);
         let mut pruned = Vec::new();
         for record in images.as_array().into_iter().flatten() {
             let Some(fingerprint) = record["fingerprint"].as_str() else { continue };
-            if property(record, &mark).is_none() {
-                continue;
+            let outcome = property(record, &mark).map(|_| decide(record, &configured, &needs, &mark));
+            if outcome != Some(PruneOutcome::Removed) {
+                needed_volumes.extend(property(record, IMAGE_BASE).map(str::to_owned));
             }
-            let outcome = decide(record, &configured, &needs, &mark);
+            // Others are not this installation's.
+            let Some(outcome) = outcome else { continue };
             let path = format!("/1.0/images/{fingerprint}");
             match outcome {
                 PruneOutcome::Removed => {
@@ -86,8 +111,44 @@ impl Publisher<'_> {
                 outcome,
             });
         }
+        let volumes = self.prune_volumes(&needed_volumes).await.map_err(at)?;
+        Ok(PruneReport { images: pruned, volumes })
+    }
+
+    /// Removes the volumes with guest images whose names are not needed. Incus refuses to remove one that an instance of another
+    /// project uses.
+    async fn prune_volumes(&self, needed: &BTreeSet<String>) -> Result<Vec<PrunedVolume>, ClientError> {
+        let volumes = self.volumes();
+        let listed = volumes.list().await?;
+        let mut pruned = Vec::new();
+        for (name, records) in unneeded(&listed, needed) {
+            let (mut removed_from, mut failure) = (Vec::new(), None);
+            for record in records {
+                match volumes.remove(name, record.member()).await {
+                    Ok(()) => removed_from.push(record.member().unwrap_or("none").to_owned()),
+                    // Its member may have stopped answering.
+                    Err(error) => failure = Some(error.to_string()),
+                }
+            }
+            removed_from.sort();
+            pruned.push(PrunedVolume { name: name.to_owned(), removed_from, failure });
+        }
         Ok(pruned)
     }
+}
+
+/// The volumes that nothing needs, by their name.
+fn unneeded<'a>(
+    volumes: &'a [VolumeRecord],
+    needed: &BTreeSet<String>,
+) -> BTreeMap<&'a str, Vec<&'a VolumeRecord>> {
+    let mut by_name: BTreeMap<&str, Vec<&VolumeRecord>> = BTreeMap::new();
+    for volume in volumes.iter().filter(|volume| !needed.contains(&volume.name)) {
+        by_name.entry(volume.name.as_str()).or_default().push(volume);
+    }
+    // One that is used on one member may be needed by a move to another.
+    by_name.retain(|_, records| !records.iter().any(|record| record.is_used()));
+    by_name
 }
 
 /// How many instances began from an image, by its fingerprint and by the id of its build.
@@ -185,6 +246,24 @@ mod tests {
     fn a_member_that_does_not_answer_may_need_any_image() {
         let refused = needs(&[instance(json!({}), "Error")]).unwrap_err();
         assert!(format!("{refused:#}").contains("m1"), "{refused:#}");
+    }
+
+    #[test]
+    fn volumes_stay_while_an_image_or_an_instance_needs_them_on_any_member() {
+        let volume = |name: &str, member: &str, used_by: &[&str]| json!({"name": name, "location": member, "used_by": used_by});
+        let listed = json!([
+            volume("needed", "m1", &[]),
+            volume("old", "m1", &[]),
+            volume("old", "m2", &[]),
+            volume("of-another-project", "m1", &["/1.0/instances/a?project=other"]),
+            volume("of-another-project", "m2", &[]),
+        ]);
+        let volumes: Vec<VolumeRecord> = serde_json::from_value(listed).unwrap();
+        let needed = BTreeSet::from(["needed".to_owned()]);
+        let found = unneeded(&volumes, &needed);
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), ["old"]);
+        let members: Vec<_> = found["old"].iter().map(|volume| volume.member()).collect();
+        assert_eq!(members, [Some("m1"), Some("m2")]);
     }
 
     #[test]

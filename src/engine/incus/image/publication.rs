@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   lock -- remove leftovers -- find, or archive and upload -- mark, alias -- each member: temporary instance, removed again
+//!                                          with gVisor: volume on the first member ----^ volume, copied from another member
 //! ```
 //! A member fetches and unpacks an image when it makes its first instance of it; Incus has no other call for that. Each step
-//! looks first what is there, so a publication that was interrupted continues when it is run again.
+//! looks first what is there, so a publication that was interrupted continues when it is run again. The image comes before its
+//! volumes: its properties keep them from removals by other installations.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -19,13 +21,16 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::members::list_members;
+use super::base::BaseVolumes;
+use super::members::{MemberImage, list_members};
 use super::{AgentFile, GuestImage, PUBLISH, mark, property};
 use crate::driver::layers::remove_tree;
 use crate::host::command::host_error;
 use crate::host::files::{private_folder, remove_if_there};
 use crate::incus::client::{Client, ClientError};
-use crate::incus::documents::{self, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, PUBLICATION};
+use crate::incus::documents::{
+    self, IMAGE_AGENT, IMAGE_BASE, IMAGE_BYTES, IMAGE_ID, ImageRecord, PUBLICATION,
+};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::hex::hex;
 use hotdesk_base::tasks::spawn_blocking;
@@ -58,7 +63,7 @@ pub struct PublishedImage {
 /// Whether a member has the image after a publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImagePresence {
-    /// It had the image before.
+    /// It had the image before, with its volume.
     Existing,
     /// It fetched the image.
     Fetched,
@@ -82,7 +87,7 @@ impl fmt::Display for ImagePresence {
 /// A step of a publication, for people who wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublicationStep {
-    /// The image is being packed.
+    /// The image is being packed, or its volume.
     Pack,
     /// Its archive of this many bytes is being uploaded.
     Upload(u64),
@@ -134,7 +139,8 @@ impl<'a> Publisher<'a> {
         Ok(this)
     }
 
-    /// Publishes an image with an agent unless it is published, and lets each member fetch it. `report` hears of each step.
+    /// Publishes an image with an agent unless it is published, and lets each member fetch it with its volume. `report` hears of
+    /// each step.
     ///
     /// # Errors
     /// `NoCapacity` or `Failed`; a later call continues. A member that cannot fetch is no error.
@@ -164,8 +170,10 @@ impl<'a> Publisher<'a> {
             let path = "/1.0/images/aliases";
             self.client.run(Method::POST, path, Some(&named), RECORD_TIMEOUT).await.map_err(at)?;
         }
-        let members = self.distribute(image, &fingerprint, report).await.map_err(at)?;
-        Ok(PublishedImage { alias, fingerprint, existed, members })
+        let record = image.find(self.client).await?;
+        self.provide_base(image, &record, report).await?;
+        let members = self.distribute(image, &record, report).await.map_err(at)?;
+        Ok(PublishedImage { alias, fingerprint: record.fingerprint, existed, members })
     }
 
     async fn find_uploaded(&self, image: &GuestImage) -> Result<Option<String>, ClientError> {
@@ -190,11 +198,14 @@ impl<'a> Publisher<'a> {
         let failed = host_error(PUBLISH, archive.path());
         let file = tokio::fs::File::open(archive.path()).await.map_err(&failed)?;
         report(&PublicationStep::Upload(file.metadata().await.map_err(&failed)?.len()));
-        let properties = format!(
+        let mut properties = format!(
             "description=hotdesk&{IMAGE_ID}={}&{IMAGE_AGENT}={digest}&{IMAGE_BYTES}={bytes}&{}=1",
             image.key(),
             mark(self.owner)
         );
+        if let Some(base) = image.base() {
+            properties.push_str(&format!("&{IMAGE_BASE}={base}"));
+        }
         self.client.upload_image(file, &properties).await.map_err(|error| error.at(PUBLISH))
     }
 
@@ -209,25 +220,55 @@ impl<'a> Publisher<'a> {
         self.client.patch(&path, &json!({ "properties": { mark: "1" } }), None).await
     }
 
-    /// Lets the members that lack an image fetch it.
+    pub(super) fn volumes(&self) -> BaseVolumes<'_> {
+        BaseVolumes::new(self.client, self.pool)
+    }
+
+    /// Makes the volume of an image on the first member that takes new instances, unless one of those has it.
+    async fn provide_base(
+        &self,
+        image: &GuestImage,
+        record: &ImageRecord,
+        report: &(dyn Fn(&PublicationStep) + Sync),
+    ) -> EngineResult<()> {
+        let at = |error: ClientError| error.at(PUBLISH);
+        let Some(name) = &record.base else { return Ok(()) };
+        let found = list_members(self.client, self.pool, record).await.map_err(at)?;
+        if found.members.iter().any(|member| member.has_base && member.is_online()) {
+            return Ok(());
+        }
+        let first = found.members.iter().find(|member| member.is_online());
+        let first = first.ok_or_else(|| EngineError::failed(PUBLISH, "no member takes new instances"))?;
+        report(&PublicationStep::Pack);
+        let (packed, pool, scratch) = (image.clone(), self.pool.to_owned(), self.scratch.clone());
+        let made = spawn_blocking(move || packed.base_archive(&pool, &scratch)).await;
+        let archive = made.map_err(|_| EngineError::failed(PUBLISH, "the archive's thread panicked"))??;
+        let failed = host_error(PUBLISH, archive.path());
+        let file = tokio::fs::File::open(archive.path()).await.map_err(&failed)?;
+        report(&PublicationStep::Upload(file.metadata().await.map_err(&failed)?.len()));
+        let target = found.is_clustered.then_some(first.name.as_str());
+        self.volumes().import(name, target, file).await.map_err(at)
+    }
+
+    /// Lets the members that lack an image fetch it, with its volume.
     async fn distribute(
         &self,
         image: &GuestImage,
-        fingerprint: &str,
+        record: &ImageRecord,
         report: &(dyn Fn(&PublicationStep) + Sync),
     ) -> Result<Vec<(String, ImagePresence)>, ClientError> {
-        let found = list_members(self.client, self.pool, fingerprint).await?;
+        let found = list_members(self.client, self.pool, record).await?;
         let is_clustered = found.is_clustered;
         let fetches: Vec<_> = found
             .members
             .into_iter()
             .map(|member| async move {
-                let presence = if member.has_image {
+                let presence = if member.is_ready() {
                     ImagePresence::Existing
                 } else if member.is_online() {
                     report(&PublicationStep::Fetch(member.name.clone()));
                     let target = is_clustered.then_some(member.name.as_str());
-                    match self.fetch(image, fingerprint, target).await {
+                    match self.bring(image, record, &member, target).await {
                         Ok(()) => ImagePresence::Fetched,
                         Err(error) => ImagePresence::Failed(error.to_string()),
                     }
@@ -241,6 +282,23 @@ impl<'a> Publisher<'a> {
         let mut members: Vec<_> = stream::iter(fetches).buffer_unordered(FETCHES_AT_ONCE).collect().await;
         members.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(members)
+    }
+
+    /// Brings to a member what it lacks; `target` is its name, where there is a cluster.
+    async fn bring(
+        &self,
+        image: &GuestImage,
+        record: &ImageRecord,
+        member: &MemberImage,
+        target: Option<&str>,
+    ) -> Result<(), ClientError> {
+        if let Some(base) = record.base.as_deref().filter(|_| !member.has_base)
+            && !self.volumes().bring(base, target).await?
+        {
+            // Somebody has removed it meanwhile.
+            return Err(ClientError::Refused { status: 404, message: format!("no member has {base}") });
+        }
+        if member.has_image { Ok(()) } else { self.fetch(image, &record.fingerprint, target).await }
     }
 
     /// Makes and removes an instance of an image, which is never started; `target` is the member, where there is a cluster.

@@ -7,6 +7,7 @@
 //!       +-- /run/hotdesk/launcher.sock: ready, suspend,         root: overlay of /base and machine/upper
 //!                                       checkpoint
 //! ```
+//! `/base` is a volume of the member with the guest image, which instances cannot write.
 //! The programs of the computer see neither the launcher nor the files of the instance outside of the overlay. The memory of a
 //! suspended computer is a folder on the disk of its instance: it moves with it. A file with the generation in its name, which is
 //! written last, makes it whole. A label of the instance says that the file may be there. The launcher uses the memory once.
@@ -25,15 +26,13 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 use crate::container::runtime::Runtime;
-use crate::incus::documents::BootMode;
+use crate::incus::documents::{BASE, BootMode};
 use crate::state::layout::Folder;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
 /// gVisor's runtime in an instance.
 pub(super) const RUNSC: &str = "/hotdesk/runsc";
-/// The root of the guest image in an instance.
-pub(super) const BASE: &str = "/base";
 /// Files that the guest sees besides its disk, and the mount point of its root.
 const STAGE: &str = "/hotdesk/stage";
 /// Folder with all that the launcher stores, on the disk of the instance.
