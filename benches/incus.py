@@ -40,7 +40,9 @@ ROUND_TRIP_GOAL, DOWNLOAD_GOAL = 0.8, 100
 STEP_SECONDS, COMMAND_SECONDS = 300, 600
 # Seconds until the kernel has ended what a member had.
 LEFTOVER_SECONDS = 20
-EMBEDDED = f'[engines]\noffered = "shared, sandbox"\nrunsc = {json.dumps(RUNSC)}\n'
+# Lines of a controller's log that are shown after a failure.
+LOG_LINES = 20
+EMBEDDED = f'[engines]\noffered = "sandbox, shared"\nrunsc = {json.dumps(RUNSC)}\n'
 # The columns of each isolation: the embedded engine, and the cluster. runsc is gVisor's runtime.
 ENGINES = {"shared": ("runc", "Incus"), "sandbox": ("runsc", "Incus+runsc")}
 BY_HAND = "by hand"
@@ -62,7 +64,8 @@ class Cluster:
     """A cluster with its files in a temporary folder; the end of the `with` removes it."""
 
     def __enter__(self):
-        self.folder = tempfile.mkdtemp(prefix="hotdesk-bench-incus-")
+        # Short: Incus makes sockets below it, whose paths have at most 107 bytes.
+        self.folder = tempfile.mkdtemp(prefix="hdb-")
         try:
             self.run("up", str(MEMBERS))
         except BaseException:
@@ -308,6 +311,7 @@ def main():
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(Cluster())
         controller = stack.enter_context(Controller(binary, image, cluster.configuration()))
+        stack.enter_context(log_on_failure(controller))
         print(f"  image published in {duration(lambda: publish(controller)):.0f} ms", flush=True)
         workspace = controller.api("POST", "/workspaces", {"name": "bench"})["id"]
         for isolation, (_, name) in ENGINES.items():
@@ -316,17 +320,30 @@ def main():
                 origin = cluster.incus("config", "get", f"hd-{computer.id}", "volatile.base_image")
             computer.remove()
         measure_by_hand(cluster, origin, columns[BY_HAND])
-    with Controller(binary, image, EMBEDDED) as controller:
+    with Controller(binary, image, EMBEDDED) as controller, log_on_failure(controller):
         workspace = controller.api("POST", "/workspaces", {"name": "bench"})["id"]
         for isolation, (name, _) in ENGINES.items():
             measure(controller, workspace, isolation, columns[name], False).remove()
     report(columns)
 
 
+@contextlib.contextmanager
+def log_on_failure(controller):
+    """Prints the end of a controller's log when a request fails: the answer does not have the reason."""
+    try:
+        yield
+    except RequestFailed:
+        with open(f"{controller.folder}/log") as log:
+            print("".join(log.readlines()[-LOG_LINES:]))
+        raise
+
+
 def publish(controller):
-    subprocess.run([controller.binary, "image", "publish", "--config", f"{controller.folder}/hotdesk.toml", "--data-dir",
-                    controller.data, "--image", controller.image], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                   timeout=COMMAND_SECONDS)
+    ran = subprocess.run([controller.binary, "image", "publish", "--config", f"{controller.folder}/hotdesk.toml", "--data-dir",
+                          controller.data, "--image", controller.image], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                         timeout=COMMAND_SECONDS)
+    if ran.returncode:
+        raise SystemExit(f"the image could not be published: {ran.stdout[-2000:]}")
 
 
 if __name__ == "__main__":
