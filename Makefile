@@ -63,6 +63,7 @@ bench: deps-bench console image image-small ## measure against named peers (QUIC
 	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/lifecycle.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/commands.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
+	$(BENCH) benches/incus.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/ready.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/templates.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/key_check.py

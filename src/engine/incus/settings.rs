@@ -108,21 +108,25 @@ impl IncusSettings {
 
     /// The address in `url`.
     pub(crate) fn address(&self) -> Result<Address, String> {
-        if self.url.starts_with('/') {
-            return Ok(Address::Unix(PathBuf::from(&self.url)));
-        }
-        let refused = || {
+        Address::parse(&self.url).ok_or_else(|| {
             format!("engines.incus.url must be https://HOST:PORT or the path of a socket, not {:?}", self.url)
-        };
-        let uri: Uri = self.url.parse().map_err(|_| refused())?;
-        let is_plain = uri.scheme_str() == Some("https") && matches!(uri.path(), "" | "/");
-        match uri.host() {
-            Some(host) if is_plain && uri.query().is_none() => {
-                let host = host.trim_start_matches('[').trim_end_matches(']');
-                Ok(Address::Tls(host.to_owned(), uri.port_u16().unwrap_or(PORT)))
-            }
-            Some(_) | None => Err(refused()),
+        })
+    }
+}
+
+impl Address {
+    /// Reads `https://HOST:PORT` or the path of a socket.
+    pub(crate) fn parse(url: &str) -> Option<Self> {
+        if url.starts_with('/') {
+            return Some(Self::Unix(PathBuf::from(url)));
         }
+        let uri: Uri = url.parse().ok()?;
+        let is_plain = uri.scheme_str() == Some("https") && matches!(uri.path(), "" | "/");
+        if !is_plain || uri.query().is_some() {
+            return None;
+        }
+        let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+        Some(Self::Tls(host.to_owned(), uri.port_u16().unwrap_or(PORT)))
     }
 }
 

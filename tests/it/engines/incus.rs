@@ -266,6 +266,19 @@ async fn computers_of_a_cluster_are_reached_through_one_member_and_survive_the_o
         }
         all
     };
+    // The bytes of computers on other members do not pass through the first one, which only began their execs.
+    let mut remote = Vec::new();
+    for (id, since) in ids.iter().zip(&since) {
+        if controller.record(id).await["host"] != "m1" {
+            remote.push((id, since));
+        }
+    }
+    assert_eq!(remote.len(), 2);
+    cluster.run("kill", &["1"]);
+    for (id, since) in remote {
+        assert_eq!(&controller.bash(id, "stat -c %Y /proc/1").await, since);
+    }
+    cluster.run("start", &["1"]);
     cluster.run("kill", &["2"]);
     cluster.run("start", &["2"]);
     for (id, since) in ids.iter().zip(&since) {

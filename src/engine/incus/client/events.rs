@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::error::unreachable;
-use super::{Client, ClientError, Socket};
+use super::{Client, ClientError, SMALL_READ, Socket, open_socket};
 
 /// Longest silence of the server, which pings every 10 s: the link is cut then.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(35);
@@ -34,7 +34,7 @@ impl Client {
     /// Opens the stream of events. Those before are not in it.
     pub(in crate::incus) async fn events(&self) -> Result<Events, ClientError> {
         let path = format!("/1.0/events?type=lifecycle&project={}", self.project);
-        self.socket(&path).await.map(Events)
+        open_socket(&self.transport, &path, SMALL_READ).await.map(Events)
     }
 }
 

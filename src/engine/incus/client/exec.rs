@@ -1,7 +1,7 @@
 //! Standard input and output of a program in an instance, over the web sockets of Incus.
 
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::Socket;
 
-/// Bytes of one message to the program.
+/// Most bytes of one message to the program: a frame of HTTP/2 with its head (`link/bridge.rs`).
 const CHUNK: usize = 64 * 1024;
 /// Characters of what the program writes to standard error that a log line has.
 const LOGGED: usize = 200;
@@ -83,12 +83,29 @@ impl AsyncRead for ExecStream {
 
 impl AsyncWrite for ExecStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(data)])
+    }
+
+    /// Sends all slices as one message: the server handles each message with system calls of its own.
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.input.poll_ready_unpin(cx)).map_err(broken)?;
-        let data = &data[..data.len().min(CHUNK)];
-        let message = Message::Binary(Bytes::copy_from_slice(data));
-        this.input.start_send_unpin(message).map_err(broken)?;
-        Poll::Ready(Ok(data.len()))
+        let length = slices.iter().map(|slice| slice.len()).sum::<usize>().min(CHUNK);
+        let mut data = Vec::with_capacity(length);
+        for slice in slices {
+            let left = length - data.len();
+            data.extend_from_slice(&slice[..slice.len().min(left)]);
+        }
+        this.input.start_send_unpin(Message::Binary(Bytes::from(data))).map_err(broken)?;
+        Poll::Ready(Ok(length))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -3,6 +3,7 @@
 //! Each call has a connection of its own. A call that is dropped leaves nothing here; an operation that it began goes on in
 //! the server.
 
+mod direct;
 mod error;
 mod events;
 mod exec;
@@ -35,6 +36,7 @@ pub(in crate::incus) use exec::ExecStream;
 
 use crate::EngineResult;
 use crate::incus::settings::IncusSettings;
+use direct::IndirectMembers;
 use error::unreachable;
 use transport::{Connection, Transport};
 
@@ -48,6 +50,11 @@ const WAIT_STEP: Duration = Duration::from_secs(20);
 const MAX_ANSWER: usize = 64 << 20;
 /// Largest message of a web socket: Incus sends what a program writes in pieces of at most 128 KiB.
 const MAX_MESSAGE: usize = 4 << 20;
+/// Bytes of one read from a connection with bulk data: two records of TLS. A web socket zeroes its buffer before each read, so
+/// that a larger one costs more than it saves.
+const BULK_READ: usize = 32 * 1024;
+/// Bytes of one read from a connection with little data, of which each computer has three.
+const SMALL_READ: usize = 4 * 1024;
 /// Bytes of one piece of an upload.
 const UPLOAD_CHUNK: usize = 128 * 1024;
 /// Status of an operation that succeeded; lower ones are of operations that run, and higher ones of those that failed
@@ -63,6 +70,7 @@ pub(in crate::incus) type Socket = WebSocketStream<Connection>;
 pub(in crate::incus) struct Client {
     transport: Arc<Transport>,
     project: Arc<str>,
+    indirect: Arc<IndirectMembers>,
 }
 
 /// An answer of the API.
@@ -105,7 +113,8 @@ impl Client {
     /// Makes a client of checked settings. Nothing is connected yet.
     pub(in crate::incus) fn open(settings: &IncusSettings) -> EngineResult<Self> {
         let transport = Arc::new(Transport::open(settings)?);
-        Ok(Self { transport, project: settings.project.as_str().into() })
+        let indirect = Arc::default();
+        Ok(Self { transport, project: settings.project.as_str().into(), indirect })
     }
 
     /// Reads a thing.
@@ -238,19 +247,6 @@ impl Client {
         self.finished(envelope, UPLOAD_TIMEOUT).await.map(drop)
     }
 
-    /// Opens a web socket.
-    async fn socket(&self, path: &str) -> Result<Socket, ClientError> {
-        let request = format!("ws://incus{path}").into_client_request().map_err(unreachable)?;
-        let config =
-            WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
-        let opened = tokio::time::timeout(CALL_TIMEOUT, async {
-            let stream = self.transport.connect().await.map_err(unreachable)?;
-            let accepted = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
-            accepted.map(|(socket, _)| socket).map_err(unreachable)
-        });
-        opened.await.map_err(|_| unreachable(timed_out(CALL_TIMEOUT)))?
-    }
-
     /// A request in this client's project.
     fn request(&self, method: Method, path: &str) -> hyper::http::request::Builder {
         let separator = if path.contains('?') { '&' } else { '?' };
@@ -294,7 +290,7 @@ impl Client {
         timeout: Duration,
     ) -> Result<(u16, String, Bytes), ClientError> {
         let exchanged = tokio::time::timeout(timeout, async {
-            let stream = self.transport.connect().await.map_err(unreachable)?;
+            let stream = self.transport.connect(BULK_READ).await.map_err(unreachable)?;
             let (mut sender, connection) =
                 http1::handshake(TokioIo::new(stream)).await.map_err(unreachable)?;
             let answered = async {
@@ -355,14 +351,41 @@ impl Client {
         let (begun, _) = self.call(Method::POST, &path, Some(&request), None).await?;
         let sockets = &begun.metadata["metadata"]["fds"];
         let operation = without_query(&begun.operation);
-        let open = |name: &'static str| async move {
+        // The member that has the instance also has the operation.
+        let member = begun.metadata["location"].as_str().unwrap_or_default();
+        let direct = self.direct(member).await;
+        let transport: &Transport = direct.as_ref().unwrap_or(&self.transport);
+        let open = |name: &'static str, read_buffer: usize| async move {
             let secret = sockets[name].as_str().ok_or_else(|| unreachable(format!("no socket {name}")))?;
-            self.socket(&format!("{operation}/websocket?secret={secret}")).await
+            open_socket(transport, &format!("{operation}/websocket?secret={secret}"), read_buffer).await
         };
-        let (input, output, errors, control) =
-            tokio::try_join!(open("0"), open("1"), open("2"), open("control"))?;
+        let opened = tokio::try_join!(
+            open("0", SMALL_READ),
+            open("1", BULK_READ),
+            open("2", SMALL_READ),
+            open("control", SMALL_READ)
+        );
+        if opened.is_err() && direct.is_some() {
+            self.indirect.note(member);
+        }
+        let (input, output, errors, control) = opened?;
         Ok(ExecStream::new(input, output, [errors, control]))
     }
+}
+
+/// Opens a web socket. One read takes up to `read_buffer` bytes.
+async fn open_socket(transport: &Transport, path: &str, read_buffer: usize) -> Result<Socket, ClientError> {
+    let request = format!("ws://incus{path}").into_client_request().map_err(unreachable)?;
+    let config = WebSocketConfig::default()
+        .read_buffer_size(read_buffer)
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE));
+    let opened = tokio::time::timeout(CALL_TIMEOUT, async {
+        let stream = transport.connect(read_buffer).await.map_err(unreachable)?;
+        let accepted = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
+        accepted.map(|(socket, _)| socket).map_err(unreachable)
+    });
+    opened.await.map_err(|_| unreachable(timed_out(CALL_TIMEOUT)))?
 }
 
 /// Reads an answer; one of an error is an error.

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
@@ -51,14 +51,32 @@ impl Transport {
         }
     }
 
-    /// Opens a connection.
-    pub(super) async fn connect(&self) -> io::Result<Connection> {
+    /// The way to another member of the same cluster, by the address that the server has for it. `None` over a unix socket,
+    /// and for the member to which this transport leads.
+    pub(super) fn to_member(&self, url: &str) -> Option<Self> {
+        let Self::Tls { host: own_host, port: own_port, connector, .. } = self else { return None };
+        let Some(Address::Tls(host, port)) = Address::parse(url) else { return None };
+        if (&host, port) == (own_host, *own_port) {
+            return None;
+        }
+        let name = ServerName::try_from(host.clone()).ok()?;
+        Some(Self::Tls { host, port, name, connector: connector.clone() })
+    }
+
+    /// Whether connections are encrypted; others lead to a server on this host.
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls { .. })
+    }
+
+    /// Opens a connection. One read of the kernel takes up to `read_buffer` bytes: the TLS library asks for 4 KiB at a time.
+    pub(super) async fn connect(&self, read_buffer: usize) -> io::Result<Connection> {
         let connecting = async {
             match self {
                 Self::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?) as Connection),
                 Self::Tls { host, port, name, connector } => {
                     let stream = TcpStream::connect((host.as_str(), *port)).await?;
                     stream.set_nodelay(true)?;
+                    let stream = BufReader::with_capacity(read_buffer, stream);
                     Ok(Box::new(connector.connect(name.clone(), stream).await?) as Connection)
                 }
             }
@@ -150,6 +168,37 @@ impl ServerCertVerifier for PinnedCertificate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_member_is_reached_with_the_same_certificates() {
+        let provider = Arc::new(ring::default_provider());
+        let pinned = PinnedCertificate { fingerprint: Vec::new(), provider: Arc::clone(&provider) };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(pinned))
+            .with_no_client_auth();
+        let own = Transport::Tls {
+            host: "10.0.0.1".to_owned(),
+            port: 8443,
+            name: ServerName::try_from("10.0.0.1").unwrap(),
+            connector: TlsConnector::from(Arc::new(config)),
+        };
+        let found = |transport: &Transport, url: &str| {
+            transport.to_member(url).map(|transport| format!("{transport:?}"))
+        };
+        for (url, expected) in [
+            ("https://10.0.0.2:8443", Some("https://10.0.0.2:8443")),
+            ("https://10.0.0.1:8444", Some("https://10.0.0.1:8444")),
+            ("https://10.0.0.1:8443", None),
+            ("/run/incus/unix.socket", None),
+            ("", None),
+        ] {
+            assert_eq!(found(&own, url).as_deref(), expected, "{url}");
+        }
+        assert_eq!(found(&Transport::Unix("/run/socket".into()), "https://10.0.0.2:8443"), None);
+    }
 
     #[test]
     fn only_the_pinned_certificate_is_accepted() {

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +14,10 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use nix::fcntl::{FcntlArg, fcntl};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 
 use hotdesk_base::tasks::Tasks;
 
@@ -27,10 +31,13 @@ pub(super) const STREAM_WINDOW: u32 = 1 << 20;
 pub(super) const CONNECTION_WINDOW: u32 = 8 << 20;
 /// Most connections to one agent at once.
 pub(super) const MAX_STREAMS: u32 = 512;
-/// Largest frame: fewer copies of bulk data than with the 16 KiB of the protocol.
-pub(super) const MAX_FRAME: u32 = 64 * 1024;
-/// Bytes of one copy between a stream and a socket.
-pub(super) const CHUNK: usize = 64 * 1024;
+/// Largest frame: fewer copies of bulk data than with the 16 KiB of the protocol. With the heads of its frame and its web socket
+/// message it fits into the 64 KiB that the TLS library sends at once.
+pub(super) const MAX_FRAME: u32 = 60 * 1024;
+/// Bytes of one copy between a stream and a socket: those of one frame.
+pub(super) const CHUNK: usize = MAX_FRAME as usize;
+/// Bytes that are asked for in each pipe to Incus, instead of 64 KiB: this process and the server take turns less often.
+const PIPE_BYTES: i32 = 256 * 1024;
 
 /// Serves standard input and output until they end. Each `CONNECT` request becomes a connection to `socket`.
 ///
@@ -46,7 +53,7 @@ pub fn run(socket: &Path) -> io::Result<()> {
 
 async fn serve(socket: PathBuf) -> io::Result<()> {
     let tasks = Tasks::new();
-    let stream = TokioIo::new(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()));
+    let stream = TokioIo::new(tokio::io::join(standard_input(), standard_output()));
     let service = service_fn(move |request| connect(request, socket.clone(), tasks.clone()));
     http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -59,6 +66,32 @@ async fn serve(socket: PathBuf) -> io::Result<()> {
         .serve_connection(stream, service)
         .await
         .map_err(io::Error::other)
+}
+
+/// Standard input. Incus gives a pipe, which needs no thread that waits for it.
+fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
+    let input = std::io::stdin();
+    enlarge(&input);
+    match input.as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd) {
+        Ok(pipe) => Box::new(pipe),
+        Err(_) => Box::new(tokio::io::stdin()),
+    }
+}
+
+/// Standard output, like [`standard_input`].
+fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
+    let output = std::io::stdout();
+    enlarge(&output);
+    match output.as_fd().try_clone_to_owned().and_then(pipe::Sender::from_owned_fd) {
+        Ok(pipe) => Box::new(pipe),
+        Err(_) => Box::new(tokio::io::stdout()),
+    }
+}
+
+fn enlarge(pipe: &impl AsFd) {
+    if let Err(error) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES)) {
+        tracing::debug!(%error, "a pipe to Incus stays small");
+    }
 }
 
 /// Answers one request. Its stream is connected once the answer is sent.
