@@ -99,6 +99,8 @@ impl Capability {
         let thread = std::thread::current();
         let test = std::env::var("NEXTEST_TEST_NAME").ok();
         let test = test.as_deref().or(thread.name()).unwrap_or("unknown").to_owned();
+        // The runner reads one line for each.
+        let reason = reason.to_string().replace('\n', " ");
         let line = format!("{}\t{test}\t{reason}\n", self.name());
         // One write to a file opened for appending: lines of tests that run side by side do not mix.
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);

@@ -90,7 +90,12 @@ pub fn start(app: &AppState) {
     repeat(app, "streams to end", END_STREAMS_INTERVAL, |app| async move { app.streams.retry().await });
     repeat(app, "old usage", FORGET_USAGE_INTERVAL, forget_old_usage);
     repeat(app, "maintenance of machines", MAINTENANCE_INTERVAL, |app| async move {
-        app.fleet.engine().maintain().await.map_err(Error::internal)
+        let stop = app.tasks.stopping();
+        // A call to a host helper that is gone waits for its successor, longer than a stop of the controller may take.
+        tokio::select! {
+            maintained = app.fleet.engine().maintain() => maintained.map_err(Error::internal),
+            () = stop.cancelled() => Ok(()),
+        }
     });
     app.fleet.start_boot_snapshots();
     app.fleet.start_pool();

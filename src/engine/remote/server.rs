@@ -7,7 +7,7 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener as StdListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,12 +49,23 @@ pub fn listen(path: &Path, client: AgentClient) -> EngineResult<StdListener> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(parent).map_err(&failed)?;
     }
-    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        remove_if_there(path).map_err(&failed)?;
+    let is_replaceable = match fs::symlink_metadata(path) {
+        Ok(found) => found.file_type().is_socket(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    if !is_replaceable {
+        return Err(failed(io::ErrorKind::AlreadyExists.into()));
     }
-    let listener = StdListener::bind(path).map_err(&failed)?;
-    fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(&failed)?;
-    chown(path, Some(client.uid), Some(client.gid)).map_err(&failed)?;
+    // Under another name until its owner is set: a controller that waits for this helper must not find a socket that it may
+    // not use.
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    remove_if_there(&new).map_err(&failed)?;
+    let listener = StdListener::bind(&new).map_err(&failed)?;
+    fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(&failed)?;
+    chown(&new, Some(client.uid), Some(client.gid)).map_err(&failed)?;
+    fs::rename(&new, path).map_err(&failed)?;
     Ok(listener)
 }
 

@@ -197,23 +197,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn computers_with_replicas_are_those_that_have_or_want_one() {
-        let fixture = Fixture::new().await;
-        let (store, computer) = (&fixture.store, fixture.computer);
-        let replica = ReplicaState { host: "m3".to_owned(), refreshed_at: UnixMillis::new(7) };
-        for (minutes, replica, is_listed) in
-            [(0, None, false), (5, None, true), (5, Some(&replica), true), (0, Some(&replica), true)]
-        {
-            store.set_replication(computer, minutes).await.unwrap();
-            store.set_replica(computer, replica).await.unwrap();
-            let listed: Vec<ComputerId> =
-                store.computers_with_replicas().await.unwrap().into_iter().map(|it| it.id).collect();
-            let expected = if is_listed { vec![computer] } else { Vec::new() };
-            assert_eq!(listed, expected, "{minutes} {replica:?}");
-        }
-    }
-
-    #[tokio::test]
     async fn a_host_is_gone_until_it_answers() {
         let fixture = Fixture::new().await;
         let store = &fixture.store;

@@ -25,7 +25,7 @@ impl SnapshotLabel {
     /// Reads the label of a snapshot; `None` when the text is that of another one.
     pub(in crate::incus) fn read(text: &str, snapshot: Uuid) -> Option<Self> {
         let mut words = text.split(' ');
-        let named = words.next()?.parse().ok()?;
+        let named: Uuid = words.next()?.parse().ok()?;
         let bytes = words.next()?.parse().ok()?;
         let memory = match words.next()? {
             DISK => None,

@@ -173,6 +173,8 @@ impl<'a> Publisher<'a> {
         let record = image.find(self.client).await?;
         self.provide_base(image, &record, report).await?;
         let members = self.distribute(image, &record, report).await.map_err(at)?;
+        // An interrupted publication's request may have reached its member after the removal at the beginning.
+        self.remove_instances().await.map_err(at)?;
         Ok(PublishedImage { alias, fingerprint: record.fingerprint, existed, members })
     }
 

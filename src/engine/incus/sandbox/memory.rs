@@ -138,7 +138,8 @@ impl IncusEngine {
         Ok(())
     }
 
-    /// Sends a request to the launcher of an instance.
+    /// Sends a request to the launcher of an instance. Sends it once more when nothing was answered: on a busy member Incus may
+    /// end the program before it has begun. The launcher does a request of its generation once.
     async fn ask_launcher(
         &self,
         id: ComputerId,
@@ -146,6 +147,20 @@ impl IncusEngine {
         generation: u64,
         step: &'static str,
     ) -> EngineResult<()> {
+        let mut text = self.send_to_launcher(id, verb, generation, step).await?;
+        if text.is_empty() {
+            text = self.send_to_launcher(id, verb, generation, step).await?;
+        }
+        read_answer(&text, step)
+    }
+
+    async fn send_to_launcher(
+        &self,
+        id: ComputerId,
+        verb: &str,
+        generation: u64,
+        step: &'static str,
+    ) -> EngineResult<Vec<u8>> {
         let generation = generation.to_string();
         let command = [LAUNCHER, "launcher", verb, "--generation", generation.as_str()];
         let name = self.cluster.name(id);
@@ -158,8 +173,7 @@ impl IncusEngine {
             Ok::<_, EngineError>(text)
         });
         let late = || EngineError::failed(step, format!("no answer within {} s", LAUNCHER_TIMEOUT.as_secs()));
-        let text = asked.await.map_err(|_| late())??;
-        read_answer(&text, step)
+        asked.await.map_err(|_| late())?
     }
 }
 
