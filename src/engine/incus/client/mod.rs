@@ -6,6 +6,7 @@
 mod error;
 mod events;
 mod exec;
+mod fence;
 mod transport;
 
 use std::convert::Infallible;
@@ -36,6 +37,7 @@ pub(in crate::incus) use exec::ExecStream;
 use crate::EngineResult;
 use crate::incus::settings::IncusSettings;
 use error::unreachable;
+use hotdesk_base::time::deadline::SharedDeadline;
 use transport::{Connection, Transport};
 
 /// Timeout of a call that begins an operation or reads: a member that is down costs its cluster up to 20 s.
@@ -63,6 +65,8 @@ pub(in crate::incus) type Socket = WebSocketStream<Connection>;
 pub(in crate::incus) struct Client {
     transport: Arc<Transport>,
     project: Arc<str>,
+    /// After it, calls that change something are refused.
+    acts_until: SharedDeadline,
 }
 
 /// An answer of the API.
@@ -105,7 +109,8 @@ impl Client {
     /// Makes a client of checked settings. Nothing is connected yet.
     pub(in crate::incus) fn open(settings: &IncusSettings) -> EngineResult<Self> {
         let transport = Arc::new(Transport::open(settings)?);
-        Ok(Self { transport, project: settings.project.as_str().into() })
+        let acts_until = SharedDeadline::default();
+        Ok(Self { transport, project: settings.project.as_str().into(), acts_until })
     }
 
     /// Reads a thing.
@@ -280,6 +285,8 @@ impl Client {
             let stream = self.transport.connect().await.map_err(unreachable)?;
             let (mut sender, connection) =
                 http1::handshake(TokioIo::new(stream)).await.map_err(unreachable)?;
+            // Connecting may have taken long, and the host may have been suspended in the meantime.
+            self.check_deadline(request.method())?;
             let answered = async {
                 let response = sender.send_request(request).await.map_err(unreachable)?;
                 let status = response.status().as_u16();
