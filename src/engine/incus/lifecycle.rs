@@ -302,7 +302,7 @@ impl IncusEngine {
     }
 
     pub(super) async fn observe_instance(&self, id: ComputerId) -> EngineResult<Observation> {
-        let Some((instance, _)) = self.find_made(id, OBSERVE).await? else {
+        let Some((instance, _)) = self.find_or_complete(id, OBSERVE).await? else {
             return Ok(Observation::Absent);
         };
         match instance.power() {

@@ -11,10 +11,10 @@ use crate::incus::settings::IncusSettings;
 use crate::{Boot, Change, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
-use instance::{ADDRESS, COMPUTER, GENERATION, ISOLATION};
+use instance::{ADDRESS, GENERATION, ISOLATION};
 pub(super) use instance::{
-    AGENT, AGENT_PROGRAM, FAILED, FENCED, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER, Instance,
-    LAUNCHER, MADE, MOVING, OWNER, PUBLICATION, Power, SAVED, STATE,
+    AGENT, AGENT_PROGRAM, COMPUTER, FAILED, FENCED, FROM, IMAGE_AGENT, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER,
+    Instance, LAUNCHER, MADE, MOVING, OWNER, PUBLICATION, Power, SAVED, STATE,
 };
 pub(super) use names::{
     id_of, id_of_path, machine_of, name, name_of_path, path_of, replica_name, replica_of, snapshot_name,
@@ -150,7 +150,7 @@ pub(super) fn replica(
 ) -> Value {
     let mut config = fixed_config(source.isolation());
     config.extend(labels(id, owner, None));
-    for absent in [MADE, SAVED, STATE, FAILED] {
+    for absent in [MADE, SAVED, STATE, FAILED, FROM] {
         config.insert(absent.to_owned(), json!(""));
     }
     for (key, value) in &source.config {
