@@ -4,8 +4,8 @@ use super::outage::HostState;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
-/// Checks a confirmation that a host is gone. `state` is what the cluster says now; `None` where it has no such host. One that was
-/// removed can be gone, as long as a computer can begin from its replica.
+/// Checks a confirmation that a host is gone. `state` is what the cluster says now; `None` where it has no such host. One that
+/// was removed can be gone, as long as a computer can begin from its replica.
 ///
 /// # Errors
 /// `NotFound` for an unknown host; `Invalid` when `confirm` is not its name; `Conflict` (`host_not_offline`) while the cluster

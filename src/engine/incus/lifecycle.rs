@@ -121,7 +121,7 @@ impl IncusEngine {
         mode: BootMode,
     ) -> EngineResult<Endpoint> {
         check_supported(spec)?;
-        let Some((mut instance, mut tag)) = self.find_made(spec.id, START).await? else {
+        let Some((mut instance, mut tag)) = self.find_or_complete(spec.id, START).await? else {
             return Err(EngineError::Absent);
         };
         let is_ending = instance.saved().is_some() && instance.saved() == instance.generation();

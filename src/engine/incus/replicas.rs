@@ -21,7 +21,7 @@ use crate::{EngineError, EngineResult};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::host::outage::HostState;
-use hotdesk_domain::host::replica::choose_host;
+use hotdesk_domain::host::replica::{choose_host, needs_new_copy};
 
 const REFRESH: &str = "refresh the replica";
 const LIST: &str = "list the replicas";
@@ -31,9 +31,6 @@ const BEGIN: &str = "begin from the replica";
 const COPY_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Timeout of an operation on snapshots and names.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(600);
-/// Failed refreshes in a row after which a replica must be copied anew: a refresh fails for ever once the two sides share no
-/// snapshot.
-const MAX_FAILURES: u32 = 2;
 
 impl IncusEngine {
     pub(super) async fn refresh_replica(
@@ -57,7 +54,7 @@ impl IncusEngine {
         }
         let earlier = self.find_replica(&to, REFRESH).await?;
         let failures = earlier.as_ref().and_then(|earlier| earlier.label(FAILED)?.parse().ok()).unwrap_or(0);
-        if earlier.is_some_and(|earlier| earlier.location != host) || failures >= MAX_FAILURES {
+        if needs_new_copy(earlier.as_ref().map(|earlier| earlier.location.as_str()), &host, failures) {
             // The controller first forgets it: its record must not show a replica that is not there.
             return Err(EngineError::Damaged(format!("the replica {to} must be copied anew")));
         }

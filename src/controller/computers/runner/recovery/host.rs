@@ -118,8 +118,8 @@ impl Runner {
         self.shared.note_live_change(self.id);
     }
 
-    /// Returns a future that ends when the host of a waiting computer answers, or was removed while the computer is being removed.
-    /// It never ends for others.
+    /// Returns a future that ends when the host of a waiting computer answers, or was removed while the computer is being
+    /// removed. It never ends for others.
     pub(in super::super) fn host_return(&self) -> impl Future<Output = ()> + Send + use<> {
         let (waits, id) = (self.waits_for_host, self.id);
         let is_removal = matches!(self.shown_status(), Some(Status::Creating | Status::Deleting));
