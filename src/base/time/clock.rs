@@ -12,6 +12,12 @@ pub fn now() -> UnixMillis {
     UnixMillis::EPOCH.plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
+/// The time since the boot of the host, which includes the time while it was suspended. `Duration::MAX` on a kernel without this
+/// clock (before Linux 2.6.39), so that every deadline has passed there.
+pub fn since_boot() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::MAX, Duration::from)
+}
+
 /// A moment by two clocks: the wall clock, which can be set, and the host's boot clock, which cannot. Both
 /// outlive a process.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
 pub mod clock;
+pub mod deadline;
 pub mod phase;
 
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z, as `clock::now` reads it. Arithmetic saturates.

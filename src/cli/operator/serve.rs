@@ -16,6 +16,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::telemetry;
+use hotdesk_base::time::deadline::SharedDeadline;
 use hotdesk_controller::Controller;
 use hotdesk_controller::config::{Config, Flags};
 use hotdesk_controller::data_dir::lock::{self, DataDirLock};
@@ -179,7 +180,7 @@ impl Service {
     ) -> Outcome<()> {
         let engine: Arc<dyn Engine> = match remote {
             Some(remote) => Arc::new(remote),
-            None => open_engine(&self.config)?,
+            None => open_engine(&self.config, SharedDeadline::default())?,
         };
         let ready = hotdesk_controller::start(self.config.clone(), engine, &self.tasks).await?;
         self.print_first_start(&ready)?;
@@ -220,11 +221,12 @@ impl Service {
         tracing::info!(?epoch, "this controller leads");
         let (switch, lease) = candidate.take_over().await?;
         watch_lease(lease.watch())?;
+        let acts_until = lease.watch().deadline();
         // It outlives the other tasks, whose writes need the lease.
         let lease_tasks = Tasks::new();
         let ended = lease_tasks.clone();
         let _keeping = lease_tasks.spawn("lease", async move { keep_lease(lease, epoch, &ended).await });
-        let led = self.lead(&switch, epoch, is_first, signals).await;
+        let led = self.lead(&switch, (epoch, acts_until), is_first, signals).await;
         let is_idle = match &led {
             Ok(is_idle) => *is_idle,
             // A start that failed may have begun tasks.
@@ -242,11 +244,11 @@ impl Service {
     async fn lead(
         &self,
         switch: &Switch,
-        epoch: Epoch,
+        (epoch, acts_until): (Epoch, SharedDeadline),
         is_first: bool,
         signals: &mut StopSignals,
     ) -> Outcome<bool> {
-        let engine = open_engine(&self.config)?;
+        let engine = open_engine(&self.config, acts_until)?;
         let ready =
             hotdesk_controller::start_leading(self.config.clone(), engine, &self.tasks, epoch).await?;
         switch.lead(ready.router.clone());
@@ -339,9 +341,10 @@ fn acquire_locks(config: &Config) -> Outcome<Vec<DataDirLock>> {
     Ok(lock::acquire_all(config)?.into())
 }
 
-/// Opens the engine in this process.
-fn open_engine(config: &Config) -> Outcome<Arc<dyn Engine>> {
-    let settings = config.engine_settings()?;
+/// Opens the engine in this process. It changes nothing after the end of the lease of a controller that is one of several.
+fn open_engine(config: &Config, acts_until: SharedDeadline) -> Outcome<Arc<dyn Engine>> {
+    let mut settings = config.engine_settings()?;
+    settings.host.acts_until = acts_until;
     log_obstacles(&settings);
     Ok(hotdesk_engine::open(settings, OpenMode::Run)?)
 }

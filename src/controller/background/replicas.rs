@@ -11,6 +11,7 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::host::outage::ReplicaState;
 use hotdesk_domain::host::replica::{RefreshCandidate, next_refresh};
+use hotdesk_engine::EngineError;
 use hotdesk_store::fleet::computers::Computer;
 
 /// Pause between two looks for replicas to refresh. The shortest interval is a minute.
@@ -121,7 +122,17 @@ async fn refresh(app: &AppState, computer: &Computer) -> Result<()> {
     let drained: BTreeSet<String> = drains.into_iter().map(|drain| drain.host).collect();
     let refreshed_at = clock::now();
     let present = computer.replica.as_ref().map(|replica| replica.host.as_str());
-    let replicated = app.fleet.engine().replicate(computer.id, present, &drained).await;
+    let engine = app.fleet.engine();
+    let mut replicated = engine.replicate(computer.id, present, &drained).await;
+    if let Err(EngineError::Damaged(why)) = &replicated {
+        tracing::warn!(computer = %computer.id, why, "a replica cannot be refreshed; it is copied anew");
+        // In this order, so that no record shows a replica that is not there.
+        app.store.set_replica(computer.id, None).await?;
+        replicated = match engine.remove_replica(computer.id).await {
+            Ok(()) => engine.replicate(computer.id, None, &drained).await,
+            Err(error) => Err(error),
+        };
+    }
     drop(permit);
     match replicated {
         Ok(host) => app.store.set_replica(computer.id, Some(&ReplicaState { host, refreshed_at })).await,
@@ -130,7 +141,7 @@ async fn refresh(app: &AppState, computer: &Computer) -> Result<()> {
             tracing::warn!(
                 computer = %computer.id,
                 error = format_args!("{error:#}"),
-                "could not refresh a replica; it has its earlier state"
+                "could not refresh a replica; it is retried"
             );
             Ok(())
         }

@@ -4,7 +4,8 @@ use super::outage::HostState;
 use crate::error::{Error, Result};
 use crate::error_code::ErrorCode;
 
-/// Checks a confirmation that a host is gone. `state` is what the cluster says now; `None` where it has no such host.
+/// Checks a confirmation that a host is gone. `state` is what the cluster says now; `None` where it has no such host. One that
+/// was removed can be gone, as long as a computer can begin from its replica.
 ///
 /// # Errors
 /// `NotFound` for an unknown host; `Invalid` when `confirm` is not its name; `Conflict` (`host_not_offline`) while the cluster
@@ -17,7 +18,7 @@ pub fn check_gone(name: &str, confirm: &str, state: Option<HostState>) -> Result
         )));
     }
     match state {
-        HostState::Offline => Ok(()),
+        HostState::Offline | HostState::Removed => Ok(()),
         HostState::Online => {
             Err(not_offline(format!("Host {name} answers; only a host that is offline can be gone")))
         }
@@ -40,6 +41,7 @@ mod tests {
     fn only_an_offline_host_can_be_confirmed_by_its_name() {
         for (confirm, state, expected) in [
             ("m2", Some(HostState::Offline), None),
+            ("m2", Some(HostState::Removed), None),
             ("m2", Some(HostState::Silent), Some(Kind::Conflict)),
             ("m2", Some(HostState::Online), Some(Kind::Conflict)),
             ("m3", Some(HostState::Offline), Some(Kind::Invalid)),

@@ -20,6 +20,8 @@ pub enum HostState {
     Silent,
     /// The cluster says that it is offline. Its computers may still run.
     Offline,
+    /// It was removed from the cluster, which has forgotten the machines there. Replicas of some are on other hosts.
+    Removed,
 }
 
 impl HostState {
@@ -33,13 +35,15 @@ impl HostState {
     }
 }
 
-/// A host that does not answer.
+/// A host that does not answer, or was removed from its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOutage {
     /// Name of the host.
     pub host: String,
     /// Time of the first look that found it so.
     pub since: UnixMillis,
+    /// Whether it was removed from its cluster. It does not return then.
+    pub is_removed: bool,
 }
 
 /// The newest state of a computer on another host.
@@ -69,7 +73,7 @@ pub fn status_message(
     replica: Option<&ReplicaState>,
 ) -> Option<String> {
     let outage = outage?;
-    let HostOutage { host, since } = outage;
+    let HostOutage { host, since, is_removed } = outage;
     if reason == Some(StatusReason::HostGone) {
         return Some(match replica {
             Some(replica) => format!(
@@ -79,6 +83,12 @@ pub fn status_message(
             ),
             None => format!("its host {host} is gone, and it has no replica; it waits for its host"),
         });
+    }
+    if *is_removed {
+        return Some(format!(
+            "its host {host} was removed from its cluster; it can begin from its replica after the operator confirms that the \
+             host is gone"
+        ));
     }
     let since = since.iso8601();
     Some(match status {
@@ -97,7 +107,8 @@ pub fn status_message(
     })
 }
 
-/// Decides on an operation on a computer whose host is out. Returns whether it begins from the replica.
+/// Decides on an operation on a computer whose host is out. Returns whether it begins from the replica. A computer of a host that
+/// was removed can be deleted: nothing of it is there.
 ///
 /// # Errors
 /// `Unavailable` (`host_unreachable`): the machine may still run, or there is no replica.
@@ -116,7 +127,22 @@ pub fn check_operation(
     if is_gone && begins && replica.is_some() {
         return Ok(true);
     }
+    if outage.is_removed && operation == Operation::Delete {
+        return Ok(false);
+    }
     Err(unreachable(status, reason, outage, replica))
+}
+
+/// Returns the lost host of a computer that began from its replica, if its record does not say so yet: the controller ended
+/// in between. `before` is its stored host, `now` that of its machine.
+pub fn begun_from<'a>(
+    reason: Option<StatusReason>,
+    before: Option<&'a str>,
+    replica: Option<&ReplicaState>,
+    now: Option<&str>,
+) -> Option<&'a str> {
+    let (replica, now) = (replica?, now?);
+    before.filter(|before| reason == Some(StatusReason::HostGone) && *before != now && replica.host == now)
 }
 
 /// The error for a request that needs a computer's host, which is out.
@@ -139,7 +165,7 @@ mod tests {
     const NOW: UnixMillis = UnixMillis::new(2_000);
 
     fn outage() -> HostOutage {
-        HostOutage { host: "m2".to_owned(), since: UnixMillis::new(1_000) }
+        HostOutage { host: "m2".to_owned(), since: UnixMillis::new(1_000), is_removed: false }
     }
 
     fn replica() -> ReplicaState {
@@ -181,6 +207,11 @@ mod tests {
         assert!(message(Status::Stopped, gone, None).contains("waits for its host"));
         assert!(message(Status::Stopped, gone, Some(&replica())).contains("replica on m3"));
         assert_eq!(status_message(Status::Running, None, None, None), None);
+        let removed = HostOutage { is_removed: true, ..outage() };
+        let text = status_message(Status::Running, None, Some(&removed), Some(&replica())).unwrap();
+        assert!(text.contains("m2 was removed") && text.contains("confirms"), "{text}");
+        let text = status_message(Status::Stopped, gone, Some(&removed), Some(&replica())).unwrap();
+        assert!(text.contains("replica on m3"), "{text}");
     }
 
     #[test]
@@ -207,7 +238,35 @@ mod tests {
                 if let Err(error) = decided {
                     assert_eq!(error.code, Some(ErrorCode::HostUnreachable));
                 }
+                // Of a host that was removed, nothing can be left by a delete.
+                let removed = HostOutage { is_removed: true, ..outage() };
+                let decided = check_operation(operation, Status::Stopped, reason, &removed, replica.as_ref());
+                let is_delete = operation == Operation::Delete;
+                assert_eq!(
+                    decided.ok(),
+                    (expected || is_delete).then_some(expected),
+                    "{operation:?} {reason:?}"
+                );
             }
+        }
+    }
+
+    #[test]
+    fn a_machine_on_the_host_of_its_replica_began_from_it() {
+        let gone = Some(StatusReason::HostGone);
+        for (reason, before, replica, now, expected) in [
+            (gone, Some("m2"), Some(replica()), Some("m3"), Some("m2")),
+            // It is where it was, because its host returned.
+            (gone, Some("m2"), Some(replica()), Some("m2"), None),
+            (gone, Some("m2"), Some(replica()), Some("m1"), None),
+            (gone, Some("m2"), Some(replica()), None, None),
+            (gone, Some("m3"), Some(replica()), Some("m3"), None),
+            (gone, Some("m2"), None, Some("m3"), None),
+            (gone, None, Some(replica()), Some("m3"), None),
+            (None, Some("m2"), Some(replica()), Some("m3"), None),
+        ] {
+            let from = begun_from(reason, before, replica.as_ref(), now);
+            assert_eq!(from, expected, "{reason:?} {before:?} {now:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Choice of the host of a computer.
 //!
 //! A host must answer and have no drain. Of these, one with enough memory comes before one without, because memory of
-//! computers is not reserved and a full cluster still takes small ones. Then the larger share of free memory and processors
-//! decides, whichever is scarcer, with an advantage for a host that has the guest image.
+//! computers is not reserved and a full cluster still takes small ones. Then comes one without the replica of the computer: a
+//! move to the host of the replica would end the replica, and a new one needs the whole disk again. Then the larger share of
+//! free memory and processors decides, whichever is scarcer, with an advantage for a host that has the guest image.
 
 use crate::computer::lifecycle::Status;
 use crate::error::{Error, Result};
@@ -75,7 +76,7 @@ impl HostCandidate {
     }
 }
 
-/// Chooses the host of a computer with this much memory. `besides` is a host that it leaves.
+/// Chooses the host of a computer with this much memory. `besides` is a host that it leaves, `replica` the host of its replica.
 ///
 /// # Errors
 /// `Unavailable` (`no_capacity`) when no host takes computers.
@@ -83,13 +84,18 @@ pub fn choose_host<'a>(
     candidates: &'a [HostCandidate],
     memory_bytes: u64,
     besides: Option<&str>,
+    replica: Option<&str>,
 ) -> Result<&'a str> {
     let takers = candidates
         .iter()
         .filter(|candidate| candidate.takes_computers() && besides != Some(candidate.name.as_str()));
     let best = takers.max_by(|one, other| {
         let fits = |candidate: &HostCandidate| candidate.available_bytes() >= memory_bytes;
-        let by_room = fits(one).cmp(&fits(other)).then(one.score().total_cmp(&other.score()));
+        let keeps_replica = |candidate: &HostCandidate| replica != Some(candidate.name.as_str());
+        let by_room = fits(one)
+            .cmp(&fits(other))
+            .then(keeps_replica(one).cmp(&keeps_replica(other)))
+            .then(one.score().total_cmp(&other.score()));
         // Among equals the first by name, so that a choice can be repeated.
         by_room.then_with(|| other.name.cmp(&one.name))
     });
@@ -169,7 +175,7 @@ mod tests {
             (vec![drained("m1"), offline("m2")], 4, None),
             (Vec::new(), 4, None),
         ] {
-            let chosen = choose_host(&candidates, memory * GB, None);
+            let chosen = choose_host(&candidates, memory * GB, None, None);
             match expected {
                 Some(expected) => assert_eq!(chosen.unwrap(), expected, "{candidates:?}"),
                 None => assert_eq!(chosen.unwrap_err().code, Some(ErrorCode::NoCapacity)),
@@ -180,9 +186,22 @@ mod tests {
     #[test]
     fn a_computer_that_leaves_a_host_does_not_return_to_it() {
         let hosts = [host("m1", 60), host("m2", 2)];
-        assert_eq!(choose_host(&hosts, 4 * GB, Some("m1")).unwrap(), "m2");
-        let refused = choose_host(&hosts[..1], 4 * GB, Some("m1")).unwrap_err();
+        assert_eq!(choose_host(&hosts, 4 * GB, Some("m1"), None).unwrap(), "m2");
+        let refused = choose_host(&hosts[..1], 4 * GB, Some("m1"), None).unwrap_err();
         assert!(refused.message.contains("No other host"), "{refused}");
+    }
+
+    #[test]
+    fn a_computer_moves_to_the_host_of_its_replica_only_for_room() {
+        for (replica, hosts, expected) in [
+            ("m2", vec![host("m1", 60), host("m2", 50), host("m3", 20)], "m3"),
+            ("m2", vec![host("m1", 60), host("m2", 50), host("m3", 2)], "m2"),
+            ("m2", vec![host("m1", 60), host("m2", 50)], "m2"),
+            ("m3", vec![host("m1", 60), host("m2", 50), host("m3", 60)], "m2"),
+        ] {
+            let chosen = choose_host(&hosts, 4 * GB, Some("m1"), Some(replica)).unwrap();
+            assert_eq!(chosen, expected, "{replica} {hosts:?}");
+        }
     }
 
     #[test]

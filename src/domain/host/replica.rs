@@ -13,6 +13,10 @@ pub const MAX_INTERVAL_MINUTES: i64 = 10_080;
 /// Longest pause after failed refreshes. A replica with a shorter interval is tried again after its interval.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(600);
 
+/// Failed refreshes in a row after which a replica must be copied anew: a refresh fails for ever once the two sides share no
+/// snapshot.
+const MAX_FAILURES: u32 = 2;
+
 /// Checks the minutes between two refreshes of a replica and returns them; 0 means no replica.
 ///
 /// # Errors
@@ -94,6 +98,12 @@ pub fn choose_host(
     fit.min_by_key(|host| instances.get(*host).copied().unwrap_or_default()).cloned()
 }
 
+/// Whether a replica, which is on the host `at` if there is one, cannot be refreshed on `host`: it must be removed first, and its
+/// record before it.
+pub fn needs_new_copy(at: Option<&str>, host: &str, failures: u32) -> bool {
+    at.is_some_and(|at| at != host || failures >= MAX_FAILURES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,6 +147,19 @@ mod tests {
             (RefreshCandidate { status: Status::Stopped, ..idle }, at(0)),
         ] {
             assert_eq!(next_refresh(&candidate), expected, "{candidate:?}");
+        }
+    }
+
+    #[test]
+    fn a_replica_that_moves_or_fails_is_copied_anew() {
+        for (at, failures, expected) in [
+            (None, 0, false),
+            (Some("m2"), 0, false),
+            (Some("m2"), 1, false),
+            (Some("m2"), 2, true),
+            (Some("m3"), 0, true),
+        ] {
+            assert_eq!(needs_new_copy(at, "m2", failures), expected, "{at:?} {failures}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::NetworkConfig;
 use crate::host::addresses;
 use crate::state::disk::DiskSpeed;
+use hotdesk_base::time::deadline::SharedDeadline;
 
 /// First host user id of machines by default. It is above the accounts of Debian (login.defs ends at 60000)
 /// and the start of its subuid ranges (100000).
@@ -37,6 +38,8 @@ pub struct HostSettings {
     /// 3, or under gVisor and in virtual machines on [`AGENT_PORT`](crate::AGENT_PORT). In Incus instances without gVisor it
     /// listens on `/run/hotdesk/agent.sock`, and no argument has white space.
     pub init_args: Option<Vec<String>>,
+    /// End of the lease of a controller that is one of several. The engine over Incus changes nothing afterwards.
+    pub acts_until: SharedDeadline,
 }
 
 impl HostSettings {
@@ -56,6 +59,7 @@ impl HostSettings {
             encrypts_machines: false,
             uid_base: UID_BASE,
             init_args: None,
+            acts_until: SharedDeadline::default(),
         }
     }
 

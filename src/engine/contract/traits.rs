@@ -426,7 +426,8 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// does. Needs [`Capabilities::replicate`](crate::Capabilities).
     ///
     /// # Errors
-    /// `Absent`; `Failed` when no second host answers, or the copy fails. The replica has its earlier state then.
+    /// `Absent`; `Failed` when no second host answers, or the copy fails. The replica has its earlier state then. `Damaged` when
+    /// it cannot be refreshed: the caller forgets it, removes it, and calls again.
     async fn replicate(
         &self,
         _id: ComputerId,

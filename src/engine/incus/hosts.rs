@@ -4,6 +4,9 @@
 //!   move:  wait for an earlier move of the instance -- there already? --> done
 //!          label the instance with the target (If-Match) -- migration by Incus -- look where it is -- remove the label
 //! ```
+//! Incus copies the instance under a temporary name, removes the original, and renames the copy. If the source's member dies
+//! before the renaming, the next look at the instance does it.
+//!
 //! A start refuses an instance with the label while Incus still moves it. So a controller that died during a move, or waited
 //! too long for it, never boots an instance whose disk is being sent.
 
@@ -17,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::incus::IncusEngine;
 use crate::incus::client::{Client, ClientError};
-use crate::incus::documents::{ImageRecord, Instance, MADE, MOVING, Power};
+use crate::incus::documents::{self, COMPUTER, FENCED, FROM, ImageRecord, Instance, MADE, MOVING, OWNER, Power};
 use crate::incus::settings::IncusSettings;
 use crate::{EngineError, EngineResult, HostObservation};
 use hotdesk_base::ids::ComputerId;
@@ -29,6 +32,8 @@ const MOVE: &str = "move the machine";
 const MOVE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 /// Time between two looks at a move of an earlier controller.
 const MOVE_PAUSE: Duration = Duration::from_secs(2);
+/// Timeout of the renaming of a copy.
+const RENAME_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest wait for the resources of one member. Others answer for a member that is down after 10 to 20 s, by an error.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(15);
 const MEMBERS_PATH: &str = "/1.0/cluster/members?recursion=1";
@@ -176,7 +181,7 @@ impl IncusEngine {
     }
 
     pub(super) async fn locate(&self, id: ComputerId) -> EngineResult<Option<String>> {
-        let Some((instance, _)) = self.find(id, LOCATE).await? else { return Ok(None) };
+        let Some((instance, _)) = self.find_or_complete(id, LOCATE).await? else { return Ok(None) };
         match instance.member() {
             Some(member) => Ok(Some(member.to_owned())),
             None => Ok(Some(ServerIdentity::read(&self.client, LOCATE).await?.name)),
@@ -193,12 +198,14 @@ impl IncusEngine {
 
     pub(super) async fn move_instance(&self, id: ComputerId, to: &str) -> EngineResult<()> {
         self.wait_for_earlier_move(id, Instant::now() + MOVE_TIMEOUT).await?;
-        let Some((instance, tag)) = self.find_made(id, MOVE).await? else { return Err(EngineError::Absent) };
+        let Some((instance, tag)) = self.find_or_complete(id, MOVE).await? else {
+            return Err(EngineError::Absent);
+        };
         let Some(member) = instance.member() else {
             return Err(EngineError::Unsupported("move machines of a server without a cluster"));
         };
         if member == to {
-            return if instance.label(MOVING).is_some() { self.end_move(id).await } else { Ok(()) };
+            return if instance.label(MOVING).is_some() { self.end_move(id, to).await } else { Ok(()) };
         }
         match instance.power() {
             Power::Stopped => {}
@@ -220,19 +227,82 @@ impl IncusEngine {
         let request = json!({ "name": self.cluster.name(id), "migration": true, "live": false });
         let target = format!("{path}{}", target_query(to));
         let Err(error) = self.client.run(Method::POST, &target, Some(&request), MOVE_TIMEOUT).await else {
-            return self.end_move(id).await;
+            return self.end_move(id, to).await;
         };
         // Only the answer may have been lost: the server goes on with what it began.
         self.wait_for_earlier_move(id, Instant::now() + MOVE_TIMEOUT).await?;
-        let Some((now, _)) = self.find_made(id, MOVE).await? else { return Err(EngineError::Absent) };
-        self.end_move(id).await?;
+        let Some((now, _)) = self.find_or_complete(id, MOVE).await? else { return Err(EngineError::Absent) };
+        self.end_move(id, now.member().unwrap_or_default()).await?;
         if now.member() == Some(to) { Ok(()) } else { Err(error.at(MOVE)) }
     }
 
-    /// Removes the label of a move that has ended.
-    async fn end_move(&self, id: ComputerId) -> EngineResult<()> {
+    /// The instance of a computer whose creation has finished. Where a move has removed it, and left only the copy, the copy gets
+    /// its name first.
+    pub(super) async fn find_or_complete(
+        &self,
+        id: ComputerId,
+        step: &'static str,
+    ) -> EngineResult<Option<(Instance, String)>> {
+        let found = self.find(id, step).await?;
+        // A superseded instance has the highest number while the machine has a temporary name.
+        let is_superseded = found.as_ref().is_some_and(|(instance, _)| instance.label(FENCED).is_some());
+        if (found.is_none() || is_superseded) && self.complete_move(id, is_superseded, step).await? {
+            return self.find_made(id, step).await;
+        }
+        Ok(found.filter(|(instance, _)| instance.is_made() && !is_superseded))
+    }
+
+    /// Gives the copy of an interrupted move the name of the machine. Returns whether there was one.
+    async fn complete_move(
+        &self,
+        id: ComputerId,
+        is_superseded: bool,
+        step: &'static str,
+    ) -> EngineResult<bool> {
+        let failed = |error: ClientError| error.at(step);
+        let listed = self.client.get(&format!("/1.0/instances?filter=config.{COMPUTER}%20eq%20{id}")).await;
+        // An empty list is null in some answers.
+        let paths: Option<Vec<String>> = serde_json::from_value(listed.map_err(failed)?)
+            .map_err(|error| EngineError::failed(step, error))?;
+        let paths = paths.unwrap_or_default();
+        for copy in temporary_names(&paths) {
+            let path = documents::path_of(copy);
+            let found = match self.client.get(&path).await {
+                Ok(found) => found,
+                Err(error) if error.is_missing() => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            let instance: Instance =
+                serde_json::from_value(found).map_err(|error| EngineError::failed(step, error))?;
+            let is_own = instance.label(OWNER) == Some(self.owner.as_str());
+            let Some(to) = instance.label(MOVING).filter(|_| is_own && instance.is_made()) else { continue };
+            if self.is_being_moved(id).await? {
+                return Err(EngineError::failed(step, format!("Incus is moving it to {to}")));
+            }
+            let number = self.cluster.number(id) + u32::from(is_superseded);
+            let name = documents::name(id, number);
+            tracing::warn!(computer = %id, copy, "completing a move that was interrupted before its last step");
+            let rename = json!({ "name": name });
+            self.client.run(Method::POST, &path, Some(&rename), RENAME_TIMEOUT).await.map_err(failed)?;
+            self.cluster.note_location(&name, &instance.location);
+            self.cluster.note_number(id, number);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Removes the label of a move that has ended, and labels the replica, if there is one, with the member of the machine.
+    async fn end_move(&self, id: ComputerId, at: &str) -> EngineResult<()> {
         let label = json!({ "config": { MOVING: "" } });
-        self.client.patch(&self.cluster.path(id), &label, None).await.map_err(|error| error.at(MOVE))
+        self.client.patch(&self.cluster.path(id), &label, None).await.map_err(|error| error.at(MOVE))?;
+        let replica = documents::replica_name(id, self.cluster.number(id) + 1);
+        if self.cluster.has(&replica) && !self.cluster.is_out(&replica) {
+            let label = json!({ "config": { FROM: at } });
+            if let Err(error) = self.client.patch(&documents::path_of(&replica), &label, None).await {
+                tracing::debug!(computer = %id, %error, "could not label the replica; its next refresh does");
+            }
+        }
+        Ok(())
     }
 
     /// Waits while Incus moves an instance.
@@ -267,6 +337,12 @@ impl IncusEngine {
         let listed = self.client.get("/1.0/operations?recursion=1").await.map_err(|error| error.at(MOVE))?;
         Ok(has_move(&listed, &self.cluster.path(id)))
     }
+}
+
+/// The names of instances, by their paths, that are neither machines nor replicas: copies of moves have such names.
+fn temporary_names(paths: &[String]) -> impl Iterator<Item = &str> {
+    let names = paths.iter().filter_map(|path| documents::name_of_path(path));
+    names.filter(|name| documents::machine_of(name).is_none() && documents::replica_of(name).is_none())
 }
 
 /// Whether operations, which are listed by their states, have a running migration or creation of an instance: a move is the one
@@ -320,6 +396,19 @@ mod tests {
         assert_eq!((host.disk_bytes, host.disk_free_bytes, host.has_image), (500, 400, true));
         let unknown = with_resources(HostObservation::default(), &json!({}), &json!({}), false);
         assert_eq!((unknown.cpus, unknown.memory_free_bytes), (0, 0));
+    }
+
+    #[test]
+    fn the_copy_of_a_move_has_a_name_that_is_no_machine_and_no_replica() {
+        let id = ComputerId::random();
+        let names = [
+            documents::name(id, 0),
+            documents::name(id, 1),
+            documents::replica_name(id, 2),
+            "move-of-1".into(),
+        ];
+        let paths = names.map(|name| format!("{}?project=desks", documents::path_of(&name)));
+        assert_eq!(temporary_names(&paths).collect::<Vec<_>>(), ["move-of-1"]);
     }
 
     #[test]

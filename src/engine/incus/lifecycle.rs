@@ -144,7 +144,7 @@ impl IncusEngine {
         mode: BootMode,
     ) -> EngineResult<Endpoint> {
         check_supported(spec)?;
-        let Some((mut instance, mut tag)) = self.find_made(spec.id, START).await? else {
+        let Some((mut instance, mut tag)) = self.find_or_complete(spec.id, START).await? else {
             return Err(EngineError::Absent);
         };
         let is_earlier = instance.generation() != Some(boot.generation);
@@ -363,7 +363,7 @@ impl IncusEngine {
     }
 
     pub(super) async fn observe_instance(&self, id: ComputerId) -> EngineResult<Observation> {
-        let Some((instance, _)) = self.find_made(id, OBSERVE).await? else {
+        let Some((instance, _)) = self.find_or_complete(id, OBSERVE).await? else {
             return Ok(Observation::Absent);
         };
         match instance.power() {

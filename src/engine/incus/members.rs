@@ -3,6 +3,7 @@
 //! ```text
 //!   look, every few seconds:  members of the cluster -- status; each online one is asked for its state
 //!                             -> outages by member
+//!                a member joined or left: computers with a replica, and no machine any more -> lost with their member
 //!                seldom:      names of all instances (the database answers alone) -> number of each computer's machine
 //!                             members of all instances: this asks every member
 //!                each time:   superseded instances of members that answer -> stopped and labelled
@@ -20,7 +21,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::incus::client::{Client, ClientError};
-use crate::incus::documents::{self, FENCED, Instance, OWNER, Power};
+use crate::incus::documents::{self, FENCED, FROM, Instance, OWNER, Power};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
@@ -57,6 +58,8 @@ struct LookState {
     located: Option<Instant>,
     /// Superseded instances that were stopped and labelled since their member answers.
     fenced: BTreeSet<String>,
+    /// Whether the lost computers are known for the present members.
+    knows_lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +70,8 @@ struct ClusterView {
     locations: BTreeMap<String, String>,
     /// How often computers began from a replica, if they did; `None` until the names were listed.
     numbers: Option<BTreeMap<ComputerId, u32>>,
+    /// Computers whose machine was removed with its member, and whose replica is on another one.
+    lost: BTreeMap<ComputerId, HostOutage>,
 }
 
 #[derive(Deserialize)]
@@ -131,7 +136,12 @@ impl Cluster {
         }
         let listed = self.list_members().await;
         let states = match &listed {
-            Ok(members) => self.states(members).await,
+            Ok(members) => {
+                let states = self.states(members).await;
+                // Before the removed members are forgotten: their computers count as out all the time.
+                self.look_for_lost(looks, &states).await?;
+                states
+            }
             // Whether one of them answers, nobody can say.
             Err(_) => self.all_silent(),
         };
@@ -187,6 +197,63 @@ impl Cluster {
         }
         seen.members = states;
         seen.outages = outages;
+    }
+
+    /// Finds the computers that were lost with a removed member, once after each change of the members.
+    async fn look_for_lost(
+        &self,
+        looks: &mut LookState,
+        members: &BTreeMap<String, HostState>,
+    ) -> EngineResult<()> {
+        let is_changed = !self.seen().members.keys().eq(members.keys());
+        if looks.knows_lost && !is_changed {
+            return Ok(());
+        }
+        looks.knows_lost = false;
+        let names = self.list_names().await?;
+        let (mut lost, mut is_whole) = (BTreeMap::new(), true);
+        for (id, replica) in replicas_without_machine(&names) {
+            let label = match self.ask(&documents::path_of(&replica)).await {
+                Ok(found) => {
+                    let instance: Instance =
+                        serde_json::from_value(found).map_err(|error| EngineError::failed(NAMES, error))?;
+                    if instance.label(OWNER) != Some(self.owner.as_str()) {
+                        continue;
+                    }
+                    instance.label(FROM).map(str::to_owned)
+                }
+                Err(error) if error.is_missing() => continue,
+                Err(_) => {
+                    is_whole = false;
+                    None
+                }
+            };
+            let outage = self.loss(id, label, members);
+            lost.extend(outage.map(|outage| (id, outage)));
+        }
+        for (id, outage) in &lost {
+            tracing::warn!(computer = %id, host = outage.host, "its host was removed, and it has a replica");
+        }
+        self.seen().lost = lost;
+        looks.knows_lost = is_whole;
+        Ok(())
+    }
+
+    /// The outage of a computer without a machine. `label` is its member, as its replica names it. `None` while that is
+    /// a member: somebody removed only the machine.
+    fn loss(
+        &self,
+        id: ComputerId,
+        label: Option<String>,
+        members: &BTreeMap<String, HostState>,
+    ) -> Option<HostOutage> {
+        let name = self.name(id);
+        let seen = self.seen();
+        let known = seen.lost.get(&id);
+        let host = known.map(|known| known.host.clone()).or_else(|| seen.locations.get(&name).cloned());
+        let host = host.or(label).filter(|host| !members.contains_key(host))?;
+        let since = known.map(|known| known.since).or_else(|| seen.outages.get(&host).copied());
+        Some(HostOutage { host, since: since.unwrap_or_else(clock::now), is_removed: true })
     }
 
     async fn look_at_instances(&self, looks: &mut LookState) -> EngineResult<()> {
@@ -270,7 +337,14 @@ impl Cluster {
 
     /// Notes that the machine of a computer is the instance of this number.
     pub(super) fn note_number(&self, id: ComputerId, number: u32) {
-        self.seen().numbers.get_or_insert_default().insert(id, number);
+        let mut seen = self.seen();
+        seen.numbers.get_or_insert_default().insert(id, number);
+        seen.lost.remove(&id);
+    }
+
+    /// Forgets that a computer was lost with its member: it has no replica any more.
+    pub(super) fn forget_lost(&self, id: ComputerId) {
+        self.seen().lost.remove(&id);
     }
 
     /// Name of the instance that is a computer's machine.
@@ -291,13 +365,21 @@ impl Cluster {
         }
     }
 
-    /// The outage of the member of a computer's machine.
+    /// The outage of the member of a computer's machine, or its removal from the cluster.
     pub(super) fn outage(&self, id: ComputerId) -> Option<HostOutage> {
         let name = self.name(id);
         let seen = self.seen();
+        if let Some(lost) = seen.lost.get(&id) {
+            return Some(lost.clone());
+        }
         let member = seen.locations.get(&name)?;
         let since = *seen.outages.get(member)?;
-        Some(HostOutage { host: member.clone(), since })
+        Some(HostOutage { host: member.clone(), since, is_removed: false })
+    }
+
+    /// Whether an instance was seen.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.seen().locations.contains_key(name)
     }
 
     /// Whether the member of an instance is known not to answer.
@@ -321,11 +403,12 @@ impl Cluster {
         (seen.members.clone(), instances)
     }
 
-    /// What the cluster says of a member now; `None` where it has none of this name.
+    /// What the cluster says of a member now; `None` where it has none of this name, and no computer was lost with one.
     pub(super) async fn state_now(&self, member: &str) -> EngineResult<Option<HostState>> {
         let members = self.list_members().await?;
         let Some(record) = members.iter().find(|record| record.server_name == member) else {
-            return Ok(None);
+            let is_removed = self.seen().lost.values().any(|lost| lost.host == member);
+            return Ok(is_removed.then_some(HostState::Removed));
         };
         let is_offline = record.is_offline();
         let answered = if is_offline { None } else { Some(self.answers(member).await) };
@@ -394,16 +477,37 @@ impl Cluster {
     }
 }
 
-/// How often computers began from a replica, of those that did.
+/// How often computers began from a replica, of those that did. A replica has the next number, also when the machine was lost.
 fn numbers(names: &[String]) -> BTreeMap<ComputerId, u32> {
     let mut numbers = BTreeMap::new();
-    for (id, number) in names.iter().filter_map(|name| documents::machine_of(name)) {
+    let number_of = |name: &String| {
+        let replica = || documents::replica_of(name).map(|(id, number)| (id, number.saturating_sub(1)));
+        documents::machine_of(name).or_else(replica)
+    };
+    for (id, number) in names.iter().filter_map(number_of) {
         if number > 0 {
             let known: &mut u32 = numbers.entry(id).or_default();
             *known = number.max(*known);
         }
     }
     numbers
+}
+
+/// Computers that have a replica, whose name is returned, but no machine with the number before.
+fn replicas_without_machine(names: &[String]) -> Vec<(ComputerId, String)> {
+    let machines: BTreeMap<ComputerId, u32> = names.iter().fold(BTreeMap::new(), |mut machines, name| {
+        if let Some((id, number)) = documents::machine_of(name) {
+            let known = machines.entry(id).or_insert(number);
+            *known = number.max(*known);
+        }
+        machines
+    });
+    let alone = names.iter().filter_map(|name| {
+        let (id, number) = documents::replica_of(name)?;
+        let is_alone = machines.get(&id).is_none_or(|machine| machine.saturating_add(1) < number);
+        is_alone.then(|| (id, name.clone()))
+    });
+    alone.collect()
 }
 
 #[cfg(test)]
@@ -428,6 +532,9 @@ mod tests {
             "web".to_owned(),
         ];
         assert_eq!(numbers(&names), BTreeMap::from([(late, 2)]));
+        // The same without the machine, which was lost with its member.
+        let lost = [documents::name(early, 0), documents::name(late, 0), documents::replica_name(late, 3)];
+        assert_eq!(numbers(&lost), BTreeMap::from([(late, 2)]));
         let cluster = cluster();
         cluster.note_number(late, 2);
         for number in 0..=2 {
@@ -482,6 +589,48 @@ mod tests {
         assert_eq!(cluster.outage(id), None);
         assert!(cluster.is_out(&documents::name(id, 0)));
         assert_eq!(cluster.members().1, BTreeMap::from([("m1".to_owned(), 1), ("m2".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn a_computer_is_lost_when_only_its_replica_is_left() {
+        let id = ComputerId::random();
+        let (machine, replica) = (documents::name, documents::replica_name);
+        for (names, expected) in [
+            (vec![machine(id, 0), replica(id, 1)], None),
+            (vec![machine(id, 1), replica(id, 2)], None),
+            (vec![machine(id, 0)], None),
+            (vec![replica(id, 1)], Some(1)),
+            // The superseded one is on another member.
+            (vec![machine(id, 0), replica(id, 2)], Some(2)),
+            // An old replica is superseded, too.
+            (vec![machine(id, 2), replica(id, 1)], None),
+        ] {
+            let expected: Vec<_> = expected.map(|number| (id, replica(id, number))).into_iter().collect();
+            assert_eq!(replicas_without_machine(&names), expected, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_removed_member_is_out_as_long_as_a_computer_was_lost_with_it() {
+        let (cluster, id, other) = (cluster(), ComputerId::random(), ComputerId::random());
+        let members = |names: &[&str]| -> BTreeMap<String, HostState> {
+            names.iter().map(|name| ((*name).to_owned(), HostState::Online)).collect()
+        };
+        let label = Some("m2".to_owned());
+        assert_eq!(cluster.loss(id, label.clone(), &members(&["m1", "m2"])), None);
+        assert_eq!(cluster.loss(id, None, &members(&["m1"])), None, "nobody knows where it was");
+        let loss = cluster.loss(id, label, &members(&["m1"])).unwrap();
+        assert!(loss.is_removed && loss.host == "m2", "{loss:?}");
+        cluster.seen().lost.insert(id, loss.clone());
+        cluster.note_states(members(&["m1"]));
+        assert_eq!(cluster.outage(id), Some(loss.clone()));
+        assert_eq!(cluster.loss(id, None, &members(&["m1"])), Some(loss), "it has lasted since then");
+        // It moved after the last refresh.
+        cluster.note_location(&documents::name(other, 0), "m3");
+        let loss = cluster.loss(other, Some("m1".to_owned()), &members(&["m1"])).unwrap();
+        assert_eq!(loss.host, "m3");
+        cluster.note_number(id, 1);
+        assert_eq!(cluster.outage(id), None);
     }
 
     #[tokio::test]

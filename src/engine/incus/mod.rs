@@ -132,7 +132,7 @@ impl IncusEngine {
         let folder = state.root().join(FOLDER);
         private_folder(&folder).map_err(host_error(OPEN, &folder))?;
         let agent = if mode == OpenMode::Run { Some(install_agent(&host, &state)?) } else { None };
-        let client = Client::open(&settings)?;
+        let client = Client::open(&settings)?.until(host.acts_until.clone());
         let tasks = Tasks::new();
         let owner = owner(&folder.join(OWNER_FILE))?;
         let cluster = Arc::new(Cluster::new(client.clone(), owner.clone()));

@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use crate::incus::IncusEngine;
 use crate::incus::client::ClientError;
-use crate::incus::documents::{self, FAILED, Instance, MADE, OWNER, SAVED, STATE};
+use crate::incus::documents::{self, FAILED, FROM, Instance, MADE, OWNER, SAVED, STATE};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::host::outage::HostState;
-use hotdesk_domain::host::replica::choose_host;
+use hotdesk_domain::host::replica::{choose_host, needs_new_copy};
 
 const REFRESH: &str = "refresh the replica";
 const LIST: &str = "list the replicas";
@@ -31,8 +31,6 @@ const BEGIN: &str = "begin from the replica";
 const COPY_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Timeout of an operation on snapshots and names.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(600);
-/// Failed refreshes in a row after which a replica is copied anew: a refresh fails for ever once the two sides share no snapshot.
-const MAX_FAILURES: u32 = 2;
 
 impl IncusEngine {
     pub(super) async fn refresh_replica(
@@ -56,8 +54,9 @@ impl IncusEngine {
         }
         let earlier = self.find_replica(&to, REFRESH).await?;
         let failures = earlier.as_ref().and_then(|earlier| earlier.label(FAILED)?.parse().ok()).unwrap_or(0);
-        if earlier.is_some_and(|earlier| earlier.location != host) || failures >= MAX_FAILURES {
-            self.delete(&to, REFRESH).await?;
+        if needs_new_copy(earlier.as_ref().map(|earlier| earlier.location.as_str()), &host, failures) {
+            // The controller first forgets it: its record must not show a replica that is not there.
+            return Err(EngineError::Damaged(format!("the replica {to} must be copied anew")));
         }
         if let Some(base) = source.base() {
             self.bring_base(base, Some(&host), REFRESH).await?;
@@ -77,7 +76,7 @@ impl IncusEngine {
             }
             return Err(failed(error));
         }
-        let label = json!({ "config": { STATE: state, FAILED: "" } });
+        let label = json!({ "config": { STATE: state, FAILED: "", FROM: source.location } });
         self.client.patch(&replica, &label, None).await.map_err(failed)?;
         self.drop_states(&from, Some(&state)).await;
         Ok(host)
@@ -146,6 +145,7 @@ impl IncusEngine {
                 self.delete(&name, REMOVE).await?;
             }
         }
+        self.cluster.forget_lost(id);
         let machine = self.cluster.name(id);
         if !self.cluster.is_out(&machine) {
             self.drop_states(&machine, None).await;
@@ -177,6 +177,7 @@ impl IncusEngine {
                 self.delete(&name, step).await?;
             }
         }
+        self.cluster.forget_lost(id);
         Ok(())
     }
 
@@ -192,7 +193,8 @@ impl IncusEngine {
             // With a new number, the machine is the former replica, whose member answers.
             return if number > known { Ok(()) } else { Err(EngineError::failed(BEGIN, "its host answers")) };
         };
-        if self.cluster.state_now(&outage.host).await? != Some(HostState::Offline) {
+        let state = self.cluster.state_now(&outage.host).await?;
+        if !matches!(state, Some(HostState::Offline | HostState::Removed)) {
             return Err(EngineError::failed(BEGIN, format!("the host {} is not offline", outage.host)));
         }
         let replica = documents::replica_name(id, number + 1);
@@ -214,7 +216,7 @@ impl IncusEngine {
             None => return Err(EngineError::Damaged(format!("the first copy to {replica} is not whole"))),
         }
         // The state may be that of a suspended machine, whose memory is not continued on another member.
-        let label = json!({ "config": { MADE: "1", FAILED: "", SAVED: "" } });
+        let label = json!({ "config": { MADE: "1", FAILED: "", SAVED: "", FROM: "" } });
         self.client.patch(&path, &label, None).await.map_err(failed)?;
         let rename = json!({ "name": documents::name(id, number + 1) });
         self.client.run(Method::POST, &path, Some(&rename), CHANGE_TIMEOUT).await.map_err(failed)?;

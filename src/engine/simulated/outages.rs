@@ -35,7 +35,7 @@ impl SimulatedHost {
             return None;
         }
         let since = (*self.cut_at())?;
-        Some(HostOutage { host: FIRST_HOST.to_owned(), since })
+        Some(HostOutage { host: FIRST_HOST.to_owned(), since, is_removed: false })
     }
 
     pub(super) fn state_of(&self, host: &str) -> Option<HostState> {

@@ -1,7 +1,7 @@
 //! Connection of a controller to the lease of its database, and to what all controllers over it must have in common.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::{AnyConnection, Connection, Executor};
 use tokio::time::timeout;
@@ -11,12 +11,16 @@ use super::address::PostgresAddress;
 use super::connections::{SESSION, START_TIMEOUT, check_texts, connect};
 use super::lease::{self, Epoch, LeaseAnswer, RENEWAL_PAUSE, remaining};
 use crate::failed;
+use hotdesk_base::clock;
+use hotdesk_base::time::deadline::SharedDeadline;
 use hotdesk_domain::error::{Error, Result};
 
 /// Longest time of a request for the lease, a new connection included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause before a failed renewal is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Longest sleep of the thread that watches the lease. Sleeps do not count the time while the host is suspended.
+const WATCH_STEP: Duration = Duration::from_millis(500);
 
 /// A value that all controllers over one database have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,32 +46,52 @@ impl SharedValue {
 pub struct LeaseClient {
     database: PostgresAddress,
     /// Id of this process.
-    holder: String,
+    holder: Uuid,
     /// URL at which other controllers reach this one.
     address: String,
     connection: Option<AnyConnection>,
-    /// Beginning of the last request that took or renewed the lease.
-    requested_at: Instant,
+    /// Beginning of the last request that took or renewed the lease, on the boot clock.
+    requested_at: Duration,
     watch: LeaseWatch,
 }
 
-/// Clock of a lease for a thread of its own, which runs out also while the async runtime stands still.
-#[derive(Clone, Debug, Default)]
-pub struct LeaseWatch(Arc<Mutex<Option<Instant>>>);
+/// Clock of a lease for a thread of its own, which runs out also while the async runtime stands still. It counts the time while
+/// the host is suspended.
+#[derive(Clone, Debug)]
+pub struct LeaseWatch {
+    /// Beginning of the last request that took or renewed the lease, on the boot clock; `None` without a lease.
+    requested_at: Arc<Mutex<Option<Duration>>>,
+    deadline: SharedDeadline,
+}
+
+impl Default for LeaseWatch {
+    /// The clock of a process without the lease.
+    fn default() -> Self {
+        Self { requested_at: Arc::default(), deadline: SharedDeadline::passed() }
+    }
+}
 
 impl LeaseWatch {
     /// Blocks this thread until the lease has run out, which is `true`, or was released.
     pub fn has_run_out(&self) -> bool {
         loop {
-            let requested_at = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let requested_at = *self.requested_at.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(requested_at) = requested_at else { return false };
-            let Some(left) = remaining(requested_at.elapsed()) else { return true };
-            std::thread::sleep(left);
+            let Some(left) = remaining(since(requested_at)) else { return true };
+            std::thread::sleep(left.min(WATCH_STEP));
         }
     }
 
-    fn set(&self, requested_at: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = requested_at;
+    /// Returns the end of the lease for those that act by it. It has passed while this process has no lease.
+    pub fn deadline(&self) -> SharedDeadline {
+        self.deadline.clone()
+    }
+
+    fn set(&self, requested_at: Option<Duration>) {
+        let mut stored = self.requested_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = |began: Duration| began.saturating_add(remaining(Duration::ZERO).unwrap_or_default());
+        self.deadline.set(requested_at.map(end).unwrap_or_default());
+        *stored = requested_at;
     }
 }
 
@@ -85,10 +109,10 @@ impl LeaseClient {
         connection.execute(SESSION).await.map_err(failed("open the store"))?;
         Ok(Self {
             database,
-            holder: Uuid::new_v4().to_string(),
+            holder: Uuid::new_v4(),
             address: address.to_owned(),
             connection: Some(connection),
-            requested_at: Instant::now(),
+            requested_at: clock::since_boot(),
             watch: LeaseWatch::default(),
         })
     }
@@ -117,7 +141,7 @@ impl LeaseClient {
     /// # Errors
     /// `Unavailable` or `Internal` when the database fails or does not answer.
     pub async fn request(&mut self) -> Result<LeaseAnswer> {
-        let began = Instant::now();
+        let began = clock::since_boot();
         let asked = timeout(REQUEST_TIMEOUT, self.request_once()).await;
         let silent =
             || Error::unavailable("Service temporarily unavailable").context("the database is silent");
@@ -133,7 +157,7 @@ impl LeaseClient {
         self.connection().await?;
         // A request that fails or is dropped leaves no connection with a transaction.
         let mut connection = self.connection.take().ok_or_else(no_connection)?;
-        let (holder, address) = (&self.holder, &self.address);
+        let (holder, address) = (self.holder, &self.address);
         let answer = async {
             let mut tx = connection.begin().await?;
             let now: i64 =
@@ -153,12 +177,12 @@ impl LeaseClient {
     pub async fn keep(&mut self, epoch: Epoch) -> &'static str {
         let expired = "it could not be renewed in time";
         // The first steps of a leader took some of it.
-        let mut pause = RENEWAL_PAUSE.saturating_sub(self.requested_at.elapsed());
+        let mut pause = RENEWAL_PAUSE.saturating_sub(since(self.requested_at));
         loop {
-            let Some(left) = remaining(self.requested_at.elapsed()) else { return expired };
+            let Some(left) = remaining(since(self.requested_at)) else { return expired };
             tokio::time::sleep(pause.min(left)).await;
             // This process may have stood still meanwhile.
-            let Some(left) = remaining(self.requested_at.elapsed()) else { return expired };
+            let Some(left) = remaining(since(self.requested_at)) else { return expired };
             match timeout(left, self.request()).await {
                 Ok(Ok(LeaseAnswer::Leading(found))) if found == epoch => pause = RENEWAL_PAUSE,
                 Ok(Ok(LeaseAnswer::Leading(_) | LeaseAnswer::Following(_))) => {
@@ -179,10 +203,10 @@ impl LeaseClient {
     /// Ends the lease, so that another controller takes it at once. A failure only delays that.
     pub async fn release(&mut self) {
         self.watch.set(None);
-        let holder = self.holder.clone();
+        let holder = self.holder;
         let released = timeout(REQUEST_TIMEOUT, async {
             let connection = self.connection().await?;
-            lease::release(connection, &holder).await.map_err(failed("release the lease"))
+            lease::release(connection, holder).await.map_err(failed("release the lease"))
         });
         if let Ok(Err(error)) = released.await {
             tracing::debug!(error = format_args!("{error:#}"), "the lease is released by its end");
@@ -245,6 +269,11 @@ impl LeaseClient {
     }
 }
 
+/// The time since an earlier time of the boot clock.
+fn since(earlier: Duration) -> Duration {
+    clock::since_boot().saturating_sub(earlier)
+}
+
 fn no_connection() -> Error {
     Error::internal("the connection of the lease is in use")
 }
@@ -256,10 +285,19 @@ mod tests {
     #[test]
     fn the_clock_of_a_lease_runs_out_unless_it_was_released() {
         let watch = LeaseWatch::default();
-        assert!(!watch.has_run_out());
-        let past = Instant::now().checked_sub(Duration::from_millis(9_400));
+        let deadline = watch.deadline();
+        assert!(!watch.has_run_out() && deadline.has_passed());
+        watch.set(Some(clock::since_boot()));
+        assert!(!deadline.has_passed());
+        let past = clock::since_boot().checked_sub(Duration::from_millis(9_400));
         watch.set(past);
-        assert!(watch.has_run_out());
-        assert!(past.is_none_or(|past| past.elapsed() >= Duration::from_millis(9_500)));
+        // A host that has just booted has no such past.
+        if let Some(past) = past {
+            assert!(watch.has_run_out() && deadline.has_passed());
+            assert!(since(past) >= Duration::from_millis(9_500));
+        }
+        watch.set(Some(clock::since_boot()));
+        watch.set(None);
+        assert!(!watch.has_run_out() && deadline.has_passed());
     }
 }

@@ -5,6 +5,8 @@ use crate::{Store, failed};
 use hotdesk_base::clock;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::time::UnixMillis;
+use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::host::outage::ReplicaState;
 
@@ -97,6 +99,27 @@ impl Store {
         write.commit().await
     }
 
+    /// Stores that a computer is stopped because its host is gone. Memory may be saved on the host, so its token stays: the host
+    /// may return.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn stop_lost(&self, computer: ComputerId) -> Result<()> {
+        let mut write = self.write().await?;
+        let row = write.computer(computer).await?;
+        write.status(computer, Status::Stopped).await?;
+        sqlx::query("UPDATE computers SET status_reason = $2 WHERE id = $1")
+            .bind(computer.to_string())
+            .bind(StatusReason::HostGone.name())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("store that the host of a computer is gone"))?;
+        if let Some(token) = &row.saved_token {
+            write.set_saved_token(computer, token).await?;
+        }
+        write.commit().await
+    }
+
     /// Stores that a host is gone, and returns that with the time of the first confirmation.
     ///
     /// # Errors
@@ -166,6 +189,7 @@ impl From<GoneHostRow> for GoneHost {
 mod tests {
     use super::*;
     use crate::fleet::threads::fixture::Fixture;
+    use hotdesk_base::ids::ComputerRef;
 
     type Columns = (i64, Option<String>, Option<i64>, Option<i64>, Option<String>, Option<i64>);
 
@@ -194,6 +218,46 @@ mod tests {
         assert_eq!(columns(&fixture).await, expected);
         store.set_replica(computer, None).await.unwrap();
         assert_eq!(columns(&fixture).await, expected);
+    }
+
+    #[tokio::test]
+    async fn a_computer_whose_host_is_gone_keeps_the_token_of_its_memory() {
+        let fixture = Fixture::new().await;
+        let (store, computer) = (&fixture.store, fixture.computer);
+        let row = async || store.computer(&ComputerRef::Id(computer)).await.unwrap().unwrap();
+        store.begin_boot(computer, Status::Running).await.unwrap();
+        let token = row().await.agent_token;
+        // Its host is gone in the middle of a resume.
+        store.begin_resume(computer).await.unwrap();
+        store.stop_lost(computer).await.unwrap();
+        let lost = row().await;
+        assert_eq!((lost.status, lost.status_reason), (Status::Stopped, Some(StatusReason::HostGone)));
+        assert_eq!(lost.saved_token.unwrap().reveal(), token.reveal());
+        // The host returns with the memory.
+        store.set_status(computer, Status::Suspended).await.unwrap();
+        assert!(row().await.saved_token.is_some());
+        store.stop_lost(computer).await.unwrap();
+        store.begin_boot(computer, Status::Starting).await.unwrap();
+        assert!(row().await.saved_token.is_none());
+    }
+
+    #[tokio::test]
+    async fn computers_with_replicas_are_those_that_have_or_want_one() {
+        let fixture = Fixture::new().await;
+        let (store, computer) = (&fixture.store, fixture.computer);
+        // Its secrets are sealed then, and are opened.
+        store.begin_boot(computer, Status::Running).await.unwrap();
+        let replica = ReplicaState { host: "m3".to_owned(), refreshed_at: UnixMillis::new(7) };
+        for (minutes, replica, is_listed) in
+            [(0, None, false), (5, None, true), (5, Some(&replica), true), (0, Some(&replica), true)]
+        {
+            store.set_replication(computer, minutes).await.unwrap();
+            store.set_replica(computer, replica).await.unwrap();
+            let listed: Vec<ComputerId> =
+                store.computers_with_replicas().await.unwrap().into_iter().map(|it| it.id).collect();
+            let expected = if is_listed { vec![computer] } else { Vec::new() };
+            assert_eq!(listed, expected, "{minutes} {replica:?}");
+        }
     }
 
     #[tokio::test]

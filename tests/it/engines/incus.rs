@@ -396,8 +396,34 @@ async fn a_computer_of_a_dead_member_begins_from_its_replica_once_the_operator_c
     let states = cluster.instances("ns");
     assert!(states.contains(&stopped), "nothing started it: {states:?}");
 
-    // It gets a new replica, and everything goes with it.
-    record_until(&controller, &id, REPLICA_TIMEOUT, |it| it["replica"].is_object()).await;
+    // It gets a new replica.
+    let record = record_until(&controller, &id, REPLICA_TIMEOUT, |it| it["replica"].is_object()).await;
+
+    // Its next host dies, too, and is removed before anybody confirms that it is gone.
+    let doomed = if record["replica"]["host"] == "m2" { "m3" } else { "m2" };
+    move_to(&controller, &id, doomed).await;
+    cluster.run("kill", &[&doomed[1..]]);
+    cluster.run("cut", &[&doomed[1..]]);
+    record_until(&controller, &id, OUTAGE_TIMEOUT, |it| it["status_reason"] == "host_unreachable").await;
+    let member = format!("/1.0/cluster/members/{doomed}?force=1");
+    cluster.run("incus", &["1", "query", "--request", "DELETE", &member]);
+    let is_removed =
+        |it: &Value| it["status_message"].as_str().is_some_and(|text| text.contains("was removed"));
+    let record = record_until(&controller, &id, RECOVERY_TIMEOUT, is_removed).await;
+    assert_eq!(record["status"], "running", "{record}");
+    // The next controller knows it from the replica alone.
+    controller.restart().await;
+    record_until(&controller, &id, RECOVERY_TIMEOUT, is_removed).await;
+    let gone = format!("/operator/hosts/{doomed}/gone");
+    let confirmed = controller.post(&gone, json!({"confirm": doomed})).await;
+    assert_eq!((confirmed.status, &confirmed.body["with_replica"]), (200, &json!(1)), "{}", confirmed.body);
+    record_until(&controller, &id, END_TIMEOUT, |it| it["status"] == "stopped").await;
+    let started = controller.act(&id, "start", json!({})).await;
+    assert_eq!(started.status, 200, "{}", started.body);
+    controller.until_status(&id, "running").await;
+    assert_eq!(controller.bash(&id, "cat /root/note").await, "early\n");
+
+    // Everything goes with the computers.
     for id in &ids {
         assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
     }
@@ -407,7 +433,7 @@ async fn a_computer_of_a_dead_member_begins_from_its_replica_once_the_operator_c
 #[tokio::test(flavor = "multi_thread")]
 async fn computers_of_a_cluster_move_to_other_members_and_a_drain_empties_one() {
     let Some(cluster) = IncusCluster::start(3) else { return };
-    let controller = RunningController::boot_with(&cluster.configuration(Route::Tls)).await;
+    let mut controller = RunningController::boot_with(&cluster.configuration(Route::Tls)).await;
     cluster.publish(&controller);
     let workspace = controller.workspace("demo").await;
     let (one, two) =
@@ -451,6 +477,18 @@ async fn computers_of_a_cluster_move_to_other_members_and_a_drain_empties_one() 
     assert_ne!(three["host"], free);
     let restored = controller.post(&format!("/operator/hosts/{free}/restore"), json!({})).await;
     assert_eq!((restored.status, &restored.body["status"]), (200, &json!("online")), "{}", restored.body);
+
+    // The copy of a move whose source was lost before the last step gets the name of the machine.
+    assert_eq!(controller.act(&one, "stop", json!({})).await.status, 200);
+    controller.until_status(&one, "stopped").await;
+    let name = format!("hd-{one}");
+    cluster.run("incus", &["1", "config", "set", &name, "user.hotdesk.moving=m1"]);
+    cluster.run("incus", &["1", "rename", &name, "incus-move-of-one"]);
+    controller.restart().await;
+    assert_eq!(controller.act(&one, "start", json!({})).await.status, 200);
+    controller.until_status(&one, "running").await;
+    assert_eq!(controller.bash(&one, "cat /root/note").await, "kept\n");
+    assert!(cluster.instances("n").contains(&name));
 
     for id in [one, two, id_of(&three)] {
         assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Fleet;
 use crate::computers::runner::Work;
 use hotdesk_base::ids::{ComputerId, ComputerRef};
@@ -14,6 +16,8 @@ use hotdesk_domain::host::outage::{HostOutage, HostState};
 use hotdesk_domain::host::replica::check_interval;
 use hotdesk_store::hosts::replicas::GoneHost;
 
+/// Pause before work is sent again to a runner whose mailbox is full.
+const SEND_PAUSE: Duration = Duration::from_millis(200);
 /// For the stored stops of all computers of a host that is gone, before the operator gets the answer.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -58,7 +62,8 @@ impl Fleet {
     /// Stores that a host is gone, after the operator has confirmed it, and stops its computers.
     ///
     /// # Errors
-    /// Those of [`check_gone`]; `Unavailable` when nobody answers for the hosts, or when the store fails.
+    /// Those of [`check_gone`]; `Unavailable` when nobody answers for the hosts, when the store fails, or when a runner takes no
+    /// work for too long: the others have stopped their computers, and the confirmation can be repeated.
     pub async fn confirm_gone(&self, name: &str, confirm: &str) -> Result<ConfirmedLoss> {
         let state = self.engine().host_state(name).await.map_err(|error| {
             Error::unavailable("The cluster does not answer").retry_after(5).context(error)
@@ -69,22 +74,23 @@ impl Fleet {
         self.engine().watch_hosts().await;
         let outages = self.outages();
         let mut loss = ConfirmedLoss { host, computers: 0, with_replica: 0 };
-        let mut stops = Vec::new();
+        let mut lost = Vec::new();
         for row in self.shared.store.all_computers().await? {
             if outages.get(&row.id).is_none_or(|outage| outage.host != name) {
                 continue;
             }
-            let (_, finished) = self.shared.send(row.id, Work::HostGone)?;
-            stops.push(finished);
+            lost.push(row.id);
             loss.computers += 1;
             loss.with_replica += usize::from(row.replica.is_some());
         }
         // A runner may still wait for an answer of the host; it stops its computer afterwards.
-        let deadline = tokio::time::Instant::now() + STOP_TIMEOUT;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        let send = |id| self.shared.send(id, Work::HostGone).map(|(_, finished)| finished);
+        let (stops, refused) = send_to_all(lost, deadline, send).await;
         for finished in stops {
             let _late = tokio::time::timeout_at(deadline, finished).await;
         }
-        Ok(loss)
+        refused.map_or(Ok(loss), Err)
     }
 
     /// Forgets that hosts are gone which answer again.
@@ -98,9 +104,59 @@ impl Fleet {
                     tracing::info!(host = host.name, "a host that was gone answers again, or was removed");
                     self.shared.store.remove_gone_host(&host.name).await?;
                 }
-                Ok(Some(HostState::Silent | HostState::Offline)) | Err(_) => {}
+                Ok(Some(HostState::Silent | HostState::Offline | HostState::Removed)) | Err(_) => {}
             }
         }
         Ok(())
+    }
+}
+
+/// Sends work to the runners of all these computers; to those that refuse it again until the deadline. Returns what was sent, and
+/// the last refusal.
+async fn send_to_all<T>(
+    mut computers: Vec<ComputerId>,
+    deadline: Instant,
+    mut send: impl FnMut(ComputerId) -> Result<T>,
+) -> (Vec<T>, Option<Error>) {
+    let mut sent = Vec::new();
+    loop {
+        let mut refusal = None;
+        computers.retain(|id| match send(*id) {
+            Ok(receiver) => {
+                sent.push(receiver);
+                false
+            }
+            Err(error) => {
+                refusal = Some(error);
+                true
+            }
+        });
+        if refusal.is_none() || Instant::now() >= deadline {
+            return (sent, refusal);
+        }
+        tokio::time::sleep(SEND_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_runner_that_takes_no_work_delays_no_other() {
+        let [busy, late, free] = [(); 3].map(|()| ComputerId::random());
+        let mut looks = 0;
+        let send = |id: ComputerId| {
+            looks += usize::from(id == busy);
+            let refused = id == busy || (id == late && looks < 3);
+            if refused { Err(Error::unavailable("full")) } else { Ok(id) }
+        };
+        let deadline = Instant::now() + SEND_PAUSE * 10;
+        let (sent, refusal) = send_to_all(vec![busy, late, free], deadline, send).await;
+        assert_eq!(sent, [free, late]);
+        assert!(refusal.is_some());
+        let (sent, refusal) = send_to_all(vec![free], deadline, Ok).await;
+        assert_eq!(sent, [free]);
+        assert!(refusal.is_none());
     }
 }

@@ -146,7 +146,8 @@ impl ComputerHosts {
             Some(name) => check_target(&candidates, name).map(|()| name.to_owned()),
             None => {
                 let own = computer.host.as_deref();
-                choose_host(&candidates, memory_of(computer), own).map(str::to_owned)
+                let replica = computer.replica.as_ref().map(|replica| replica.host.as_str());
+                choose_host(&candidates, memory_of(computer), own, replica).map(str::to_owned)
             }
         }
     }

@@ -35,7 +35,7 @@ impl FleetState {
             return Ok(None);
         }
         let candidates = self.host_candidates(hosts).await?;
-        let chosen = choose_host(&candidates, memory_of(row), None)?.to_owned();
+        let chosen = choose_host(&candidates, memory_of(row), None, None)?.to_owned();
         self.store.set_host(row.id, Some(&chosen)).await?;
         Ok(Some(chosen))
     }

@@ -130,6 +130,9 @@ impl Runner {
                     );
                 }
                 self.settle_as(Status::Error).await?;
+                // The machine may run on a host that does not answer. The last look may be older than its outage.
+                self.shared.engine.watch_hosts().await;
+                self.notes_outage();
                 Err(error)
             }
         }

@@ -7,6 +7,7 @@ mod direct;
 mod error;
 mod events;
 mod exec;
+mod fence;
 mod transport;
 
 use std::convert::Infallible;
@@ -38,6 +39,7 @@ use crate::EngineResult;
 use crate::incus::settings::IncusSettings;
 use direct::IndirectMembers;
 use error::unreachable;
+use hotdesk_base::time::deadline::SharedDeadline;
 use transport::{Connection, Transport};
 
 /// Timeout of a call that begins an operation or reads: a member that is down costs its cluster up to 20 s.
@@ -71,6 +73,8 @@ pub(in crate::incus) struct Client {
     transport: Arc<Transport>,
     project: Arc<str>,
     indirect: Arc<IndirectMembers>,
+    /// After it, calls that change something are refused.
+    acts_until: SharedDeadline,
 }
 
 /// An answer of the API.
@@ -114,7 +118,8 @@ impl Client {
     pub(in crate::incus) fn open(settings: &IncusSettings) -> EngineResult<Self> {
         let transport = Arc::new(Transport::open(settings)?);
         let indirect = Arc::default();
-        Ok(Self { transport, project: settings.project.as_str().into(), indirect })
+        let acts_until = SharedDeadline::default();
+        Ok(Self { transport, project: settings.project.as_str().into(), indirect, acts_until })
     }
 
     /// Reads a thing.
@@ -293,6 +298,8 @@ impl Client {
             let stream = self.transport.connect(BULK_READ).await.map_err(unreachable)?;
             let (mut sender, connection) =
                 http1::handshake(TokioIo::new(stream)).await.map_err(unreachable)?;
+            // Connecting may have taken long, and the host may have been suspended in the meantime.
+            self.check_deadline(request.method())?;
             let answered = async {
                 let response = sender.send_request(request).await.map_err(unreachable)?;
                 let status = response.status().as_u16();

@@ -34,6 +34,8 @@ pub(in crate::incus) const AGENT: &str = "user.hotdesk.agent";
 pub(in crate::incus) const STATE: &str = "user.hotdesk.state";
 /// Label of a replica: how many refreshes in a row have failed.
 pub(in crate::incus) const FAILED: &str = "user.hotdesk.failed";
+/// Label of a replica: the member of the machine at the last refresh or move.
+pub(in crate::incus) const FROM: &str = "user.hotdesk.from";
 /// Label with the time since when an instance is superseded: its computer began from a replica.
 pub(in crate::incus) const FENCED: &str = "user.hotdesk.fenced";
 /// Label of an instance whose programs run under gVisor; others have none.

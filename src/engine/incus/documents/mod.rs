@@ -12,9 +12,9 @@ use crate::incus::settings::IncusSettings;
 use crate::{Boot, Change, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
-use instance::{ADDRESS, BASE_DEVICE, COMPUTER, GENERATION, ISOLATION};
+use instance::{ADDRESS, BASE_DEVICE, GENERATION, ISOLATION};
 pub(super) use instance::{
-    AGENT, AGENT_PROGRAM, BASE, FAILED, FENCED, IMAGE_AGENT, IMAGE_BASE, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER,
+    AGENT, AGENT_PROGRAM, BASE, COMPUTER, FAILED, FENCED, FROM, IMAGE_AGENT, IMAGE_BASE, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER,
     Instance, LAUNCHER, MADE, MOVING, OWNER, PUBLICATION, Power, SAVED, STATE,
 };
 pub(super) use names::{
@@ -227,7 +227,7 @@ pub(super) fn replica(
 ) -> Value {
     let mut config = fixed_config(source.isolation());
     config.extend(labels(id, owner, None));
-    for absent in [MADE, SAVED, STATE, FAILED] {
+    for absent in [MADE, SAVED, STATE, FAILED, FROM] {
         config.insert(absent.to_owned(), json!(""));
     }
     for (key, value) in &source.config {

@@ -17,7 +17,7 @@ use super::super::{AfterWork, Runner, Work, refused};
 use hotdesk_domain::computer::lifecycle::{Operation, Status};
 use hotdesk_domain::computer::status_reason::StatusReason;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::host::outage::{HostOutage, check_operation, unreachable};
+use hotdesk_domain::host::outage::{HostOutage, begun_from, check_operation, unreachable};
 use hotdesk_store::fleet::computers::Computer;
 
 /// Pause between two looks whether the host of a waiting computer answers. The look itself asks nobody.
@@ -66,7 +66,7 @@ impl Runner {
     /// Refuses an operation while the computer's host does not answer, before anything ends. Makes the replica the machine where
     /// the operation begins from it.
     pub(in super::super) async fn check_host(&mut self, operation: Operation, row: &Computer) -> Result<()> {
-        let Some(outage) = self.outage() else { return Ok(()) };
+        let Some(outage) = self.outage() else { return self.note_missed_recovery(row).await };
         // A confirmation ends when the host answers, also for a computer that could not be adopted then.
         let is_confirmed = self.shared.store.gone_hosts().await?.iter().any(|gone| gone.name == outage.host);
         let reason = row.status_reason.filter(|reason| *reason != StatusReason::HostGone || is_confirmed);
@@ -82,6 +82,31 @@ impl Runner {
         Ok(())
     }
 
+    /// Stores that the computer has begun from its replica, if an earlier attempt to store that failed, or a crash prevented it.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Internal` when the store fails.
+    pub(in super::super) async fn note_missed_recovery(&self, row: &Computer) -> Result<()> {
+        if row.status_reason != Some(StatusReason::HostGone) || row.replica.is_none() {
+            return Ok(());
+        }
+        let now = self.shared.engine.host_of(self.id).await;
+        let now = now.map_err(|error| refused("The host of the computer could not be found", &error))?;
+        let from = begun_from(row.status_reason, row.host.as_deref(), row.replica.as_ref(), now.as_deref());
+        if let Some(from) = from {
+            self.shared.store.note_recovery(self.id, from).await?;
+            self.note_host().await;
+        }
+        Ok(())
+    }
+
+    /// Whether the recovery of the computer waits for its host. The removal of one whose host was removed does not.
+    pub(in super::super) fn waits_at_recovery(&mut self, row: &Computer) -> bool {
+        let is_removal = matches!(row.status, Status::Creating | Status::Deleting);
+        self.waits_for_host = self.outage().is_some_and(|outage| !(outage.is_removed && is_removal));
+        self.waits_for_host
+    }
+
     /// Leaves a computer as it is stored, until its host answers.
     pub(in super::super) fn wait_for_host(&mut self, row: &Computer) {
         self.waits_for_host = true;
@@ -93,15 +118,18 @@ impl Runner {
         self.shared.note_live_change(self.id);
     }
 
-    /// Returns a future that ends when the host of a waiting computer answers. It never ends for others.
+    /// Returns a future that ends when the host of a waiting computer answers, or was removed while the computer is being
+    /// removed. It never ends for others.
     pub(in super::super) fn host_return(&self) -> impl Future<Output = ()> + Send + use<> {
         let (waits, id) = (self.waits_for_host, self.id);
+        let is_removal = matches!(self.shown_status(), Some(Status::Creating | Status::Deleting));
         let shared = Arc::clone(&self.shared);
         async move {
             if !waits {
                 return std::future::pending().await;
             }
-            while shared.engine.host_outage(id).is_some() {
+            let is_out = |outage: HostOutage| !(outage.is_removed && is_removal);
+            while shared.engine.host_outage(id).is_some_and(is_out) {
                 tokio::time::sleep(RETURN_PAUSE).await;
             }
         }
@@ -164,7 +192,11 @@ impl Runner {
             | Status::Restarting
             | Status::Error
             | Status::Suspending
-            | Status::Suspended => self.settle_because(Status::Stopped, Some(StatusReason::HostGone)).await,
+            | Status::Suspended => {
+                self.shared.store.stop_lost(self.id).await?;
+                self.show(Status::Stopped, None, None);
+                Ok(())
+            }
         }
     }
 }

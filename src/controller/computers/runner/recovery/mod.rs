@@ -24,13 +24,20 @@ const OBSERVE_RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duratio
 impl Runner {
     /// Recovers the computer after a start of the controller.
     pub(super) async fn recover(&mut self, row: &Computer) -> (Result<()>, AfterWork) {
-        if self.notes_outage() {
+        if self.waits_at_recovery(row) {
             tracing::warn!(computer = %self.id, "its host does not answer; it is recovered when it does");
             self.wait_for_host(row);
             return (Ok(()), AfterWork::Continue);
         }
         if !matches!(row.status, Status::Creating | Status::Deleting) {
             self.recover_snapshots().await;
+        }
+        if let Err(error) = self.note_missed_recovery(row).await {
+            tracing::warn!(
+                computer = %self.id,
+                error = format_args!("{error:#}"),
+                "could not store that the computer has begun from its replica"
+            );
         }
         self.note_host().await;
         let row = &self.finish_resize(row).await;
