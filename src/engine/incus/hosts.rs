@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 
 use crate::incus::IncusEngine;
 use crate::incus::client::{Client, ClientError};
-use crate::incus::documents::{self, COMPUTER, FENCED, FROM, ImageRecord, Instance, MADE, MOVING, OWNER, Power};
+use crate::incus::documents::{
+    self, COMPUTER, FENCED, FROM, ImageRecord, Instance, MADE, MOVING, OWNER, Power,
+};
 use crate::incus::settings::IncusSettings;
 use crate::{EngineError, EngineResult, HostObservation};
 use hotdesk_base::ids::ComputerId;

@@ -14,8 +14,8 @@ use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::computer::isolation::Isolation;
 use instance::{ADDRESS, BASE_DEVICE, GENERATION, ISOLATION};
 pub(super) use instance::{
-    AGENT, AGENT_PROGRAM, BASE, COMPUTER, FAILED, FENCED, FROM, IMAGE_AGENT, IMAGE_BASE, IMAGE_BYTES, IMAGE_ID, IMAGE_OWNER,
-    Instance, LAUNCHER, MADE, MOVING, OWNER, PUBLICATION, Power, SAVED, STATE,
+    AGENT, AGENT_PROGRAM, BASE, COMPUTER, FAILED, FENCED, FROM, IMAGE_AGENT, IMAGE_BASE, IMAGE_BYTES,
+    IMAGE_ID, IMAGE_OWNER, Instance, LAUNCHER, MADE, MOVING, OWNER, PUBLICATION, Power, SAVED, STATE,
 };
 pub(super) use names::{
     id_of, id_of_path, machine_of, name, name_of_path, path_of, replica_name, replica_of, snapshot_name,
