@@ -470,8 +470,8 @@ impl Cluster {
             stopped.map_err(|error| error.at(STEP))?;
         }
         if instance.label(FENCED).is_none() {
-            let label = json!({ "config": { FENCED: clock::now().iso8601() } });
-            self.client.patch(&path, &label, None).await.map_err(|error| error.at(STEP))?;
+            let change = documents::fence(&instance, &clock::now().iso8601());
+            self.client.patch(&path, &change, None).await.map_err(|error| error.at(STEP))?;
         }
         Ok(())
     }

@@ -280,6 +280,15 @@ pub(super) fn boot(
     json!({ "config": config, "devices": devices })
 }
 
+/// Change of a superseded instance, whose computer goes on in another: it never starts again, and its address is free on its member.
+pub(super) fn fence(instance: &Instance, time: &str) -> Value {
+    let mut change = json!({ "config": { FENCED: time } });
+    if instance.devices.contains_key(NIC) {
+        change["devices"] = json!({ NIC: { "type": "none" } });
+    }
+    change
+}
+
 /// Change of one dimension of a running instance; `None` when the instance has nothing to change.
 pub(super) fn resize(instance: &Instance, change: Change) -> Option<Value> {
     let with = |device: &str, values: &[(&str, Option<String>)]| {
@@ -612,6 +621,15 @@ mod tests {
         // The labels are empty in an instance that is being made.
         let fresh = instance(json!({"status": "Stopped", "config": {MADE: "", GENERATION: ""}}));
         assert!(!fresh.is_made() && fresh.generation().is_none());
+    }
+
+    #[test]
+    fn a_superseded_instance_keeps_no_address() {
+        let label = json!({ FENCED: "now" });
+        let nic = instance(json!({"status": "Stopped", "config": {}, "devices": {"eth0": {"type": "nic"}}}));
+        assert_eq!(fence(&nic, "now"), json!({"config": label, "devices": {"eth0": {"type": "none"}}}));
+        let bare = instance(json!({"status": "Stopped", "config": {}, "devices": {}}));
+        assert_eq!(fence(&bare, "now"), json!({ "config": label }));
     }
 
     #[test]

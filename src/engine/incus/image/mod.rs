@@ -170,7 +170,8 @@ impl GuestImage {
         let failed = host_error(PUBLISH, scratch);
         let staged = tempfile::tempdir_in(scratch).map_err(&failed)?;
         let mut tar = Tarball::new(scratch)?;
-        tar.add(staged.path(), &["metadata.yaml"]);
+        // Members keep the archive of an image. The fastest compression: each of them unpacks it.
+        tar.option("--use-compress-program=gzip -1").add(staged.path(), &["metadata.yaml"]);
         let bytes = match &self.runsc {
             None => {
                 tar.add(&self.folder, &["rootfs"]).add(staged.path(), &["rootfs/usr/bin/hotdesk"]);
@@ -184,7 +185,8 @@ impl GuestImage {
         Ok((tar.write()?, bytes))
     }
 
-    /// Makes the archive of a volume with the guest image, in the form of a backup of Incus. Blocks.
+    /// Makes the archive of a volume with the guest image, in the form of a backup of Incus. It is sent once and not kept, so it is
+    /// not compressed. Blocks.
     fn base_archive(&self, pool: &str, scratch: &Path) -> EngineResult<tempfile::NamedTempFile> {
         let failed = host_error(PUBLISH, scratch);
         let staged = tempfile::tempdir_in(scratch).map_err(&failed)?;
@@ -197,7 +199,7 @@ impl GuestImage {
     }
 }
 
-/// A compressed archive in a temporary file.
+/// An archive in a temporary file.
 #[derive(Debug)]
 struct Tarball {
     file: tempfile::NamedTempFile,
@@ -207,11 +209,8 @@ struct Tarball {
 impl Tarball {
     fn new(scratch: &Path) -> EngineResult<Self> {
         let file = tempfile::NamedTempFile::new_in(scratch).map_err(host_error(PUBLISH, scratch))?;
-        // The fastest compression: an archive is unpacked once on each member, or once in all.
         let mut tar = tool("tar");
-        tar.args(["--use-compress-program=gzip -1", "--numeric-owner", "--xattrs", "--xattrs-include=*"])
-            .arg("-cf")
-            .arg(file.path());
+        tar.args(["--numeric-owner", "--xattrs", "--xattrs-include=*"]).arg("-cf").arg(file.path());
         Ok(Self { file, tar })
     }
 

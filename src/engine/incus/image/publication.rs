@@ -37,6 +37,8 @@ use hotdesk_base::tasks::spawn_blocking;
 
 /// Members that fetch at once. Most fetch from the same member, whose link they share.
 const FETCHES_AT_ONCE: usize = 4;
+/// Attempts of one member. A failure that lasts is the operator's.
+const FETCH_ATTEMPTS: usize = 3;
 /// Timeout of one member's fetch: some gigabytes over a slow link, and the time to unpack them.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Timeout of a call that changes records only.
@@ -270,7 +272,7 @@ impl<'a> Publisher<'a> {
                 } else if member.is_online() {
                     report(&PublicationStep::Fetch(member.name.clone()));
                     let target = is_clustered.then_some(member.name.as_str());
-                    match self.bring(image, record, &member, target).await {
+                    match self.bring_again(image, record, &member, target).await {
                         Ok(()) => ImagePresence::Fetched,
                         Err(error) => ImagePresence::Failed(error.to_string()),
                     }
@@ -284,6 +286,26 @@ impl<'a> Publisher<'a> {
         let mut members: Vec<_> = stream::iter(fetches).buffer_unordered(FETCHES_AT_ONCE).collect().await;
         members.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(members)
+    }
+
+    /// [`Self::bring`], and again where the server failed: with a busy disk its database exceeds its own time limits.
+    async fn bring_again(
+        &self,
+        image: &GuestImage,
+        record: &ImageRecord,
+        member: &MemberImage,
+        target: Option<&str>,
+    ) -> Result<(), ClientError> {
+        for _ in 1..FETCH_ATTEMPTS {
+            match self.bring(image, record, member, target).await {
+                Err(ClientError::Refused { status: 500, message }) => {
+                    tracing::warn!(member = member.name, %message, "a fetch failed, and is repeated");
+                    tokio::time::sleep(BUSY_PAUSE).await;
+                }
+                done => return done,
+            }
+        }
+        self.bring(image, record, member, target).await
     }
 
     /// Brings to a member what it lacks; `target` is its name, where there is a cluster.
