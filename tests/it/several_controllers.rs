@@ -1,5 +1,5 @@
-//! Several controllers over one PostgreSQL database: forwarded requests, the death of the leader, a leader that stands still,
-//! and what they must have in common.
+//! Several controllers over one PostgreSQL database: forwarded requests, ends of access, the death of the leader, a leader
+//! that stands still, and what they must have in common.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
@@ -27,8 +27,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::cli::person::Shell;
+use crate::harness::browser::{Browser, PASSWORD};
 use crate::harness::caller::Caller;
 use crate::harness::controller::{RunningController, command};
+use crate::harness::long_requests::REVOCATION_TIMEOUT;
 use crate::harness::simulation::postgres_settings;
 use crate::harness::socket::{Client, SocketEvent};
 use crate::postgres::{names, server};
@@ -37,6 +40,8 @@ use crate::postgres::{names, server};
 const MAX_GAP: Duration = Duration::from_secs(15);
 /// Longest wait for another condition, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(40);
+/// E-mail address of a person.
+const ADA: &str = "ada@x.example";
 
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
@@ -174,6 +179,62 @@ async fn a_leader_that_stood_still_writes_nothing_and_ends() {
 
 fn database_of(url: &str) -> &str {
     url.rsplit('/').next().expect("a name")
+}
+
+/// Opens the socket of the console's live records at the leader and at the follower.
+async fn open_pages(pair: &Pair, browser: &Browser) -> Vec<Client> {
+    let cookie = format!("hotdesk={}", browser.session());
+    let mut pages = Vec::new();
+    for controller in [&pair.leader, &pair.follower] {
+        let fields = [("cookie", cookie.as_str()), ("origin", controller.base())];
+        let opened = Client::open(controller.address(), "/console/live", &fields).await;
+        let mut page = opened.expect("a socket");
+        let first = page.next().await;
+        assert!(matches!(&first, SocketEvent::Text(text) if text.contains("\"ready\"")), "{first:?}");
+        pages.push(page);
+    }
+    pages
+}
+
+/// Waits until the sockets of [`open_pages`] are closed because the sign-in has ended.
+async fn expect_signed_out(pages: Vec<Client>, by: &str) {
+    let began = Instant::now();
+    let closed = join_all(pages.into_iter().map(Client::closed));
+    let codes = tokio::time::timeout(REVOCATION_TIMEOUT, closed).await;
+    let codes = codes.expect("the sockets close within the revocation timeout");
+    assert!(codes.iter().all(|code| *code == 4401), "{by}: {codes:?}");
+    println!("{by}: the sockets had closed after {:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_in_that_ends_closes_sockets_at_each_controller_also_by_another_process() {
+    let Some(server) = server() else { return };
+    let pair = Pair::start(&server).await;
+    let shell = Shell::new();
+    let data = pair.follower.data_dir().display().to_string();
+    let file = pair.follower.folder().join("hotdesk.toml").display().to_string();
+    let admin = async |command: &str| {
+        let line = ["admin", command, ADA, "--data-dir", &data, "--config", &file];
+        shell.run_with_input(&line, PASSWORD).await.expect_success()
+    };
+    admin("add").await;
+
+    let browser = Browser::signed_in(pair.follower.base(), ADA).await;
+    let pages = open_pages(&pair, &browser).await;
+    assert_eq!(browser.post("/sign-out", &[]).await.status, 303);
+    expect_signed_out(pages, "a request to the follower").await;
+
+    for are_sessions_ended in [false, true] {
+        let browser = Browser::signed_in(pair.follower.base(), ADA).await;
+        let pages = open_pages(&pair, &browser).await;
+        if are_sessions_ended {
+            // The leader connects to the database again, and misses nothing.
+            server.end_sessions(&pair.url);
+        }
+        admin("password").await;
+        expect_signed_out(pages, "another process").await;
+    }
+    assert_eq!(pair.leader.get("/health").await.body["role"], "leader");
 }
 
 #[tokio::test(flavor = "multi_thread")]
