@@ -274,6 +274,11 @@ async fn a_controller_with_another_key_or_other_folders_is_refused() {
     first.workspace("still").await;
 }
 
+/// Documented operations that a follower answers itself, with their statuses (docs/postgresql.md#who-answers).
+const OF_FOLLOWERS: [(&str, u16); 2] = [("/health", 200), ("/metrics", 503)];
+/// Field of an answer of the [`stand_in`].
+const ANSWERED_BY: &str = "x-answered-by";
+
 /// A server in the place of a leader: it shows what a forwarded request is.
 fn stand_in() -> Router {
     let fields = async |headers: HeaderMap| {
@@ -297,7 +302,27 @@ fn stand_in() -> Router {
         .route("/fields", any(fields))
         .route("/echo", put(echo))
         .route("/socket", get(socket))
+        .fallback(async || ([(ANSWERED_BY, "leader")], "of the leader"))
         .layer(DefaultBodyLimit::disable())
+}
+
+/// Methods and paths of the recorded OpenAPI document, with a text in place of each parameter.
+fn documented_operations() -> Vec<(Method, String)> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/openapi.json");
+    let recorded = std::fs::read_to_string(file).expect("the recorded document");
+    let document: Value = serde_json::from_str(&recorded).expect("JSON");
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        let segments = path.split('/').map(|segment| if segment.starts_with('{') { "x" } else { segment });
+        let path = segments.collect::<Vec<&str>>().join("/");
+        for (name, operation) in item.as_object().expect("a path") {
+            if operation["operationId"].is_string() {
+                let method = name.to_uppercase().parse().expect("a method");
+                operations.push((method, path.clone()));
+            }
+        }
+    }
+    operations
 }
 
 /// Serves routes on a free port until the tasks end, and returns `ADDR:PORT`.
@@ -354,6 +379,19 @@ async fn a_follower_forwards_streams_and_sockets_and_never_in_a_circle() {
         assert!(fields.contains(&(name.to_owned(), value.to_owned())), "{name} is not {value}: {fields:?}");
     }
     assert!(!fields.iter().any(|(name, _)| name == "transfer-encoding"), "{fields:?}");
+
+    let operations = documented_operations();
+    assert!(operations.len() > 200, "{} operations", operations.len());
+    for (path, _) in OF_FOLLOWERS {
+        assert!(operations.iter().any(|(_, documented)| documented == path), "{path} is not documented");
+    }
+    for (method, path) in operations {
+        let answer = caller.request(method.clone(), &path).send().await.expect("an answer");
+        let own = OF_FOLLOWERS.iter().find(|(own, _)| *own == path).map(|(_, status)| *status);
+        let is_of_leader = answer.headers().contains_key(ANSWERED_BY);
+        let found = (answer.status().as_u16(), is_of_leader);
+        assert_eq!(found, (own.unwrap_or(200), own.is_none()), "{method} {path}");
+    }
 
     let pieces = (0..64).map(|number: u8| Ok::<_, std::io::Error>(vec![number; 64 * 1024]));
     let body = reqwest::Body::wrap_stream(futures_util::stream::iter(pieces));
