@@ -400,12 +400,12 @@ impl IncusEngine {
     /// lost only its network.
     pub(super) async fn wait_until_stopped(&self, id: ComputerId) {
         let notices = self.watch.subscribe(id);
-        let (mut has_run, mut is_notified) = (false, false);
+        let mut is_notified = false;
         loop {
             match self.find(id, OBSERVE).await {
                 Ok(None) => return,
                 Ok(Some((instance, _))) if instance.power() == Power::Stopped => {
-                    if has_run && let Err(error) = self.await_end_note(id, instance).await {
+                    if let Err(error) = self.await_end_note(id, instance).await {
                         tracing::debug!(
                             computer = %id,
                             error = format_args!("{error:#}"),
@@ -415,7 +415,6 @@ impl IncusEngine {
                     return;
                 }
                 Ok(Some((instance, _))) if instance.power() == Power::Running => {
-                    has_run = true;
                     if is_notified {
                         tokio::time::sleep(EVENT_PAUSE).await;
                     } else {

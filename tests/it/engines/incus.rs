@@ -39,7 +39,7 @@ pub(super) async fn check_desktop(controller: &RunningController, id: &str) {
 }
 
 /// Waits until a command runs on a computer, and returns its output.
-async fn eventually(controller: &RunningController, id: &str, command: &str) -> String {
+pub(super) async fn eventually(controller: &RunningController, id: &str, command: &str) -> String {
     let answered = wait::until(RECOVERY_TIMEOUT, || async {
         let ran = controller.post(&format!("/computers/{id}/bash"), json!({ "command": command })).await;
         (ran.status == 200).then(|| ran.body["output"].as_str().expect("output").to_owned())

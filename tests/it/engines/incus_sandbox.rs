@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::incus::{check_desktop, lacking_members, move_to, write_tiny_image};
+use super::incus::{check_desktop, eventually, lacking_members, move_to, write_tiny_image};
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, image};
 use crate::harness::incus_cluster::{IncusCluster, Route};
@@ -20,10 +20,11 @@ const MAX_OWN_MEGABYTES: u64 = 100;
 const COUNT: &str =
     "(i=0; while :; do i=$((i+1)); echo $i >/dev/shm/count; sleep 0.1; done) >/dev/null 2>&1 &";
 
+/// Prints the counter. The shell truncates the file before it writes.
+const LOOK: &str = "until c=$(cat /dev/shm/count) && [ -n \"$c\" ]; do sleep 0.1; done; echo $c";
+
 async fn count(controller: &RunningController, id: &str) -> u64 {
-    // The shell truncates the file before it writes.
-    let look = "until c=$(cat /dev/shm/count) && [ -n \"$c\" ]; do sleep 0.1; done; echo $c";
-    controller.bash(id, look).await.trim().parse().expect("a number")
+    controller.bash(id, LOOK).await.trim().parse().expect("a number")
 }
 
 /// Prints what each computer has for itself.
@@ -94,7 +95,9 @@ async fn interrupt_a_snapshot(cluster: &IncusCluster, controller: &mut RunningCo
         controller.kill();
         controller.start_again().await;
         controller.until_status(id, "running").await;
-        assert!(count(controller, id).await > before, "after {after} ms");
+        // The save that was interrupted ends connections of the guest, perhaps that of the first request.
+        let counted = eventually(controller, id, LOOK).await;
+        assert!(counted.trim().parse::<u64>().expect("a number") > before, "after {after} ms");
         let listed = controller.get(&format!("/computers/{id}/snapshots")).await.body;
         let snapshots = listed["snapshots"].as_array().expect("a list").clone();
         let names =
