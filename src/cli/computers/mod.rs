@@ -166,6 +166,9 @@ pub struct CreateOptions {
     /// Keep a replica on a second host, refreshed after this many minutes.
     #[arg(long, value_name = "MINUTES")]
     replicate: Option<i64>,
+    /// Prefer a host with few computers of the same workspace.
+    #[arg(long)]
+    spread: bool,
     #[command(flatten)]
     egress: egress::EgressRules,
 }
@@ -294,6 +297,7 @@ async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
         auto_stop_minutes: options.auto_stop,
         replicate: options.replicate.map(|interval_minutes| Replication { interval_minutes }),
         deliver_files: false,
+        spread: options.spread,
         template_ref,
         egress_policy: options.egress.policy(),
         image: None,

@@ -2,8 +2,9 @@
 //!
 //! A host must answer and have no drain. Of these, one with enough memory comes before one without, because memory of
 //! computers is not reserved and a full cluster still takes small ones. Then comes one without the replica of the computer: a
-//! move to the host of the replica would end the replica, and a new one needs the whole disk again. Then the larger share of
-//! free memory and processors decides, whichever is scarcer, with an advantage for a host that has the guest image.
+//! move to the host of the replica would end the replica, and a new one needs the whole disk again. Then comes one with fewer
+//! computers that it stays apart from, if the client asked for that. Then the larger share of free memory and processors
+//! decides, whichever is scarcer, with an advantage for a host that has the guest image.
 
 use crate::computer::lifecycle::Status;
 use crate::error::{Error, Result};
@@ -50,6 +51,8 @@ pub struct HostCandidate {
     pub memory_promised_bytes: u64,
     /// Whether the guest image is ready on it.
     pub has_image: bool,
+    /// Number of its computers from which the new one stays apart. 0 unless the client asked for that.
+    pub avoided: usize,
 }
 
 impl HostCandidate {
@@ -95,6 +98,7 @@ pub fn choose_host<'a>(
         let by_room = fits(one)
             .cmp(&fits(other))
             .then(keeps_replica(one).cmp(&keeps_replica(other)))
+            .then(other.avoided.cmp(&one.avoided))
             .then(one.score().total_cmp(&other.score()));
         // Among equals the first by name, so that a choice can be repeated.
         by_room.then_with(|| other.name.cmp(&one.name))
@@ -201,6 +205,24 @@ mod tests {
         ] {
             let chosen = choose_host(&hosts, 4 * GB, Some("m1"), Some(replica)).unwrap();
             assert_eq!(chosen, expected, "{replica} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn a_computer_stays_apart_from_others_where_there_is_room() {
+        let beside = |name, free, avoided| HostCandidate { avoided, ..host(name, free) };
+        let drained = |name| HostCandidate { drain: Some(DrainState::Drained), ..host(name, 64) };
+        for (candidates, expected) in [
+            // A host with none of them comes before one with more room.
+            (vec![beside("m1", 60, 1), host("m2", 20)], "m2"),
+            (vec![beside("m1", 60, 3), beside("m2", 20, 2), beside("m3", 20, 4)], "m2"),
+            // Among those with as many, the room decides.
+            (vec![beside("m1", 20, 1), beside("m2", 60, 1)], "m2"),
+            // It is a preference: enough memory and a host that takes computers come first.
+            (vec![beside("m1", 60, 1), host("m2", 2)], "m1"),
+            (vec![beside("m1", 60, 1), drained("m2")], "m1"),
+        ] {
+            assert_eq!(choose_host(&candidates, 4 * GB, None, None).unwrap(), expected, "{candidates:?}");
         }
     }
 

@@ -253,6 +253,10 @@ pub struct CreateComputer {
     #[serde(default)]
     #[schema(required = false)]
     pub deliver_files: bool,
+    /// Prefer a host with few computers of the same workspace, where there are several hosts; false when absent.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub spread: bool,
 }
 
 /// `PATCH /computers/{id}`. Omitted fields are unchanged.

@@ -128,6 +128,34 @@ async fn new_computers_spread_over_the_hosts_and_copies_stay_with_their_source()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_computer_begins_apart_from_others_of_its_workspace_on_request() {
+    let scene = Scene::boot(&["m1", "m2"]).await;
+    let create = async |workspace: &str, name: &str, cpu: u32, spread: bool| {
+        let body = json!({"workspace_id": workspace, "name": name, "cpu": cpu, "spread": spread});
+        let made = scene.controller.create("/computers", body).await;
+        (id_of(&made), made["host"].as_str().expect("a host").to_owned())
+    };
+    let (own, other) = (scene.workspace.as_str(), scene.controller.workspace("other").await);
+    // Of another workspace, so that `m1` has less room and none of the own computers.
+    assert_eq!(create(&other, "large", 4, true).await.1, "m1");
+    let (one, host) = create(own, "one", 1, true).await;
+    assert_eq!(host, "m2");
+    assert_eq!(create(own, "two", 1, false).await.1, "m2", "without the request the room decides");
+    assert_eq!(scene.ask(&one, "stop").await.status, 200);
+    scene.controller.until_status(&one, "stopped").await;
+    let (three, host) = create(own, "three", 1, true).await;
+    assert_eq!(host, "m1");
+    assert_eq!(create(own, "four", 1, true).await.1, "m1", "one that is stopped counts");
+    assert_eq!(create(own, "five", 1, true).await.1, "m2", "with as many on both, the room decides");
+
+    for verb in ["clone", "fork"] {
+        let path = format!("/computers/{three}/{verb}");
+        let refused = scene.controller.post(&path, json!({"spread": true})).await;
+        assert_eq!(refused.status, 400, "{verb}: {}", refused.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_does_not_answer_gets_no_computers() {
     let scene = Scene::boot(&["m1", "m2"]).await;
     scene.controller.host.set_online("m1", false);

@@ -144,7 +144,7 @@ pub(crate) async fn launch_from(
         plans: app.plans.clone(),
     };
     audit::set_computer(new.id);
-    app.fleet.create(new, services).await
+    app.fleet.create(new, services, wanted.spread).await
 }
 
 /// Lists the computers to which the key has access.

@@ -230,7 +230,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Creates a computer and waits until it is usable. A failed one is removed.
+    /// Creates a computer and waits until it is usable. A failed one is removed. With `spread`, it begins on a host with few
+    /// computers of its workspace, if there are several hosts.
     ///
     /// The work continues if the caller disconnects: a row without a runner would stay `creating` until the
     /// next start.
@@ -238,14 +239,14 @@ impl Fleet {
     /// # Errors
     /// The errors of [`Store::add_computer`]; `Internal` or `Unavailable` when the machine could not be
     /// created.
-    pub async fn create(&self, new: NewComputer, services: ServiceStart) -> Result<Computer> {
+    pub async fn create(&self, new: NewComputer, services: ServiceStart, spread: bool) -> Result<Computer> {
         let shared = Arc::clone(&self.shared);
         let stored = async move {
             let stored = shared.store.add_computer(&new).await;
             shared.pool.end_claim(new.id);
             stored
         };
-        self.create_machine(stored, Work::Create(services)).await
+        self.create_machine(stored, Work::Create { services, spread }).await
     }
 
     /// Stores a new row and lets its runner create the machine. Both continue if the caller disconnects.

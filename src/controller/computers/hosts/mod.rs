@@ -134,7 +134,7 @@ impl ComputerHosts {
 
     async fn candidates(&self) -> Result<Vec<HostCandidate>> {
         let hosts = self.observe().await?;
-        self.fleet.shared.host_candidates(&hosts).await
+        self.fleet.shared.host_candidates(&hosts, None).await
     }
 
     async fn choose_target(&self, computer: &Computer, to: Option<&str>) -> Result<String> {

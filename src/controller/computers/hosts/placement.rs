@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::computers::runner::refused;
 use crate::computers::runner::registry::FleetState;
+use hotdesk_base::ids::WorkspaceId;
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::host::placement::{HostCandidate, choose_host, takes_memory};
 use hotdesk_engine::HostObservation;
@@ -17,12 +19,13 @@ const REUSE: Duration = Duration::from_secs(3);
 const GB: u64 = 1 << 30;
 
 impl FleetState {
-    /// Chooses the host of a new computer, and stores it. `None` where the engine has no hosts.
+    /// Chooses the host of a new computer, and stores it. With `spread`, one with few computers of the same workspace is
+    /// preferred. `None` where the engine has no hosts.
     ///
     /// # Errors
     /// `Unavailable` (`no_capacity`) when no host takes computers; the engine's failure; `Unavailable` or `Internal` when the
     /// store fails.
-    pub(in crate::computers) async fn place(&self, row: &Computer) -> Result<Option<String>> {
+    pub(in crate::computers) async fn place(&self, row: &Computer, spread: bool) -> Result<Option<String>> {
         // One placement at a time, until its choice is stored: the next one counts it.
         let mut seen = self.placement.lock().await;
         if seen.as_ref().is_none_or(|(at, _)| at.elapsed() >= REUSE) {
@@ -34,26 +37,28 @@ impl FleetState {
         if hosts.is_empty() {
             return Ok(None);
         }
-        let candidates = self.host_candidates(hosts).await?;
+        let candidates = self.host_candidates(hosts, spread.then_some(row.workspace)).await?;
         let chosen = choose_host(&candidates, memory_of(row), None, None)?.to_owned();
         self.store.set_host(row.id, Some(&chosen)).await?;
         Ok(Some(chosen))
     }
 
-    /// Adds to observed hosts what is promised to their computers, and their drains.
+    /// Adds to observed hosts what is promised to their computers, and their drains. `apart_from` is a workspace whose
+    /// computers are avoided: those that do not run begin again on their host, so that they count, too.
     ///
     /// # Errors
     /// `Unavailable` or `Internal` when the store fails.
     pub(in crate::computers) async fn host_candidates(
         &self,
         hosts: &[HostObservation],
+        apart_from: Option<WorkspaceId>,
     ) -> Result<Vec<HostCandidate>> {
         let (drains, computers) = (self.store.host_drains().await?, self.store.all_computers().await?);
         let candidate = |host: &HostObservation| {
-            let active = || {
-                computers.iter().filter(|computer| {
-                    computer.host.as_deref() == Some(host.name.as_str()) && takes_memory(computer.status)
-                })
+            let own = || computers.iter().filter(|it| it.host.as_deref() == Some(host.name.as_str()));
+            let active = || own().filter(|computer| takes_memory(computer.status));
+            let is_avoided = |computer: &&Computer| {
+                Some(computer.workspace) == apart_from && computer.status != Status::Deleting
             };
             HostCandidate {
                 name: host.name.clone(),
@@ -65,6 +70,7 @@ impl FleetState {
                 memory_free_bytes: host.memory_free_bytes,
                 memory_promised_bytes: active().map(memory_of).sum(),
                 has_image: host.has_image,
+                avoided: own().filter(is_avoided).count(),
             }
         };
         Ok(hosts.iter().map(candidate).collect())

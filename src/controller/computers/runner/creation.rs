@@ -20,8 +20,13 @@ const FAILED: &str = "Computer could not be created";
 /// Initial contents of a new machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MachineSource {
-    /// An empty disk, for services that start at this time.
-    Empty(ServiceStart),
+    /// An empty disk.
+    Empty {
+        /// Start of the services of the template.
+        services: ServiceStart,
+        /// Whether a host with few computers of the same workspace is preferred.
+        spread: bool,
+    },
     /// A copy of another computer's disk.
     Disk(ComputerId),
     /// A copy of another computer's disk and memory, as they are or were in a snapshot.
@@ -78,7 +83,7 @@ impl Runner {
 
     async fn make(&mut self, row: &Computer, from: MachineSource) -> Result<Guest> {
         match from {
-            MachineSource::Empty(services) => self.make_empty(row, services).await,
+            MachineSource::Empty { services, spread } => self.make_empty(row, services, spread).await,
             MachineSource::Disk(source) => {
                 self.copied_from(source, Work::CopyTo(self.id)).await?;
                 self.bring_up(row, true).await
@@ -88,7 +93,7 @@ impl Runner {
     }
 
     /// Makes a machine with an empty disk, booted now or once for all of its size.
-    async fn make_empty(&mut self, row: &Computer, services: ServiceStart) -> Result<Guest> {
+    async fn make_empty(&mut self, row: &Computer, services: ServiceStart, spread: bool) -> Result<Guest> {
         // Of new rows only those that claimed a machine of the pool have such a token.
         if row.saved_token.is_some()
             && let Some(guest) = self.take_from_pool(row).await.map_err(|error| refused(FAILED, &error))?
@@ -100,7 +105,7 @@ impl Runner {
             return Ok(guest);
         }
         let spec = machine_spec(row);
-        let made = match self.shared.place(row).await? {
+        let made = match self.shared.place(row, spread).await? {
             Some(host) => self.shared.engine.create_on(&spec, &host).await,
             None => self.shared.engine.create(&spec).await,
         };

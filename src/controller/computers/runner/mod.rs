@@ -61,8 +61,13 @@ pub(super) const GB: u64 = 1024 * 1024 * 1024;
 /// Work of a runner.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
-    /// Create the machine of a new row, whose services start at this time.
-    Create(ServiceStart),
+    /// Create the machine of a new row.
+    Create {
+        /// Start of the services of its template.
+        services: ServiceStart,
+        /// Whether a host with few computers of the same workspace is preferred.
+        spread: bool,
+    },
     /// Create the machine of a clone's row with this computer's disk.
     Clone(ComputerId),
     /// Copy the disk to this clone.
@@ -249,7 +254,10 @@ impl Runner {
             return AfterWork::Continue;
         }
         let (outcome, next) = match &work {
-            Work::Create(services) => self.create(&row, MachineSource::Empty(*services)).await,
+            Work::Create { services, spread } => {
+                let from = MachineSource::Empty { services: *services, spread: *spread };
+                self.create(&row, from).await
+            }
             Work::Clone(source) => self.create(&row, MachineSource::Disk(*source)).await,
             Work::Fork(source, at) => self.create(&row, MachineSource::Memory(*source, *at)).await,
             Work::CopyTo(clone) => (self.copy_disk(&row, *clone).await, AfterWork::Continue),

@@ -291,7 +291,7 @@ fn is_refused_during_move(work: &Work) -> bool {
         | Work::Command(_)
         | Work::AutoStop(..)
         | Work::Move(_) => true,
-        Work::Create(_)
+        Work::Create { .. }
         | Work::Clone(_)
         | Work::Fork(..)
         | Work::Recover

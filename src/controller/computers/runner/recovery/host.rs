@@ -47,7 +47,7 @@ impl Runner {
             | Work::Resize(_)
             | Work::Move(_) => true,
             // Commands are decided one by one; the others act on no machine, or make one on a host that answers.
-            Work::Create(_)
+            Work::Create { .. }
             | Work::Clone(_)
             | Work::Fork(..)
             | Work::SetEgress(_)

@@ -26,11 +26,11 @@ impl Runner {
         from: MachineSource,
     ) -> Result<()> {
         match from {
-            MachineSource::Empty(_) if row.template.is_some() => {
+            MachineSource::Empty { .. } if row.template.is_some() => {
                 self.write_secrets(row, guest).await?;
                 guest.begin_template(BeginTemplate::default()).await
             }
-            MachineSource::Empty(_) | MachineSource::Disk(_) => self.begin_template(row, guest).await,
+            MachineSource::Empty { .. } | MachineSource::Disk(_) => self.begin_template(row, guest).await,
             MachineSource::Memory(..) => match self.begin_template(row, guest).await {
                 Err(error) if error.kind == Kind::NotFound => Ok(()),
                 begun => begun,
