@@ -34,7 +34,9 @@ use client::credentials::{self, Credentials};
 use computers::{chat, screenshot, shortcuts, snapshots, timeline};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
-use operator::{admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings, store, up};
+use operator::{
+    add_host, admin, agent, doctor, host, image, repair, secrets as sealing, serve, settings, store, up,
+};
 use remote::{bash, forward, mcp, shell, ssh};
 
 /// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
@@ -92,7 +94,7 @@ enum Command {
     Capacity(capacity::Options),
     /// Manage the hosts of computers, for the operator of the service.
     #[command(subcommand)]
-    Hosts(hosts::Command),
+    Hosts(HostsCommand),
     /// Manage templates: definition files, and what was built from them.
     #[command(subcommand, alias = "template")]
     Templates(templates::Command),
@@ -273,6 +275,20 @@ enum StartedCommand {
     Guest(GuestCommand),
 }
 
+/// `hotdesk hosts`.
+#[derive(Debug, Subcommand)]
+enum HostsCommand {
+    #[command(flatten)]
+    Service(hosts::Command),
+    /// Make a token by which a machine joins the Incus cluster of a configuration, and print the command to run on it.
+    Add {
+        #[command(flatten)]
+        options: Box<serve::Options>,
+        #[command(flatten)]
+        host: add_host::NewHost,
+    },
+}
+
 /// `hotdesk secrets`.
 #[derive(Debug, Subcommand)]
 enum SecretsCommand {
@@ -395,7 +411,10 @@ fn run(global: &GlobalOptions, command: Command) -> Outcome {
         Command::Desktop(it) => return global.with_session(async |session| desktop::run(it, session).await),
         Command::Snapshots(it) => global.with_session(async |session| snapshots::run(it, session).await)?,
         Command::Clients(it) => global.with_session(async |session| clients::run(it, session).await)?,
-        Command::Hosts(it) => global.with_session(async |session| hosts::run(it, session).await)?,
+        Command::Hosts(HostsCommand::Add { options, host }) => add_host::run(&options, &host, global.json)?,
+        Command::Hosts(HostsCommand::Service(it)) => {
+            global.with_session(async |session| hosts::run(it, session).await)?
+        }
         Command::Capacity(it) => global.with_session(async |session| capacity::run(&it, session).await)?,
         Command::Screenshot(it) => global.with_session(async |session| screenshot::run(it, session).await)?,
         Command::Timeline(it) => global.with_session(async |session| timeline::run(it, session).await)?,

@@ -54,8 +54,8 @@ pub use crate::host::network::AGENT_PORT;
 pub use crate::host::network::name_proxy::run as run_name_proxy;
 use crate::incus::IncusEngine;
 pub use crate::incus::{
-    ImagePresence, IncusSettings, PruneOutcome, PruneReport, PrunedImage, PrunedVolume, PublicationStep,
-    PublishedImage, run_bridge, run_launcher,
+    ImagePresence, IncusSettings, JoinToken, PruneOutcome, PruneReport, PrunedImage, PrunedVolume,
+    PublicationStep, PublishedImage, run_bridge, run_launcher,
 };
 pub use crate::leftovers::{Leftover, Leftovers, MAX_LEFTOVERS};
 use crate::qemu::QemuEngine;
@@ -135,6 +135,16 @@ pub async fn publish_images(
 /// `Failed` when the engine is not Incus, a publication of the state folder runs, the server refuses, or a member does not answer.
 pub async fn prune_images(settings: EngineSettings) -> EngineResult<PruneReport> {
     incus_alone(settings, "remove old images")?.prune().await
+}
+
+/// Makes a token with which one machine can join the Incus cluster of the settings under this name, once. An earlier token for
+/// the name is revoked.
+///
+/// # Errors
+/// `Failed` when the engine is not Incus, the server is in no cluster, has a member of this name, or gives the client
+/// certificate no access to the cluster.
+pub async fn new_join_token(settings: EngineSettings, name: &str) -> EngineResult<JoinToken> {
+    incus_alone(settings, "add a host")?.join_token(name).await
 }
 
 /// The engine over Incus of the settings.

@@ -1,5 +1,6 @@
 //! Commands that run on the host itself: the controller, accounts and diagnosis.
 
+pub mod add_host;
 pub mod admin;
 pub mod agent;
 mod allocator;

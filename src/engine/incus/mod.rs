@@ -35,6 +35,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 pub(crate) use checks::checks;
+pub use hosts::JoinToken;
 pub use image::{
     ImagePresence, PruneOutcome, PruneReport, PrunedImage, PrunedVolume, PublicationStep, PublishedImage,
 };
@@ -188,6 +189,11 @@ impl IncusEngine {
     pub(crate) async fn prune(&self) -> EngineResult<PruneReport> {
         let images = self.guest_images().await?;
         self.publisher().await?.prune(&images).await
+    }
+
+    /// Makes a token for a new member of the cluster; see [`crate::new_join_token`].
+    pub(crate) async fn join_token(&self, name: &str) -> EngineResult<JoinToken> {
+        hosts::new_token(&self.client, name).await
     }
 
     /// The guest image in the form of each offered isolation.

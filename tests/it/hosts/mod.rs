@@ -137,7 +137,7 @@ async fn a_computer_begins_apart_from_others_of_its_workspace_on_request() {
     };
     let (own, other) = (scene.workspace.as_str(), scene.controller.workspace("other").await);
     // Of another workspace, so that `m1` has less room and none of the own computers.
-    assert_eq!(create(&other, "large", 4, true).await.1, "m1");
+    assert_eq!(create(other.as_str(), "large", 4, true).await.1, "m1");
     let (one, host) = create(own, "one", 1, true).await;
     assert_eq!(host, "m2");
     assert_eq!(create(own, "two", 1, false).await.1, "m2", "without the request the room decides");

@@ -156,6 +156,11 @@ impl Client {
         self.finished(envelope, timeout).await
     }
 
+    /// Begins an operation, and returns its record without a wait: that of a token ends when somebody uses the token.
+    pub(in crate::incus) async fn begin(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
+        self.call(Method::POST, path, Some(body), None).await.map(|(envelope, _)| envelope.metadata)
+    }
+
     /// Writes a file or a folder of an instance with this mode; guest root owns it.
     pub(in crate::incus) async fn push(
         &self,

@@ -1,4 +1,5 @@
-//! Hosts of instances: members of a cluster with their free resources, and moves of instances between them.
+//! Hosts of instances: members of a cluster with their free resources, and moves of instances between them; in a submodule
+//! tokens for new members.
 //!
 //! ```text
 //!   move:  wait for an earlier move of the instance -- there already? --> done
@@ -9,6 +10,8 @@
 //!
 //! A start refuses an instance with the label while Incus still moves it. So a controller that died during a move, or waited
 //! too long for it, never boots an instance whose disk is being sent.
+
+mod join;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -26,6 +29,8 @@ use crate::incus::documents::{
 use crate::incus::settings::IncusSettings;
 use crate::{EngineError, EngineResult, HostObservation};
 use hotdesk_base::ids::ComputerId;
+pub use join::JoinToken;
+pub(super) use join::new_token;
 
 const LIST: &str = "list the hosts";
 const LOCATE: &str = "find the host of the machine";
