@@ -193,6 +193,19 @@ async fn computers_of_a_cluster_move_and_outlive_daemons_and_members() {
     check_dead_members(&cluster, &mut controller, &workspace).await;
 }
 
+/// Makes a token for a new member, which the client of Incus lists in the same form.
+fn check_join_token(cluster: &IncusCluster, controller: &RunningController, image: &Path) {
+    let words = ["hosts", "add", "m9", "--address", "10.0.0.9", "--json"];
+    let (added, _) = cluster.hotdesk(controller, &words, image);
+    let added: Value = serde_json::from_str(&added).expect("JSON");
+    let token = added["token"].as_str().expect("a token");
+    let listed = cluster.run("incus", &["1", "cluster", "list-tokens", "-f", "csv"]);
+    assert!(listed.starts_with("m9,") && listed.contains(token), "the token is not that of Incus");
+    assert!(added["command"].as_str().is_some_and(|command| command.contains(token)), "no token in the command");
+    let refused = cluster.command(controller, &["hosts", "add", "m1"], image).output().expect("hotdesk");
+    assert!(!refused.status.success(), "m1 is a member");
+}
+
 /// An image reaches each member once, whatever is killed, and goes when nothing needs it.
 async fn check_publications(cluster: &IncusCluster) {
     let controller = RunningController::boot_with(&cluster.configuration(Route::Socket)).await;
@@ -218,6 +231,7 @@ async fn check_publications(cluster: &IncusCluster) {
     let scratch = controller.data_dir().join("incus/publication");
     assert_eq!(std::fs::read_dir(scratch).expect("the folder").count(), 0);
     assert_eq!(lacking_members(cluster, &controller, &image), None);
+    check_join_token(cluster, &controller, &image);
 
     // A member that lost it is named, and is the only one that fetches.
     let fingerprint = published["fingerprint"].as_str().expect("a fingerprint");
