@@ -201,7 +201,10 @@ fn check_join_token(cluster: &IncusCluster, controller: &RunningController, imag
     let token = added["token"].as_str().expect("a token");
     let listed = cluster.run("incus", &["1", "cluster", "list-tokens", "-f", "csv"]);
     assert!(listed.starts_with("m9,") && listed.contains(token), "the token is not that of Incus");
-    assert!(added["command"].as_str().is_some_and(|command| command.contains(token)), "no token in the command");
+    assert!(
+        added["command"].as_str().is_some_and(|command| command.contains(token)),
+        "no token in the command"
+    );
     let refused = cluster.command(controller, &["hosts", "add", "m1"], image).output().expect("hotdesk");
     assert!(!refused.status.success(), "m1 is a member");
 }
