@@ -206,7 +206,8 @@ fn check_join_token(cluster: &IncusCluster, controller: &RunningController, imag
         "no token in the command"
     );
     let refused = cluster.command(controller, &["hosts", "add", "m1"], image).output().expect("hotdesk");
-    assert!(!refused.status.success(), "m1 is a member");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && text.contains("has a member m1"), "{text}");
 }
 
 /// An image reaches each member once, whatever is killed, and goes when nothing needs it.

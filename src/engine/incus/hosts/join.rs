@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::ServerIdentity;
+use super::{MEMBERS_PATH, MemberRecord, ServerIdentity};
 use crate::incus::client::Client;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::secret::Secret;
@@ -42,6 +42,13 @@ pub(in crate::incus) async fn new_token(client: &Client, name: &str) -> EngineRe
     if !server.is_clustered {
         let detail = "the server is in no cluster; run `incus cluster enable NAME` on it first";
         return Err(EngineError::failed(ADD, detail));
+    }
+    // Incus checks the name only when the machine joins.
+    let listed = client.get(MEMBERS_PATH).await.map_err(|error| error.at(ADD))?;
+    let members: Vec<MemberRecord> =
+        serde_json::from_value(listed).map_err(|error| EngineError::failed(ADD, error))?;
+    if members.iter().any(|member| member.server_name == name) {
+        return Err(EngineError::failed(ADD, format!("the cluster has a member {name}; choose another name")));
     }
     let begun = client.begin(MEMBERS, &json!({ "server_name": name })).await;
     let operation = begun.map_err(|error| error.at(ADD))?;
