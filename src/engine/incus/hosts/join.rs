@@ -48,7 +48,8 @@ pub(in crate::incus) async fn new_token(client: &Client, name: &str) -> EngineRe
     let members: Vec<MemberRecord> =
         serde_json::from_value(listed).map_err(|error| EngineError::failed(ADD, error))?;
     if members.iter().any(|member| member.server_name == name) {
-        return Err(EngineError::failed(ADD, format!("the cluster has a member {name}; choose another name")));
+        let detail = format!("the cluster has a member {name}; choose another name");
+        return Err(EngineError::failed(ADD, detail));
     }
     let begun = client.begin(MEMBERS, &json!({ "server_name": name })).await;
     let operation = begun.map_err(|error| error.at(ADD))?;
