@@ -208,6 +208,7 @@ fn check_join_token(cluster: &IncusCluster, controller: &RunningController, imag
     let refused = cluster.command(controller, &["hosts", "add", "m1"], image).output().expect("hotdesk");
     let text = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && text.contains("has a member m1"), "{text}");
+    cluster.run("incus", &["1", "cluster", "revoke-token", "m9"]);
 }
 
 /// An image reaches each member once, whatever is killed, and goes when nothing needs it.
