@@ -8,6 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::cmsg_space;
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
@@ -84,7 +85,13 @@ pub fn receive(socket: &impl AsRawFd) -> io::Result<Option<(PipeWriters, Command
     {
         let mut parts = [IoSliceMut::new(&mut byte)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let message = recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut parts, Some(&mut buffer), flags)?;
+        let message = loop {
+            match recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut parts, Some(&mut buffer), flags) {
+                // A guest that continues from saved memory may have been interrupted in the call.
+                Err(Errno::EINTR) => {}
+                received => break received?,
+            }
+        };
         if message.bytes != 1 {
             return Ok(None);
         }

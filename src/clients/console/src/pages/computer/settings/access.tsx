@@ -9,8 +9,10 @@ import { Copied, Part } from "./part";
 export function Password(props: { computer: Computer }) {
   const [password, setPassword] = createSignal<string>();
   const [isBusy, setBusy] = createSignal(false);
-  // Another start has another password.
-  createEffect(on(() => props.computer.status, () => setPassword(undefined), { defer: true }));
+  // Another start has another password. A status that arrives late does not hide that of a computer that runs.
+  createEffect(on(() => props.computer.status, (status) => {
+    if (status !== "running") setPassword(undefined);
+  }, { defer: true }));
   const show = async () => {
     setBusy(true);
     const params = { path: { id: props.computer.id } };
