@@ -97,7 +97,9 @@ class Controller:
 
     def credentials(self, computer):
         """A computer's agent token, as its root reads it, and its VNC password, for direct requests to its agent."""
-        token = self.api("POST", f"/computers/{computer}/bash", {"command": "cat /run/hotdesk/token"})["stdout"].strip()
+        # The second is that of an Incus instance.
+        command = "cat /run/hotdesk/token 2>/dev/null || cat /var/lib/hotdesk-boot/token"
+        token = self.api("POST", f"/computers/{computer}/bash", {"command": command})["stdout"].strip()
         return token, self.api("GET", f"/computers/{computer}/vnc-password")["password"]
 
     def socket(self, computer):

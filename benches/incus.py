@@ -66,6 +66,8 @@ class Cluster:
     def __enter__(self):
         # Short: Incus makes sockets below it, whose paths have at most 107 bytes.
         self.folder = tempfile.mkdtemp(prefix="hdb-")
+        # Roots of unprivileged instances are below it.
+        os.chmod(self.folder, 0o755)
         try:
             self.run("up", str(MEMBERS))
         except BaseException:
