@@ -15,6 +15,9 @@ const PORT: u16 = 8443;
 /// Longest name of a host: that of a label (RFC 1035, section 2.3.4).
 const MAX_NAME: usize = 63;
 
+/// Longest name of a machine in characters (RFC 1035, section 2.3.4).
+const MAX_HOST: usize = 253;
+
 /// What is known of the new host.
 #[derive(Debug, Args)]
 pub struct NewHost {
@@ -104,11 +107,13 @@ fn parse_address(text: &str) -> Result<String, String> {
         return Ok(SocketAddr::new(address, PORT).to_string());
     }
     let (host, port) = match text.split_once(':') {
-        Some((host, port)) => (host, port.parse::<u16>().ok()),
+        Some((host, port)) => (host, port.parse::<u16>().ok().filter(|port| *port != 0)),
         None => (text, Some(PORT)),
     };
     match port {
-        Some(port) if parse_name(host).is_ok() => Ok(format!("{host}:{port}")),
+        Some(port) if host.len() <= MAX_HOST && host.split('.').all(|label| parse_name(label).is_ok()) => {
+            Ok(format!("{host}:{port}"))
+        }
         Some(_) | None => Err("it must be HOST or HOST:PORT".to_owned()),
     }
 }
@@ -178,6 +183,7 @@ mod tests {
             ("m4.example", Some("m4.example:8443")),
             ("m4.example:9443", Some("m4.example:9443")),
             ("m4.example:", None),
+            ("m4.example:0", None),
             ("https://m4.example", None),
             ("m4\"", None),
             ("", None),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::incus::IncusEngine;
 use crate::incus::client::{ClientError, FileContent};
 use crate::incus::documents::{self, BOOT_FOLDER, BootMode, Instance, OWNER, Power};
+use crate::incus::members::UNSURE;
 use crate::incus::network::Bridge;
 use crate::incus::sandbox::{SAVED_GENERATION_FILE, bundle};
 use crate::state::boot_files::{self, BootFile};
@@ -34,6 +35,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(500);
 /// Longest time until Incus notes the end of an instance that shows as stopped.
 const END_NOTE_TIMEOUT: Duration = Duration::from_secs(5);
 const END_NOTE_PAUSE: Duration = Duration::from_millis(200);
+/// Longest time until an instance with whole memory has ended: its launcher waits 5 s for the reader of its answer.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause of a waiter before a second look after an event: Incus sends it just before it shows the instance as stopped.
 const EVENT_PAUSE: Duration = Duration::from_secs(1);
 /// Pause of a waiter while the server or the instance's member does not answer.
@@ -60,7 +63,11 @@ impl IncusEngine {
                 self.cluster.note_location(&name, &instance.location);
                 Ok(Some((instance, tag)))
             }
-            Err(error) if error.is_missing() => Ok(None),
+            Err(error) if error.is_missing() => {
+                // The database of the cluster has no such instance: it is on no member any more.
+                self.cluster.forget_location(&name);
+                Ok(None)
+            }
             Err(error) => Err(error.at(step)),
         }
     }
@@ -72,6 +79,26 @@ impl IncusEngine {
         step: &'static str,
     ) -> EngineResult<Option<(Instance, String)>> {
         Ok(self.find(id, step).await?.filter(|(instance, _)| instance.is_made()))
+    }
+
+    /// [`Self::find_or_complete`], after the end of an instance that ends because its memory is whole.
+    pub(super) async fn find_settled(
+        &self,
+        id: ComputerId,
+        step: &'static str,
+    ) -> EngineResult<Option<(Instance, String)>> {
+        let deadline = Instant::now() + ENDING_TIMEOUT;
+        loop {
+            let Some((instance, tag)) = self.find_or_complete(id, step).await? else { return Ok(None) };
+            let saved = instance.saved();
+            let may_end =
+                instance.power() == Power::Running && saved.is_some() && saved == instance.generation();
+            // The label may be that of a suspend that failed. A guest that is being copied has the file too, and goes on.
+            if !may_end || Instant::now() >= deadline || self.saved_memory(id, &instance).await?.is_none() {
+                return Ok(Some((instance, tag)));
+            }
+            tokio::time::sleep(END_NOTE_PAUSE).await;
+        }
     }
 
     /// The bridge of computers; `None` where they have no network.
@@ -312,10 +339,13 @@ impl IncusEngine {
     }
 
     /// Waits until Incus has noted the end of an instance that shows as stopped: until then it would show it as running once more.
-    /// It may never note it, for example after a crash of the host.
+    /// It may never note it, for example after a crash of the host, or after a rollback to a snapshot of a time when it ran.
+    ///
+    /// # Errors
+    /// `Failed` when it still shows as running.
     async fn await_end_note(&self, id: ComputerId, stopped: Instance) -> EngineResult<()> {
         let begun = Instant::now();
-        let mut seen = stopped;
+        let (mut seen, mut pause) = (stopped, END_NOTE_PAUSE);
         loop {
             let timeout = match seen.power() {
                 Power::Stopped if seen.is_end_noted() => return Ok(()),
@@ -324,9 +354,16 @@ impl IncusEngine {
                 Power::Unknown => return Ok(()),
             };
             if begun.elapsed() >= timeout {
-                return Ok(());
+                return match seen.power() {
+                    Power::Running => {
+                        Err(EngineError::failed(STOP, "it shows as running again after its end"))
+                    }
+                    Power::Stopped | Power::Unknown => Ok(()),
+                };
             }
-            tokio::time::sleep(END_NOTE_PAUSE).await;
+            // Longer each time: after a crash of a host with many computers none of them has a note.
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(EVENT_PAUSE);
             let Some((instance, _)) = self.find(id, STOP).await? else { return Ok(()) };
             seen = instance;
         }
@@ -338,6 +375,8 @@ impl IncusEngine {
     }
 
     pub(super) async fn destroy_instance(&self, id: ComputerId) -> EngineResult<()> {
+        // The copy of an interrupted move gets its name first, so that it is removed, too.
+        self.find_or_complete(id, DESTROY).await?;
         if self.find(id, DESTROY).await?.is_some() {
             self.remove(id).await?;
         }
@@ -363,7 +402,11 @@ impl IncusEngine {
     }
 
     pub(super) async fn observe_instance(&self, id: ComputerId) -> EngineResult<Observation> {
-        let Some((instance, _)) = self.find_or_complete(id, OBSERVE).await? else {
+        let Some((instance, _)) = self.find_settled(id, OBSERVE).await? else {
+            // A machine that was lost with its host is no absent one: it has a replica.
+            if self.cluster.is_unsure_of_lost() {
+                return Err(EngineError::failed(OBSERVE, UNSURE));
+            }
             return Ok(Observation::Absent);
         };
         match instance.power() {

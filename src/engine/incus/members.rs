@@ -31,6 +31,7 @@ use hotdesk_domain::host::outage::{HostOutage, HostState, outages_after};
 const LIST: &str = "list the members of the cluster";
 const NAMES: &str = "list the names of the instances";
 const LOCATIONS: &str = "list the members of the instances";
+pub(super) const UNSURE: &str = "it is not known yet which computers were lost with a removed member";
 /// Longest silence of a member that counts as online. Other members answer for it only after 10 s, by an error.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
 /// Members that are asked at the same time.
@@ -58,8 +59,6 @@ struct LookState {
     located: Option<Instant>,
     /// Superseded instances that were stopped and labelled since their member answers.
     fenced: BTreeSet<String>,
-    /// Whether the lost computers are known for the present members.
-    knows_lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +71,8 @@ struct ClusterView {
     numbers: Option<BTreeMap<ComputerId, u32>>,
     /// Computers whose machine was removed with its member, and whose replica is on another one.
     lost: BTreeMap<ComputerId, HostOutage>,
+    /// Whether all of them are known for the present members; `None` before the first look, and where there is no cluster.
+    knows_lost: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -139,7 +140,11 @@ impl Cluster {
             Ok(members) => {
                 let states = self.states(members).await;
                 // Before the removed members are forgotten: their computers count as out all the time.
-                self.look_for_lost(looks, &states).await?;
+                if let Err(error) = self.look_for_lost(&states).await {
+                    // So that the next look sees the change of the members again.
+                    self.note_states(self.all_silent().into_iter().chain(states).collect());
+                    return Err(error);
+                }
                 states
             }
             // Whether one of them answers, nobody can say.
@@ -200,16 +205,14 @@ impl Cluster {
     }
 
     /// Finds the computers that were lost with a removed member, once after each change of the members.
-    async fn look_for_lost(
-        &self,
-        looks: &mut LookState,
-        members: &BTreeMap<String, HostState>,
-    ) -> EngineResult<()> {
-        let is_changed = !self.seen().members.keys().eq(members.keys());
-        if looks.knows_lost && !is_changed {
-            return Ok(());
+    async fn look_for_lost(&self, members: &BTreeMap<String, HostState>) -> EngineResult<()> {
+        {
+            let mut seen = self.seen();
+            if seen.knows_lost == Some(true) && seen.members.keys().eq(members.keys()) {
+                return Ok(());
+            }
+            seen.knows_lost = Some(false);
         }
-        looks.knows_lost = false;
         let names = self.list_names().await?;
         let (mut lost, mut is_whole) = (BTreeMap::new(), true);
         for (id, replica) in replicas_without_machine(&names) {
@@ -234,8 +237,9 @@ impl Cluster {
         for (id, outage) in &lost {
             tracing::warn!(computer = %id, host = outage.host, "its host was removed, and it has a replica");
         }
-        self.seen().lost = lost;
-        looks.knows_lost = is_whole;
+        let mut seen = self.seen();
+        seen.lost = lost;
+        seen.knows_lost = Some(is_whole);
         Ok(())
     }
 
@@ -342,6 +346,11 @@ impl Cluster {
         seen.lost.remove(&id);
     }
 
+    /// Whether computers without a machine may have been lost with a removed member.
+    pub(super) fn is_unsure_of_lost(&self) -> bool {
+        self.seen().knows_lost == Some(false)
+    }
+
     /// Forgets that a computer was lost with its member: it has no replica any more.
     pub(super) fn forget_lost(&self, id: ComputerId) {
         self.seen().lost.remove(&id);
@@ -363,6 +372,11 @@ impl Cluster {
         if seen.locations.get(name).is_none_or(|known| known != member) {
             seen.locations.insert(name.to_owned(), member.to_owned());
         }
+    }
+
+    /// Forgets the member of an instance that is not there.
+    pub(super) fn forget_location(&self, name: &str) {
+        self.seen().locations.remove(name);
     }
 
     /// The outage of the member of a computer's machine, or its removal from the cluster.
@@ -407,8 +421,14 @@ impl Cluster {
     pub(super) async fn state_now(&self, member: &str) -> EngineResult<Option<HostState>> {
         let members = self.list_members().await?;
         let Some(record) = members.iter().find(|record| record.server_name == member) else {
-            let is_removed = self.seen().lost.values().any(|lost| lost.host == member);
-            return Ok(is_removed.then_some(HostState::Removed));
+            let seen = self.seen();
+            if seen.lost.values().any(|lost| lost.host == member) {
+                return Ok(Some(HostState::Removed));
+            }
+            return match seen.knows_lost {
+                Some(true) => Ok(None),
+                Some(false) | None => Err(EngineError::failed(LIST, UNSURE)),
+            };
         };
         let is_offline = record.is_offline();
         let answered = if is_offline { None } else { Some(self.answers(member).await) };

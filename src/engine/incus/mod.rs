@@ -437,6 +437,7 @@ impl Engine for IncusEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotdesk_base::time::deadline::SharedDeadline;
 
     #[tokio::test]
     async fn an_engine_keeps_its_id_and_says_what_it_cannot_do() {
@@ -460,5 +461,21 @@ mod tests {
         assert!(matches!(second.observe(id).await.unwrap_err(), EngineError::Failed { .. }));
         let early = tokio::time::timeout(Duration::from_millis(50), second.wait_stopped(id)).await;
         assert!(early.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_engine_changes_nothing_after_the_lease_of_its_controller() {
+        let temp = tempfile::tempdir().unwrap();
+        let (program, socket) = (temp.path().join("program"), temp.path().join("unix.socket"));
+        fs::write(&program, "agent").unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let mut host = HostSettings::new(temp.path().join("state"), temp.path().join("image"), &program);
+        host.acts_until = SharedDeadline::passed();
+        let url = socket.to_string_lossy().into_owned();
+        let engine =
+            IncusEngine::open(host, IncusSettings { url, ..IncusSettings::default() }, OpenMode::Run)
+                .unwrap();
+        let refused = engine.client.patch("/1.0/instances/a", &serde_json::json!({}), None).await;
+        assert!(refused.unwrap_err().to_string().contains("lease"));
     }
 }

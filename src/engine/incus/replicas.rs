@@ -187,6 +187,12 @@ impl IncusEngine {
         let known = self.cluster.number(id);
         let names = self.cluster.list_names().await?;
         let number = self.cluster.number(id);
+        if names.contains(&self.cluster.name(id)) {
+            // The present machine: an earlier call has begun from the replica, or nothing was lost.
+            self.cluster.forget_lost(id);
+        } else if self.complete_move(id, false, BEGIN).await? {
+            return Err(EngineError::failed(BEGIN, "its interrupted move is complete; start it again"));
+        }
         // Fresh, too: a machine that was moved off the host since the last look runs elsewhere.
         self.cluster.locate_again(&self.cluster.name(id)).await?;
         let Some(outage) = self.cluster.outage(id) else {

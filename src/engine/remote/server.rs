@@ -49,12 +49,11 @@ pub fn listen(path: &Path, client: AgentClient) -> EngineResult<StdListener> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(parent).map_err(&failed)?;
     }
-    let is_replaceable = match fs::symlink_metadata(path) {
-        Ok(found) => found.file_type().is_socket(),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    };
-    if !is_replaceable {
-        return Err(failed(io::ErrorKind::AlreadyExists.into()));
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {}
+        Ok(_) => return Err(failed(io::ErrorKind::AlreadyExists.into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
     }
     // Under another name until its owner is set: a controller that waits for this helper must not find a socket that it may
     // not use.

@@ -410,7 +410,7 @@ async fn check_moves(cluster: &IncusCluster, controller: &mut RunningController,
     controller.until_status(&one, "stopped").await;
     let name = format!("hd-{one}");
     cluster.run("incus", &["1", "config", "set", &name, "user.hotdesk.moving=m1"]);
-    cluster.run("incus", &["1", "rename", &name, "incus-move-of-one"]);
+    cluster.run("incus", &["1", "rename", &name, "move-of-1"]);
     controller.restart().await;
     assert_eq!(controller.act(&one, "start", json!({})).await.status, 200);
     controller.until_status(&one, "running").await;
@@ -514,7 +514,10 @@ async fn check_dead_members(cluster: &IncusCluster, controller: &mut RunningCont
     controller.until_status(&id, "running").await;
     assert_eq!(controller.bash(&id, "cat /root/note").await, "early\n");
 
-    // Everything goes with the computers.
+    assert_eq!(controller.record(&id).await["recovered"]["from"], doomed);
+    record_until(controller, &id, REPLICA_TIMEOUT, |it| it["replica"].is_object()).await;
+
+    // Everything goes with the computers, also the replica.
     for id in &ids {
         assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
     }

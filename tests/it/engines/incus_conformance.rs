@@ -113,23 +113,8 @@ macro_rules! prove {
 /// All promises, except those of layers, which instances do not have, and of control groups of this host.
 async fn prove_all(isolation: Isolation) {
     let Some(fixture) = IncusFixture::start(isolation).await else { return };
-    prove!(&fixture;
-        a_machine_lives_stops_keeps_its_disk_and_goes,
-        every_verb_succeeds_when_it_is_so_already,
-        a_machine_that_runs_is_not_started_for_another_boot_and_can_be_destroyed,
-        what_is_not_there_cannot_start,
-        a_waiter_hears_of_every_end,
-        a_restarted_controller_finds_what_runs,
-        a_machine_goes_on_where_it_was_suspended,
-        a_fork_goes_on_beside_its_source,
-        a_snapshot_of_memory_is_gone_back_to,
-        machines_are_launched_from_one_snapshot,
-        a_saved_state_leaves_its_host_and_comes_back,
-        a_copy_goes_its_own_way,
-        what_is_not_there_is_not_copied,
-        a_rollback_brings_back_what_a_snapshot_kept,
-        hardware_changes_when_the_engine_says,
-    );
+    conformance::promises!(machines, prove, &fixture);
+    conformance::promises!(copies, prove, &fixture);
     assert_eq!(fixture.server.instances("n"), Vec::<String>::new());
 }
 

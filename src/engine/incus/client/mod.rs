@@ -371,6 +371,8 @@ impl Client {
             let secret = sockets[name].as_str().ok_or_else(|| unreachable(format!("no socket {name}")))?;
             open_socket(transport, &format!("{operation}/websocket?secret={secret}"), read_buffer).await
         };
+        // The program begins only with its sockets.
+        self.check_deadline(&Method::POST)?;
         let opened = tokio::try_join!(
             open("0", SMALL_READ),
             open("1", BULK_READ),

@@ -43,6 +43,8 @@ const MOVE_PAUSE: Duration = Duration::from_secs(2);
 const RENAME_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest wait for the resources of one member. Others answer for a member that is down after 10 to 20 s, by an error.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Start of the names that Incus gives the copies of moves until their last step.
+const COPY_PREFIX: &str = "move-of-";
 const MEMBERS_PATH: &str = "/1.0/cluster/members?recursion=1";
 
 /// A member, as the API lists it.
@@ -260,34 +262,33 @@ impl IncusEngine {
     }
 
     /// Gives the copy of an interrupted move the name of the machine. Returns whether there was one.
-    async fn complete_move(
+    pub(in crate::incus) async fn complete_move(
         &self,
         id: ComputerId,
         is_superseded: bool,
         step: &'static str,
     ) -> EngineResult<bool> {
         let failed = |error: ClientError| error.at(step);
-        let listed = self.client.get(&format!("/1.0/instances?filter=config.{COMPUTER}%20eq%20{id}")).await;
-        // An empty list is null in some answers.
-        let paths: Option<Vec<String>> = serde_json::from_value(listed.map_err(failed)?)
-            .map_err(|error| EngineError::failed(step, error))?;
-        let paths = paths.unwrap_or_default();
-        for copy in temporary_names(&paths) {
+        // By their names: a list by labels leaves out instances of members that do not answer.
+        let names = self.cluster.list_names().await?;
+        for copy in names.iter().filter(|name| name.starts_with(COPY_PREFIX)) {
             let path = documents::path_of(copy);
             let found = match self.client.get(&path).await {
                 Ok(found) => found,
                 Err(error) if error.is_missing() => continue,
+                // Nobody knows whose copy it is.
                 Err(error) => return Err(failed(error)),
             };
             let instance: Instance =
                 serde_json::from_value(found).map_err(|error| EngineError::failed(step, error))?;
-            let is_own = instance.label(OWNER) == Some(self.owner.as_str());
+            let is_own = instance.label(OWNER) == Some(self.owner.as_str())
+                && instance.label(COMPUTER) == Some(id.to_string().as_str());
             let Some(to) = instance.label(MOVING).filter(|_| is_own && instance.is_made()) else { continue };
-            if self.is_being_moved(id).await? {
-                return Err(EngineError::failed(step, format!("Incus is moving it to {to}")));
-            }
             let number = self.cluster.number(id) + u32::from(is_superseded);
             let name = documents::name(id, number);
+            if self.is_being_moved(&documents::path_of(&name)).await? {
+                return Err(EngineError::failed(step, format!("Incus is moving it to {to}")));
+            }
             tracing::warn!(computer = %id, copy, "completing a move that was interrupted before its last step");
             let rename = json!({ "name": name });
             self.client.run(Method::POST, &path, Some(&rename), RENAME_TIMEOUT).await.map_err(failed)?;
@@ -314,7 +315,7 @@ impl IncusEngine {
 
     /// Waits while Incus moves an instance.
     async fn wait_for_earlier_move(&self, id: ComputerId, deadline: Instant) -> EngineResult<()> {
-        while self.is_being_moved(id).await? {
+        while self.is_being_moved(&self.cluster.path(id)).await? {
             if Instant::now() >= deadline {
                 let detail = format!("an earlier move still runs after {} s", MOVE_TIMEOUT.as_secs());
                 return Err(EngineError::failed(MOVE, detail));
@@ -332,7 +333,7 @@ impl IncusEngine {
         step: &'static str,
     ) -> EngineResult<()> {
         let Some(to) = instance.label(MOVING) else { return Ok(()) };
-        if self.is_being_moved(id).await? {
+        if self.is_being_moved(&self.cluster.path(id)).await? {
             Err(EngineError::failed(step, format!("Incus is moving it to {to}")))
         } else {
             Ok(())
@@ -340,16 +341,10 @@ impl IncusEngine {
     }
 
     /// Whether Incus moves an instance now.
-    async fn is_being_moved(&self, id: ComputerId) -> EngineResult<bool> {
+    async fn is_being_moved(&self, path: &str) -> EngineResult<bool> {
         let listed = self.client.get("/1.0/operations?recursion=1").await.map_err(|error| error.at(MOVE))?;
-        Ok(has_move(&listed, &self.cluster.path(id)))
+        Ok(has_move(&listed, path))
     }
-}
-
-/// The names of instances, by their paths, that are neither machines nor replicas: copies of moves have such names.
-fn temporary_names(paths: &[String]) -> impl Iterator<Item = &str> {
-    let names = paths.iter().filter_map(|path| documents::name_of_path(path));
-    names.filter(|name| documents::machine_of(name).is_none() && documents::replica_of(name).is_none())
 }
 
 /// Whether operations, which are listed by their states, have a running migration or creation of an instance: a move is the one
@@ -403,19 +398,6 @@ mod tests {
         assert_eq!((host.disk_bytes, host.disk_free_bytes, host.has_image), (500, 400, true));
         let unknown = with_resources(HostObservation::default(), &json!({}), &json!({}), false);
         assert_eq!((unknown.cpus, unknown.memory_free_bytes), (0, 0));
-    }
-
-    #[test]
-    fn the_copy_of_a_move_has_a_name_that_is_no_machine_and_no_replica() {
-        let id = ComputerId::random();
-        let names = [
-            documents::name(id, 0),
-            documents::name(id, 1),
-            documents::replica_name(id, 2),
-            "move-of-1".into(),
-        ];
-        let paths = names.map(|name| format!("{}?project=desks", documents::path_of(&name)));
-        assert_eq!(temporary_names(&paths).collect::<Vec<_>>(), ["move-of-1"]);
     }
 
     #[test]

@@ -21,8 +21,9 @@ const MAKE_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Timeout of the removal of a volume.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(300);
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
-/// Looks in a row without an operation after which nobody makes a volume: its maker labels it after the operation.
-const IDLE_LOOKS: u32 = 3;
+/// Looks in a row without an operation after which nobody makes a volume: its maker labels it after the operation, by a call
+/// that may take 40 s.
+const IDLE_LOOKS: u32 = 22;
 /// Members from which a copy is tried, one after another: the first may not answer.
 const MAX_SOURCES: usize = 3;
 

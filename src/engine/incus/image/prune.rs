@@ -6,7 +6,7 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use super::members::VolumeRecord;
+use super::members::{VolumeRecord, read};
 use super::{GuestImage, Publisher, mark, property};
 use crate::incus::client::ClientError;
 use crate::incus::documents::{IMAGE_BASE, IMAGE_ID, IMAGE_OWNER, Instance, Power};
@@ -70,10 +70,11 @@ impl Publisher<'_> {
     /// `Failed` when a member does not answer, so that nobody knows what its instances need; then nothing is removed.
     pub(in crate::incus) async fn prune(&self, configured: &[GuestImage]) -> EngineResult<PruneReport> {
         let at = |error: ClientError| error.at(PRUNE);
+        // First: an image is published before its volumes, so the list of images has that of each of these.
+        let volumes = self.volumes().list().await.map_err(at)?;
         let images = self.client.get("/1.0/images?recursion=1").await.map_err(at)?;
         let listed = self.client.get("/1.0/instances?recursion=1").await.map_err(at)?;
-        let instances: Vec<Instance> =
-            serde_json::from_value(listed).map_err(|error| EngineError::failed(PRUNE, error))?;
+        let instances: Vec<Instance> = read(listed).map_err(at)?;
         let needs = needs(&instances)?;
         let mut needed_volumes: BTreeSet<String> = configured.iter().filter_map(GuestImage::base).collect();
         needed_volumes.extend(instances.iter().filter_map(|instance| instance.base().map(str::to_owned)));
@@ -111,17 +112,16 @@ impl Publisher<'_> {
                 outcome,
             });
         }
-        let volumes = self.prune_volumes(&needed_volumes).await.map_err(at)?;
+        let volumes = self.prune_volumes(&volumes, &needed_volumes).await;
         Ok(PruneReport { images: pruned, volumes })
     }
 
     /// Removes the volumes with guest images whose names are not needed. Incus refuses to remove one that an instance of another
     /// project uses.
-    async fn prune_volumes(&self, needed: &BTreeSet<String>) -> Result<Vec<PrunedVolume>, ClientError> {
+    async fn prune_volumes(&self, listed: &[VolumeRecord], needed: &BTreeSet<String>) -> Vec<PrunedVolume> {
         let volumes = self.volumes();
-        let listed = volumes.list().await?;
         let mut pruned = Vec::new();
-        for (name, records) in unneeded(&listed, needed) {
+        for (name, records) in unneeded(listed, needed) {
             let (mut removed_from, mut failure) = (Vec::new(), None);
             for record in records {
                 match volumes.remove(name, record.member()).await {
@@ -133,7 +133,7 @@ impl Publisher<'_> {
             removed_from.sort();
             pruned.push(PrunedVolume { name: name.to_owned(), removed_from, failure });
         }
-        Ok(pruned)
+        pruned
     }
 }
 

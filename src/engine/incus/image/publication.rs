@@ -298,7 +298,8 @@ impl<'a> Publisher<'a> {
     ) -> Result<(), ClientError> {
         for _ in 1..FETCH_ATTEMPTS {
             match self.bring(image, record, member, target).await {
-                Err(ClientError::Refused { status: 500, message }) => {
+                // 400 is that of an operation that failed.
+                Err(ClientError::Refused { status: 400 | 500, message }) => {
                     tracing::warn!(member = member.name, %message, "a fetch failed, and is repeated");
                     tokio::time::sleep(BUSY_PAUSE).await;
                 }

@@ -48,14 +48,29 @@ impl IncusEngine {
         generation: u64,
         step: &'static str,
     ) -> EngineResult<PausedGuest> {
+        let mut guest = self.begin_checkpoint(id, generation, step).await?;
+        let mut line = guest.next_line().await?;
+        if line.is_none() {
+            // Repeated as by `ask_launcher`.
+            guest = self.begin_checkpoint(id, generation, step).await?;
+            line = guest.next_line().await?;
+        }
+        read_answer(line.as_deref().unwrap_or_default().as_bytes(), step)?;
+        Ok(guest)
+    }
+
+    async fn begin_checkpoint(
+        &self,
+        id: ComputerId,
+        generation: u64,
+        step: &'static str,
+    ) -> EngineResult<PausedGuest> {
         let generation = generation.to_string();
         let command = [LAUNCHER, "launcher", CHECKPOINT, "--generation", generation.as_str()];
         let stream = self.client.exec(&self.cluster.name(id), &command).await;
         let (answers, requests) = tokio::io::split(stream.map_err(|error| error.at(step))?);
         let answers = BufReader::new(answers.take(MAX_ANSWER)).lines();
-        let mut guest = PausedGuest { answers, requests, step };
-        guest.receive().await?;
-        Ok(guest)
+        Ok(PausedGuest { answers, requests, step })
     }
 }
 
@@ -106,11 +121,16 @@ impl PausedGuest {
 
     /// Waits for an answer of the launcher.
     async fn receive(&mut self) -> EngineResult<()> {
+        let line = self.next_line().await?;
+        read_answer(line.as_deref().unwrap_or_default().as_bytes(), self.step)
+    }
+
+    /// The next line of the launcher; `None` when it has ended.
+    async fn next_line(&mut self) -> EngineResult<Option<String>> {
         let step = self.step;
         let late =
             |_| EngineError::failed(step, format!("no answer within {} s", LAUNCHER_TIMEOUT.as_secs()));
         let line = tokio::time::timeout(LAUNCHER_TIMEOUT, self.answers.next_line()).await.map_err(late)?;
-        let line = line.map_err(|error| EngineError::failed(step, error))?;
-        read_answer(line.as_deref().unwrap_or_default().as_bytes(), step)
+        line.map_err(|error| EngineError::failed(step, error))
     }
 }

@@ -144,6 +144,9 @@ fn handle(stream: &UnixStream, machine: &Machine) -> io::Result<AfterRequest> {
     if verb == READY {
         return answer(stream, None).map(|()| AfterRequest::Continue);
     }
+    if !is_connected(stream) {
+        return Ok(AfterRequest::Continue);
+    }
     let mut saved = machine.save(|| is_connected(stream));
     if verb == SUSPEND && saved.is_ok() {
         // The memory is whole, whoever receives the answer.

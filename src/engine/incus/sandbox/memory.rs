@@ -81,9 +81,9 @@ impl IncusEngine {
 
     /// Whether a machine is suspended though its launcher gave no answer; `error` unless it is.
     async fn check_suspended(&self, id: ComputerId, error: EngineError) -> EngineResult<()> {
-        let Some((instance, _)) = self.find_made(id, SUSPEND_STEP).await? else { return Err(error) };
+        let Some((instance, _)) = self.find_settled(id, SUSPEND_STEP).await? else { return Err(error) };
         if instance.power() == Power::Stopped && self.saved_memory(id, &instance).await?.is_some() {
-            return self.links.close(id);
+            return self.stop_instance(id, Duration::ZERO).await;
         }
         Err(error)
     }
@@ -139,7 +139,8 @@ impl IncusEngine {
     }
 
     /// Sends a request to the launcher of an instance. Sends it once more when nothing was answered: on a busy member Incus may
-    /// end the program before it has begun. The launcher does a request of its generation once.
+    /// end the program before it has begun. A save whose client has gone is undone, and a whole one ends the instance, so a second
+    /// request never meets the result of the first.
     async fn ask_launcher(
         &self,
         id: ComputerId,
