@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::AppState;
 use hotdesk_store::fleet::changes::RecordChange;
 
@@ -16,7 +18,7 @@ pub(super) fn start(app: &AppState) {
     let _task = tasks.spawn("guard of the disk", async move {
         let mut frozen = 0;
         loop {
-            let pause = look(&app, &mut frozen).await;
+            let pause = look(&app, &mut frozen, &stop).await;
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(pause) => {}
@@ -27,12 +29,17 @@ pub(super) fn start(app: &AppState) {
 
 /// Looks once. `frozen` is the number of frozen computers at the last look. Returns the time until the next
 /// look.
-async fn look(app: &AppState, frozen: &mut usize) -> Duration {
+async fn look(app: &AppState, frozen: &mut usize, stop: &CancellationToken) -> Duration {
     // Before the guard freezes a computer.
     if let Err(error) = app.templates.make_room().await {
         tracing::warn!(error = format_args!("{error:#}"), "could not remove downloads of builds");
     }
-    match app.fleet.engine().watch_disk().await {
+    // A call to a host helper that is gone waits for its successor, longer than a stop of the controller may take.
+    let looked = tokio::select! {
+        looked = app.fleet.engine().watch_disk() => looked,
+        () = stop.cancelled() => return RETRY_PAUSE,
+    };
+    match looked {
         Ok(seen) => {
             app.fleet.note_free_disk(seen.free);
             if std::mem::replace(frozen, seen.frozen) != seen.frozen {

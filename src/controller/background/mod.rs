@@ -91,7 +91,7 @@ pub fn start(app: &AppState) {
     repeat(app, "old usage", FORGET_USAGE_INTERVAL, forget_old_usage);
     repeat(app, "maintenance of machines", MAINTENANCE_INTERVAL, |app| async move {
         let stop = app.tasks.stopping();
-        // A call to a host helper that is gone waits for its successor, longer than a stop of the controller may take.
+        // As in the guard of the disk: a helper that is gone must not delay the stop.
         tokio::select! {
             maintained = app.fleet.engine().maintain() => maintained.map_err(Error::internal),
             () = stop.cancelled() => Ok(()),
